@@ -1,0 +1,49 @@
+//! Where a rule does not hold, and why. One that is no longer needed fails like a place that breaks a rule.
+
+use crate::Violation;
+
+/// A function, or a whole file, that a rule leaves alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Exception {
+    /// The file, relative to the repository.
+    pub path: &'static str,
+    /// The function; empty where the rule is about files.
+    pub function: &'static str,
+    /// Why, so that a reader can check it.
+    pub reason: &'static str,
+}
+
+/// Functions that may unwrap, panic or index although they work on what a peer sent.
+pub const PANICS: &[Exception] = &[];
+
+/// Functions between 71 and 120 lines.
+pub const LONG_FUNCTIONS: &[Exception] = &[];
+
+/// Files between 501 and 800 lines, not counting tests.
+pub const LONG_FILES: &[Exception] = &[];
+
+impl Exception {
+    /// Whether one of the exceptions covers a place; it is then marked as used.
+    pub fn covers(exceptions: &[Self], used: &mut [bool], path: &str, function: &str) -> bool {
+        let place = exceptions
+            .iter()
+            .position(|exception| exception.path == path && exception.function == function);
+        if let Some(flag) = place.and_then(|place| used.get_mut(place)) {
+            *flag = true;
+        }
+        place.is_some()
+    }
+
+    /// A violation for each exception that covered nothing.
+    pub fn unused(exceptions: &[Self], used: &[bool]) -> Vec<Violation> {
+        let left = exceptions.iter().zip(used).filter(|(_, used)| !**used);
+        left.map(|(exception, _)| {
+            let text = format!(
+                "the exception for `{}` is no longer needed: delete it",
+                exception.function
+            );
+            Violation::new(exception.path, 0, text)
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,53 @@
+//! The house rules that no compiler lint can hold: layering, purity, budgets, documented tables, clean text.
+//!
+//! Nothing ships from this crate. `cargo test -p tidegate-tidy` reads the working tree and fails with the file, the line
+//! and what to do about it. Each rule lives in its own file below `rules` and has a test that it does catch what it is
+//! for. Exceptions live in [`exceptions`], each with its reason; one that is no longer needed fails, too.
+
+pub mod exceptions;
+pub mod rules;
+pub mod source;
+pub mod tree;
+
+use std::fmt;
+
+/// One place that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The file, relative to the repository.
+    pub path: String,
+    /// The line, counted from 1; 0 when the whole file is meant.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub text: String,
+}
+
+impl Violation {
+    /// A violation in a line of a file.
+    pub fn new(path: &str, line: usize, text: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            text: text.into(),
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            write!(f, "{}: {}", self.path, self.text)
+        } else {
+            write!(f, "{}:{}: {}", self.path, self.line, self.text)
+        }
+    }
+}
+
+/// Puts violations one to a line, for an assertion's message.
+pub fn report(violations: &[Violation]) -> String {
+    violations
+        .iter()
+        .fold(String::from("\n"), |text, violation| {
+            text + "  " + &violation.to_string() + "\n"
+        })
+}

@@ -1,0 +1,231 @@
+//! Every reason and every metric is explained to the people who meet it, and nothing is explained that is not there.
+
+use std::collections::BTreeSet;
+
+use crate::Violation;
+use crate::source::{Source, Sources};
+use crate::tree::Tree;
+
+/// Where the reasons are declared.
+const REASONS_SOURCE: &str = "crates/engine/src/reason.rs";
+/// Where they are explained.
+const REASONS_PAGE: &str = "docs/reasons.md";
+/// Where the metrics are explained.
+const METRICS_PAGE: &str = "docs/metrics.md";
+/// How the name of each metric begins.
+const METRIC_PREFIX: &str = "tidegate_";
+
+/// One row of the table of reasons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Reason {
+    line: usize,
+    number: String,
+    label: String,
+    text: String,
+}
+
+/// Reasons without a row in `docs/reasons.md`, and rows without a reason.
+pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
+    let Some(source) = sources
+        .files
+        .iter()
+        .find(|source| source.path == REASONS_SOURCE)
+    else {
+        return vec![Violation::new(
+            REASONS_SOURCE,
+            0,
+            "the table of reasons is not where this rule looks for it",
+        )];
+    };
+    let Some(page) = tree.get(REASONS_PAGE) else {
+        return vec![Violation::new(
+            REASONS_PAGE,
+            0,
+            "the page of reasons is missing",
+        )];
+    };
+    let declared = declared_reasons(source);
+    if declared.is_empty() {
+        return vec![Violation::new(
+            REASONS_SOURCE,
+            0,
+            "no row of the table of reasons could be read",
+        )];
+    }
+    let mut found = Vec::new();
+    for reason in &declared {
+        let start = format!("| {} | `{}` |", reason.number, reason.label);
+        let row = page.text.lines().find(|line| line.starts_with(&start));
+        if !row.is_some_and(|row| row.contains(&reason.text)) {
+            let text = format!(
+                "{REASONS_PAGE} needs a row that begins with `{start}` and says \"{}\"",
+                reason.text
+            );
+            found.push(Violation::new(REASONS_SOURCE, reason.line, text));
+        }
+    }
+    for (number, line) in (1..).zip(page.text.lines()) {
+        let Some((_, label)) = row_of(line) else {
+            continue;
+        };
+        if !declared.iter().any(|reason| reason.label == label) {
+            found.push(Violation::new(
+                REASONS_PAGE,
+                number,
+                format!("`{label}` is no reason: delete the row"),
+            ));
+        }
+    }
+    found
+}
+
+/// The number and the label at the beginning of a row of the page.
+fn row_of(line: &str) -> Option<(&str, &str)> {
+    let (number, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
+    let (label, _) = rest.split_once('`')?;
+    number
+        .bytes()
+        .all(|digit| digit.is_ascii_digit())
+        .then_some((number, label))
+}
+
+/// Reads `Name = number, "label", Code, "text";` out of the tokens.
+fn declared_reasons(source: &Source) -> Vec<Reason> {
+    let tokens = &source.tokens;
+    let quoted = |text: &str| {
+        text.strip_prefix('"')
+            .and_then(|text| text.strip_suffix('"'))
+            .map(str::to_owned)
+    };
+    let mut rows = Vec::new();
+    for window in tokens.windows(10) {
+        let [
+            _,
+            equals,
+            number,
+            comma,
+            label,
+            comma_2,
+            _,
+            comma_3,
+            text,
+            end,
+        ] = window
+        else {
+            continue;
+        };
+        let shape = [
+            &equals.text,
+            &comma.text,
+            &comma_2.text,
+            &comma_3.text,
+            &end.text,
+        ] == ["=", ",", ",", ",", ";"];
+        let (Some(label), Some(text)) = (quoted(&label.text), quoted(&text.text)) else {
+            continue;
+        };
+        if shape && number.text.bytes().all(|digit| digit.is_ascii_digit()) {
+            rows.push(Reason {
+                line: number.line,
+                number: number.text.clone(),
+                label,
+                text,
+            });
+        }
+    }
+    rows
+}
+
+/// Metrics without a place in `docs/metrics.md`, and names in it that no code exposes.
+pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
+    let Some(page) = tree.get(METRICS_PAGE) else {
+        return vec![Violation::new(
+            METRICS_PAGE,
+            0,
+            "the page of metrics is missing",
+        )];
+    };
+    let mut found = Vec::new();
+    let mut declared = BTreeSet::new();
+    for source in sources.of_crate("console") {
+        for token in &source.tokens {
+            let Some(name) = token
+                .text
+                .strip_prefix('"')
+                .and_then(|text| text.strip_suffix('"'))
+            else {
+                continue;
+            };
+            if !is_metric(name) {
+                continue;
+            }
+            if declared.insert(name.to_owned()) && !page.text.contains(&format!("`{name}`")) {
+                let text = format!("{METRICS_PAGE} does not explain `{name}`: add a row");
+                found.push(Violation::new(&source.path, token.line, text));
+            }
+        }
+    }
+    for (number, line) in (1..).zip(page.text.lines()) {
+        for name in line
+            .split('`')
+            .filter(|name| is_metric(name) && !declared.contains(*name))
+        {
+            found.push(Violation::new(
+                METRICS_PAGE,
+                number,
+                format!("no code exposes `{name}`: delete or correct it"),
+            ));
+        }
+    }
+    found
+}
+
+fn is_metric(name: &str) -> bool {
+    let rest = name.strip_prefix(METRIC_PREFIX).unwrap_or_default();
+    !rest.is_empty()
+        && rest
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const TABLE: &str =
+        "reasons! {\n    /// Doc.\n    Late = 3, \"late\", Busy, \"came too late\";\n}\n";
+
+    fn reasons_of(page: &str) -> usize {
+        let tree = Tree::of(&[(REASONS_SOURCE, TABLE), (REASONS_PAGE, page)]);
+        reasons(&tree, &Sources::load(&tree).unwrap()).len()
+    }
+
+    #[test]
+    fn a_reason_needs_its_row_with_number_label_and_text() {
+        assert_eq!(reasons_of("| 3 | `late` | 0x89 | came too late |\n"), 0);
+        assert_eq!(reasons_of("| 4 | `late` | 0x89 | came too late |\n"), 1);
+        assert_eq!(reasons_of("| 3 | `late` | 0x89 | came early |\n"), 1);
+        assert_eq!(reasons_of(""), 1);
+    }
+
+    #[test]
+    fn a_row_without_a_reason_is_caught() {
+        assert_eq!(
+            reasons_of("| 3 | `late` | came too late |\n| 4 | `never` | x |\n"),
+            1
+        );
+    }
+
+    #[test]
+    fn metrics_are_compared_both_ways() {
+        let code = "const A: &str = \"tidegate_a_total\";\nconst B: &str = \"tidegate_b\";\n";
+        let tree = Tree::of(&[
+            ("crates/console/src/lib.rs", code),
+            (METRICS_PAGE, "`tidegate_a_total` `tidegate_c`\n"),
+        ]);
+        let found = metrics(&tree, &Sources::load(&tree).unwrap());
+        assert_eq!(found.len(), 2, "{}", crate::report(&found));
+    }
+}

@@ -1,0 +1,210 @@
+//! Which crate may use which: lower crates never import higher ones.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::Violation;
+use crate::tree::root;
+
+/// What one crate may use.
+struct Layer {
+    name: &'static str,
+    /// Our crates that it may use.
+    ours: &'static [&'static str],
+    /// Our crates that its tests may use, too.
+    tests: &'static [&'static str],
+    /// Crates of others that it may use; `None` for a crate at the edge, where `cargo deny` is the only judge.
+    others: Option<&'static [&'static str]>,
+}
+
+/// The layers. A new crate gets a line here and one in ARCHITECTURE.md.
+const LAYERS: &[Layer] = &[
+    Layer {
+        name: "mqtt",
+        ours: &[],
+        tests: &[],
+        others: Some(&["memchr", "thiserror"]),
+    },
+    Layer {
+        name: "engine",
+        ours: &["mqtt"],
+        tests: &[],
+        others: Some(&["hashbrown", "memchr", "slab", "thiserror"]),
+    },
+    Layer {
+        name: "client",
+        ours: &["mqtt"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "node",
+        ours: &["mqtt", "engine"],
+        tests: &["client"],
+        others: None,
+    },
+    Layer {
+        name: "console",
+        ours: &["engine"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "conformance",
+        ours: &["mqtt"],
+        tests: &[],
+        others: None,
+    },
+    Layer {
+        name: "tidegate",
+        ours: &["mqtt", "engine", "node", "client", "console"],
+        tests: &["conformance"],
+        others: None,
+    },
+    Layer {
+        name: "tidy",
+        ours: &[],
+        tests: &[],
+        others: None,
+    },
+];
+
+/// Asks Cargo what the workspace consists of.
+///
+/// # Errors
+/// When Cargo cannot be run or says something else than JSON.
+pub fn metadata() -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--no-deps",
+            "--offline",
+        ])
+        .current_dir(root())
+        .output()
+        .map_err(|error| format!("cargo metadata could not be run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        ));
+    }
+    serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("cargo metadata gave no JSON: {error}"))
+}
+
+/// Dependencies that point upwards, or that a pure crate may not have.
+pub fn violations(metadata: &Value) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = short(package["name"].as_str().unwrap_or_default());
+        let manifest = format!("crates/{name}/Cargo.toml");
+        let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
+            let advice = format!(
+                "crate `{name}` has no layer; add it to LAYERS in crates/tidy/src/rules/layers.rs"
+            );
+            found.push(Violation::new(&manifest, 0, advice));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            if let Some(advice) = judge(layer, dependency) {
+                found.push(Violation::new(&manifest, 0, advice));
+            }
+        }
+    }
+    found
+}
+
+fn judge(layer: &Layer, dependency: &Value) -> Option<String> {
+    let full = dependency["name"].as_str().unwrap_or_default();
+    let (used, test) = (short(full), dependency["kind"] == "dev");
+    if dependency["path"].is_string() {
+        let allowed = layer.ours.contains(&used) || (test && layer.tests.contains(&used));
+        return (!allowed).then(|| {
+            format!("`{}` may not use `{used}`: move what is shared down, or hand it in through a trait", layer.name)
+        });
+    }
+    let allowed = test || layer.others.is_none_or(|names| names.contains(&full));
+    (!allowed).then(|| {
+        format!("the pure crate `{}` may not use `{full}`: write the few lines, or argue for it in LAYERS", layer.name)
+    })
+}
+
+fn short(package: &str) -> &str {
+    package.strip_prefix("tidegate-").unwrap_or(package)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn with(name: &str, dependency: &Value) -> usize {
+        violations(&json!({ "packages": [{ "name": name, "dependencies": [dependency] }] })).len()
+    }
+
+    #[test]
+    fn an_upward_dependency_is_caught() {
+        assert_eq!(
+            with(
+                "tidegate-mqtt",
+                &json!({ "name": "tidegate-engine", "path": "x", "kind": null })
+            ),
+            1
+        );
+        assert_eq!(
+            with(
+                "tidegate-engine",
+                &json!({ "name": "tidegate-mqtt", "path": "x", "kind": null })
+            ),
+            0
+        );
+    }
+
+    #[test]
+    fn a_test_may_use_what_its_crate_may_not() {
+        assert_eq!(
+            with(
+                "tidegate-node",
+                &json!({ "name": "tidegate-client", "path": "x", "kind": null })
+            ),
+            1
+        );
+        assert_eq!(
+            with(
+                "tidegate-node",
+                &json!({ "name": "tidegate-client", "path": "x", "kind": "dev" })
+            ),
+            0
+        );
+    }
+
+    #[test]
+    fn a_pure_crate_with_a_runtime_is_caught() {
+        assert_eq!(
+            with("tidegate-engine", &json!({ "name": "tokio", "kind": null })),
+            1
+        );
+        assert_eq!(
+            with(
+                "tidegate-console",
+                &json!({ "name": "tokio", "kind": null })
+            ),
+            0
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_layer_is_caught() {
+        assert_eq!(
+            violations(&json!({ "packages": [{ "name": "tidegate-new", "dependencies": [] }] }))
+                .len(),
+            1
+        );
+    }
+}

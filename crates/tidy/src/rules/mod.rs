@@ -1,0 +1,11 @@
+//! One file per rule. Each takes what it looks at and gives the places that break it.
+
+pub mod budgets;
+pub mod documented;
+pub mod layers;
+pub mod links;
+pub mod map;
+pub mod names;
+pub mod panics;
+pub mod purity;
+pub mod text;

@@ -1,0 +1,77 @@
+//! The working tree against the house rules, one test per rule.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::LazyLock;
+
+use tidegate_tidy::rules::{budgets, documented, layers, links, map, names, panics, purity, text};
+use tidegate_tidy::source::Sources;
+use tidegate_tidy::tree::Tree;
+use tidegate_tidy::{Violation, exceptions, report};
+
+static TREE: LazyLock<Tree> = LazyLock::new(|| Tree::load().unwrap());
+static SOURCES: LazyLock<Sources> = LazyLock::new(|| Sources::load(&TREE).unwrap());
+
+fn none(violations: &[Violation]) {
+    assert!(violations.is_empty(), "{}", report(violations));
+}
+
+#[test]
+fn lower_crates_never_import_higher_ones() {
+    none(&layers::violations(&layers::metadata().unwrap()));
+}
+
+#[test]
+fn pure_crates_see_no_clock_socket_thread_or_randomness() {
+    none(&purity::violations(&SOURCES));
+}
+
+#[test]
+fn what_a_peer_sends_cannot_end_a_thread() {
+    none(&panics::violations(&SOURCES, exceptions::PANICS));
+}
+
+#[test]
+fn files_keep_their_budget() {
+    none(&budgets::files(&SOURCES, exceptions::LONG_FILES));
+}
+
+#[test]
+fn functions_keep_their_budget() {
+    none(&budgets::functions(&SOURCES, exceptions::LONG_FUNCTIONS));
+}
+
+#[test]
+fn modules_are_named_after_what_they_hold() {
+    none(&names::violations(&TREE, &SOURCES));
+}
+
+#[test]
+fn every_file_is_reached_by_a_module() {
+    none(&names::orphans(&SOURCES));
+}
+
+#[test]
+fn every_reason_is_documented() {
+    none(&documented::reasons(&TREE, &SOURCES));
+}
+
+#[test]
+fn every_metric_is_documented() {
+    none(&documented::metrics(&TREE, &SOURCES));
+}
+
+#[test]
+fn the_map_names_every_part() {
+    none(&map::violations(&TREE));
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    none(&links::violations(&TREE));
+}
+
+#[test]
+fn text_is_clean_and_means_the_same_everywhere() {
+    none(&text::violations(&TREE));
+}
