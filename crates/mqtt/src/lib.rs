@@ -1,1 +1,44 @@
-//! Placeholder.
+//! Packets of MQTT 3.1, 3.1.1 and 5.0, and the codec for them.
+//!
+//! - [`split_frame`] finds the packets in a stream of bytes; [`Packet::decode`], or the `decode` of the type
+//!   that is expected, reads one. Decoded packets borrow from the buffer; no payload is copied.
+//! - `encode` appends a packet to a buffer; `encode_within` keeps to the receiver's Maximum Packet Size.
+//! - [`RawPublish`] and [`PublishHead`] are the shortest ways in and out for messages.
+//!
+//! The crate does no I/O, knows no session, and panics on no bytes. Identifiers such as [MQTT-3.3.1-2] are
+//! those of the MQTT 5.0 standard unless 3.1.1 is named.
+mod connect_return_code;
+mod error;
+mod frame;
+mod packet_id;
+mod packet_type;
+mod property;
+mod publish;
+mod qos;
+mod reader;
+mod reason_code;
+pub mod string;
+mod subscription_identifiers;
+pub mod topic;
+mod user_properties;
+pub mod varint;
+mod version;
+mod writer;
+
+pub use connect_return_code::ConnectReturnCode;
+pub use error::{DecodeError, EncodeError};
+pub use frame::{Frame, FrameError, MAX_PACKET_SIZE, frame_len, split_frame};
+pub use packet_id::PacketId;
+pub use packet_type::PacketType;
+pub use property::{PayloadFormat, PropertyId, PropertyOwner};
+pub use publish::{Publish, PublishHead, PublishProperties, RawPublish};
+pub use qos::QoS;
+pub use reason_code::ReasonCode;
+pub use string::StringError;
+pub use subscription_identifiers::{
+    MAX_SUBSCRIPTION_IDENTIFIER, SubscriptionIdentifiers, SubscriptionIdentifiersIter,
+};
+pub use topic::{MAX_TOPIC_LEN, MAX_TOPIC_LEVELS, TopicError, TopicFilter, TopicName};
+pub use user_properties::{UserProperties, UserPropertiesIter};
+pub use varint::{MAX_VARINT, VarintError};
+pub use version::Version;

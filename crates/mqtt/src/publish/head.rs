@@ -1,0 +1,137 @@
+//! Encodes all of a PUBLISH packet but its payload, so that one encoding serves many receivers.
+
+use super::first_byte;
+use crate::{MAX_PACKET_SIZE, PropertyId, QoS, Version, varint};
+
+/// All of a PUBLISH packet but its payload. Receivers with the same version, QoS and properties get the
+/// same bytes save the Packet Identifier, which is patched at the offset that [`PublishHead::encode`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublishHead<'a> {
+    /// The version of the receiver's connection. Before MQTT 5.0 the property fields are ignored.
+    pub version: Version,
+    /// The packet may have been sent before; ignored with QoS 0 ([MQTT-3.3.1-2]).
+    pub dup: bool,
+    /// The Quality of Service of the message.
+    pub qos: QoS,
+    /// RETAIN.
+    pub retain: bool,
+    /// The text of a Topic Name, or empty when `topic_alias` stands for it.
+    pub topic: &'a str,
+    /// The Packet Identifier; ignored with QoS 0, and 0 when it is patched later.
+    pub packet_id: u16,
+    /// The bytes of encoded properties that are passed on, as
+    /// [`PublishProperties::copy_forwardable`](super::PublishProperties::copy_forwardable) gives them.
+    pub forwarded_properties: &'a [u8],
+    /// The Message Expiry Interval that is left, in seconds ([MQTT-3.3.2-6]).
+    pub message_expiry: Option<u32>,
+    /// The Topic Alias, 1 to the receiver's Topic Alias Maximum ([MQTT-3.1.2-26]).
+    pub topic_alias: Option<u16>,
+    /// The identifiers of the receiver's subscriptions that match ([MQTT-3.3.4-4]), each 1 to
+    /// [`MAX_SUBSCRIPTION_IDENTIFIER`](crate::MAX_SUBSCRIPTION_IDENTIFIER).
+    pub subscription_identifiers: &'a [u32],
+}
+
+/// What has to be known before the first byte can be written, in bytes.
+struct Lengths {
+    properties: u32,
+    remaining: u32,
+    total: usize,
+}
+
+impl PublishHead<'_> {
+    /// The size of the whole packet in bytes, with a payload of `payload_len` bytes. More than
+    /// [`MAX_PACKET_SIZE`] (and at most `usize::MAX`) says that there is no such packet, be it for its size
+    /// or for a topic or subscription identifier out of range.
+    #[inline]
+    pub fn encoded_len(&self, payload_len: usize) -> usize {
+        self.lengths(payload_len)
+            .map_or(usize::MAX, |lengths| lengths.total)
+    }
+
+    /// Appends all of the packet up to its payload, and returns the offset of the Packet Identifier from the
+    /// start of what was appended; `None` with QoS 0. A packet that cannot be, by
+    /// [`PublishHead::encoded_len`], is not encoded: nothing is appended.
+    #[inline]
+    pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) -> Option<usize> {
+        let lengths = self.lengths(payload_len)?;
+        let (varint, varint_len) = varint::encode(lengths.remaining)?;
+        let at_most_once = self.qos == QoS::AtMostOnce;
+        out.reserve(lengths.total - payload_len);
+        out.push(first_byte(self.dup && !at_most_once, self.qos, self.retain));
+        out.extend_from_slice(&varint[..varint_len]);
+        out.extend_from_slice(&(self.topic.len() as u16).to_be_bytes());
+        out.extend_from_slice(self.topic.as_bytes());
+        if !at_most_once {
+            out.extend_from_slice(&self.packet_id.to_be_bytes());
+        }
+        if self.version.is_v5() {
+            self.encode_properties(lengths.properties, out);
+        }
+        (!at_most_once).then_some(1 + varint_len + 2 + self.topic.len())
+    }
+
+    /// `None` when the packet cannot be encoded.
+    #[inline]
+    fn lengths(&self, payload_len: usize) -> Option<Lengths> {
+        u16::try_from(self.topic.len()).ok()?;
+        let mut head = 2 + self.topic.len();
+        if self.qos != QoS::AtMostOnce {
+            head += 2;
+        }
+        let mut properties = 0;
+        if self.version.is_v5() {
+            properties = u32::try_from(self.properties_len()?).ok()?;
+            head += varint::len(properties) + properties as usize;
+        }
+        let remaining = u32::try_from(head.checked_add(payload_len)?).ok()?;
+        let total = 1 + varint::len(remaining) + remaining as usize;
+        (total <= MAX_PACKET_SIZE as usize).then_some(Lengths {
+            properties,
+            remaining,
+            total,
+        })
+    }
+
+    #[inline]
+    fn properties_len(&self) -> Option<usize> {
+        let mut len = self.forwarded_properties.len();
+        if self.message_expiry.is_some() {
+            len += 1 + 4;
+        }
+        if self.topic_alias.is_some() {
+            len += 1 + 2;
+        }
+        for &identifier in self.subscription_identifiers {
+            if identifier > varint::MAX_VARINT {
+                return None;
+            }
+            len += 1 + varint::len(identifier);
+        }
+        Some(len)
+    }
+
+    fn encode_properties(&self, len: u32, out: &mut Vec<u8>) {
+        push_varint(len, out);
+        if let Some(seconds) = self.message_expiry {
+            out.push(PropertyId::MessageExpiryInterval as u8);
+            out.extend_from_slice(&seconds.to_be_bytes());
+        }
+        if let Some(alias) = self.topic_alias {
+            out.push(PropertyId::TopicAlias as u8);
+            out.extend_from_slice(&alias.to_be_bytes());
+        }
+        for &identifier in self.subscription_identifiers {
+            out.push(PropertyId::SubscriptionIdentifier as u8);
+            push_varint(identifier, out);
+        }
+        out.extend_from_slice(self.forwarded_properties);
+    }
+}
+
+/// Appends a Variable Byte Integer that has been checked to be one.
+#[inline]
+fn push_varint(value: u32, out: &mut Vec<u8>) {
+    if let Some((bytes, len)) = varint::encode(value) {
+        out.extend_from_slice(&bytes[..len]);
+    }
+}

@@ -1,0 +1,118 @@
+//! The properties of a PUBLISH packet.
+
+use std::num::NonZeroU16;
+
+use crate::property::{self, Property, PropertyReader};
+use crate::writer::Sink;
+use crate::{
+    DecodeError, PacketType, PayloadFormat, PropertyId, PropertyOwner, SubscriptionIdentifiers,
+    TopicName, UserProperties,
+};
+
+/// The properties of a PUBLISH packet (section 3.3.2.3).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PublishProperties<'a> {
+    /// What the payload is; to be passed on unaltered ([MQTT-3.3.2-4]).
+    pub payload_format: Option<PayloadFormat>,
+    /// Message Expiry Interval: how long the message is worth delivering, in seconds. It is passed on less
+    /// the time that the message has waited ([MQTT-3.3.2-6]).
+    pub message_expiry: Option<u32>,
+    /// The number that stands for the topic on this connection; never 0 ([MQTT-3.3.2-8]).
+    pub topic_alias: Option<NonZeroU16>,
+    /// Where a response is to be published; to be passed on unaltered ([MQTT-3.3.2-15]).
+    pub response_topic: Option<TopicName<'a>>,
+    /// What tells a requester which request a response is for; to be passed on unaltered ([MQTT-3.3.2-16]).
+    pub correlation_data: Option<&'a [u8]>,
+    /// The type of the payload, often a MIME type; to be passed on unaltered ([MQTT-3.3.2-20]).
+    pub content_type: Option<&'a str>,
+    /// The subscriptions that the message was sent for; only a server sends them ([MQTT-3.3.4-6]).
+    pub subscription_identifiers: SubscriptionIdentifiers<'a>,
+    /// Pairs of the publisher's own; to be passed on unaltered and in order
+    /// ([MQTT-3.3.2-17], [MQTT-3.3.2-18]).
+    pub user_properties: UserProperties<'a>,
+    /// The bytes of all properties as they were received, without their length. Empty in a packet that is
+    /// built to be sent, and not looked at when encoding.
+    pub raw: &'a [u8],
+}
+
+/// Compares what the properties say; `raw` may differ, since properties have no order.
+impl PartialEq for PublishProperties<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.payload_format == other.payload_format
+            && self.message_expiry == other.message_expiry
+            && self.topic_alias == other.topic_alias
+            && self.response_topic == other.response_topic
+            && self.correlation_data == other.correlation_data
+            && self.content_type == other.content_type
+            && self.subscription_identifiers == other.subscription_identifiers
+            && self.user_properties == other.user_properties
+    }
+}
+
+impl Eq for PublishProperties<'_> {}
+
+impl<'a> PublishProperties<'a> {
+    /// Decodes and checks the properties in `block`, which is without its length.
+    ///
+    /// # Errors
+    ///
+    /// When a property is malformed, does not belong in a PUBLISH packet, is there twice though it may not
+    /// be, or has a value outside its range.
+    pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut properties = Self {
+            raw: block,
+            ..Self::default()
+        };
+        if block.is_empty() {
+            return Ok(properties);
+        }
+        properties.subscription_identifiers = SubscriptionIdentifiers::from_block(block);
+        properties.user_properties = UserProperties::from_block(block);
+        let mut reader = PropertyReader::new(block, PropertyOwner::Packet(PacketType::Publish));
+        while let Some(property) = reader.next()? {
+            match property {
+                Property::PayloadFormatIndicator(format) => {
+                    properties.payload_format = Some(format)
+                }
+                Property::MessageExpiryInterval(seconds) => {
+                    properties.message_expiry = Some(seconds)
+                }
+                Property::TopicAlias(alias) => properties.topic_alias = Some(alias),
+                Property::ResponseTopic(topic) => properties.response_topic = Some(topic),
+                Property::CorrelationData(data) => properties.correlation_data = Some(data),
+                Property::ContentType(text) => properties.content_type = Some(text),
+                // What repeats is read from the block when asked for; the reader lets nothing else pass.
+                _ => {}
+            }
+        }
+        Ok(properties)
+    }
+
+    /// Appends the bytes of the properties that a server passes on, in their order: all but the Topic Alias
+    /// (which holds for one connection), the Message Expiry Interval (which has to be reduced) and the
+    /// Subscription Identifiers (which are the receiver's).
+    pub fn copy_forwardable(&self, out: &mut Vec<u8>) {
+        property::copy_without(
+            self.raw,
+            &[
+                PropertyId::TopicAlias,
+                PropertyId::MessageExpiryInterval,
+                PropertyId::SubscriptionIdentifier,
+            ],
+            out,
+        );
+    }
+
+    pub(super) fn write(&self, sink: &mut dyn Sink) {
+        sink.optional(self.payload_format, Property::PayloadFormatIndicator);
+        sink.optional(self.message_expiry, Property::MessageExpiryInterval);
+        sink.optional(self.topic_alias, Property::TopicAlias);
+        sink.optional(self.response_topic, Property::ResponseTopic);
+        sink.optional(self.correlation_data, Property::CorrelationData);
+        sink.optional(self.content_type, Property::ContentType);
+        for identifier in &self.subscription_identifiers {
+            sink.property(Property::SubscriptionIdentifier(identifier));
+        }
+        sink.user_properties(&self.user_properties);
+    }
+}

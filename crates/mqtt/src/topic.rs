@@ -1,0 +1,278 @@
+//! Topic Names and Topic Filters.
+
+use crate::string::{self, StringError};
+
+/// The longest Topic Name or Topic Filter, in bytes ([MQTT-4.7.3-3]).
+pub const MAX_TOPIC_LEN: usize = 65_535;
+
+/// How many levels a Topic Name or Topic Filter may have before [`check_levels`] objects. Valid topics can
+/// have 65,536 levels, which a server that walks a tree of levels need not bear.
+pub const MAX_TOPIC_LEVELS: usize = 128;
+
+/// Why text is not a Topic Name or not a Topic Filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum TopicError {
+    /// It has no character ([MQTT-4.7.3-1]).
+    #[error("is empty")]
+    Empty,
+    /// It is longer than [`MAX_TOPIC_LEN`] ([MQTT-4.7.3-3]).
+    #[error("is longer than 65,535 bytes")]
+    TooLong,
+    /// It is not well-formed UTF-8 ([MQTT-1.5.4-1]).
+    #[error("is not well-formed UTF-8")]
+    IllFormed,
+    /// It holds U+0000 ([MQTT-4.7.3-2]).
+    #[error("holds the null character")]
+    Null,
+    /// A Topic Name holds `+` or `#` ([MQTT-3.3.2-2], [MQTT-4.7.0-1]).
+    #[error("holds a wildcard, which only a topic filter may")]
+    Wildcard,
+    /// `#` is not alone in its level, or not in the last one ([MQTT-4.7.1-1]).
+    #[error("holds '#' elsewhere than alone in the last level")]
+    MisplacedMultiLevelWildcard,
+    /// `+` is not alone in its level ([MQTT-4.7.1-2]).
+    #[error("holds '+' beside other characters of a level")]
+    MisplacedSingleLevelWildcard,
+    /// A shared subscription has an empty ShareName ([MQTT-4.8.2-1]).
+    #[error("names no group after '$share/'")]
+    EmptyShareName,
+    /// The ShareName of a shared subscription holds a wildcard ([MQTT-4.8.2-2]).
+    #[error("holds a wildcard in the group after '$share/'")]
+    WildcardInShareName,
+    /// No Topic Filter follows the ShareName ([MQTT-4.8.2-2]).
+    #[error("has no filter after '$share/' and its group")]
+    MissingSharedFilter,
+    /// The Topic Filter after the ShareName is itself one of a shared subscription.
+    #[error("shares a filter that is shared already")]
+    NestedShare,
+    /// There are more than [`MAX_TOPIC_LEVELS`] levels; reported by [`check_levels`] only.
+    #[error("has more than 128 levels")]
+    TooManyLevels,
+}
+
+impl From<StringError> for TopicError {
+    fn from(error: StringError) -> Self {
+        match error {
+            StringError::IllFormed => Self::IllFormed,
+            StringError::Null => Self::Null,
+        }
+    }
+}
+
+/// Checks the limit of [`MAX_TOPIC_LEVELS`] on the text of a Topic Name or Topic Filter. It is a limit of
+/// this implementation and no part of what makes a topic valid.
+///
+/// # Errors
+///
+/// [`TopicError::TooManyLevels`].
+pub fn check_levels(text: &str) -> Result<(), TopicError> {
+    let separators = text.bytes().filter(|&byte| byte == b'/').count();
+    if separators < MAX_TOPIC_LEVELS {
+        Ok(())
+    } else {
+        Err(TopicError::TooManyLevels)
+    }
+}
+
+/// What Topic Names and Topic Filters have in common: 1 to 65,535 bytes and no U+0000. Text is never
+/// normalised ([MQTT-4.7.3-4]).
+fn check_text(text: &str) -> Result<(), TopicError> {
+    if text.is_empty() {
+        return Err(TopicError::Empty);
+    }
+    if text.len() > MAX_TOPIC_LEN {
+        return Err(TopicError::TooLong);
+    }
+    if text.as_bytes().contains(&0) {
+        return Err(TopicError::Null);
+    }
+    Ok(())
+}
+
+/// A valid Topic Name: what a message is published to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicName<'a>(&'a str);
+
+impl<'a> TopicName<'a> {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty, too long, holds U+0000 or a wildcard.
+    #[inline]
+    pub fn new(text: &'a str) -> Result<Self, TopicError> {
+        check_text(text)?;
+        if text.bytes().any(|byte| matches!(byte, b'+' | b'#')) {
+            return Err(TopicError::Wildcard);
+        }
+        Ok(Self(text))
+    }
+
+    /// Checks `bytes` as UTF-8 and as a Topic Name.
+    ///
+    /// # Errors
+    ///
+    /// As [`TopicName::new`], and for ill-formed UTF-8.
+    #[inline]
+    pub fn from_utf8(bytes: &'a [u8]) -> Result<Self, TopicError> {
+        Self::new(string::from_utf8(bytes)?)
+    }
+
+    /// The text.
+    #[inline]
+    pub const fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// The levels, from the first; there is always one, and levels may be empty.
+    #[inline]
+    pub fn levels(self) -> std::str::Split<'a, char> {
+        self.0.split('/')
+    }
+
+    /// Whether the name starts with `$`, and so escapes filters that start with a wildcard
+    /// ([MQTT-4.7.2-1]).
+    #[inline]
+    pub fn is_dollar(self) -> bool {
+        self.0.starts_with('$')
+    }
+}
+
+impl std::fmt::Display for TopicName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// A valid Topic Filter: what a subscription asks for, `$share/GROUP/FILTER` included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicFilter<'a> {
+    text: &'a str,
+    /// Where the filter proper starts in `text`: after `$share/GROUP/`, and 0 when it is not shared.
+    start: usize,
+}
+
+impl<'a> TopicFilter<'a> {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty, too long, holds U+0000, a misplaced wildcard, or starts with `$share/` and goes on
+    /// otherwise than with a group and a filter.
+    pub fn new(text: &'a str) -> Result<Self, TopicError> {
+        check_text(text)?;
+        let start = shared_filter_start(text)?;
+        check_wildcards(&text[start..])?;
+        Ok(Self { text, start })
+    }
+
+    /// Checks `bytes` as UTF-8 and as a Topic Filter.
+    ///
+    /// # Errors
+    ///
+    /// As [`TopicFilter::new`], and for ill-formed UTF-8.
+    pub fn from_utf8(bytes: &'a [u8]) -> Result<Self, TopicError> {
+        Self::new(string::from_utf8(bytes)?)
+    }
+
+    /// The whole text, with `$share/GROUP/` when it is a shared subscription's. It is what identifies the
+    /// subscription ([MQTT-3.10.4-1]).
+    #[inline]
+    pub const fn as_str(self) -> &'a str {
+        self.text
+    }
+
+    /// The group (ShareName) and the filter proper, when this is the filter of a shared subscription.
+    pub fn shared(self) -> Option<(&'a str, TopicFilter<'a>)> {
+        let head = self
+            .text
+            .get(SHARE_PREFIX.len()..self.start.checked_sub(1)?)?;
+        Some((head, self.proper()))
+    }
+
+    /// The filter that Topic Names are compared with: without `$share/GROUP/`.
+    #[inline]
+    #[must_use]
+    pub fn proper(self) -> Self {
+        Self {
+            text: &self.text[self.start..],
+            start: 0,
+        }
+    }
+
+    /// Whether there is a `+` or `#` in the filter proper.
+    #[inline]
+    pub fn has_wildcards(self) -> bool {
+        self.text[self.start..]
+            .bytes()
+            .any(|byte| matches!(byte, b'+' | b'#'))
+    }
+
+    /// The levels of the filter proper, from the first; `+` and `#` stand alone.
+    #[inline]
+    pub fn levels(self) -> std::str::Split<'a, char> {
+        self.text[self.start..].split('/')
+    }
+
+    /// Whether the filter proper matches the name, level by level and byte by byte. A filter that starts
+    /// with a wildcard does not match a name that starts with `$` ([MQTT-4.7.2-1]).
+    pub fn matches(self, name: TopicName<'_>) -> bool {
+        let mut wanted = self.levels();
+        let mut levels = name.levels();
+        let mut first = true;
+        loop {
+            match (wanted.next(), levels.next()) {
+                (Some("+" | "#"), _) if first && name.is_dollar() => return false,
+                (Some("#"), _) | (None, None) => return true,
+                (Some("+"), Some(_)) => {}
+                (Some(wanted), Some(level)) if wanted == level => {}
+                _ => return false,
+            }
+            first = false;
+        }
+    }
+}
+
+impl std::fmt::Display for TopicFilter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.text)
+    }
+}
+
+const SHARE_PREFIX: &str = "$share/";
+
+/// Where the filter proper starts: 0 unless the text is a shared subscription's
+/// ([MQTT-4.8.2-1], [MQTT-4.8.2-2]).
+fn shared_filter_start(text: &str) -> Result<usize, TopicError> {
+    let Some(rest) = text.strip_prefix(SHARE_PREFIX) else {
+        return Ok(0);
+    };
+    let (group, filter) = rest.split_once('/').unwrap_or((rest, ""));
+    if group.is_empty() {
+        return Err(TopicError::EmptyShareName);
+    }
+    if group.contains(['+', '#']) {
+        return Err(TopicError::WildcardInShareName);
+    }
+    if filter.is_empty() {
+        return Err(TopicError::MissingSharedFilter);
+    }
+    if filter.starts_with(SHARE_PREFIX) {
+        return Err(TopicError::NestedShare);
+    }
+    Ok(text.len() - filter.len())
+}
+
+/// Wildcards stand alone in their level, `#` in the last one ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).
+fn check_wildcards(filter: &str) -> Result<(), TopicError> {
+    let mut levels = filter.split('/').peekable();
+    while let Some(level) = levels.next() {
+        if level.contains('#') && (level.len() > 1 || levels.peek().is_some()) {
+            return Err(TopicError::MisplacedMultiLevelWildcard);
+        }
+        if level.contains('+') && level.len() > 1 {
+            return Err(TopicError::MisplacedSingleLevelWildcard);
+        }
+    }
+    Ok(())
+}
