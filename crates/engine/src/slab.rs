@@ -15,6 +15,7 @@ const _: () = assert!(CHUNK.is_power_of_two() && CHUNK <= NO_SLOT as usize);
 /// given back at once, but for one that is kept so that a single entry coming and going does not allocate each time.
 /// Keys are reused: see [`GenSlab`] where a stale key must not reach the successor. Holds at most `u32::MAX` entries,
 /// which the limits of whoever inserts keep far away.
+#[derive(Debug)]
 pub(crate) struct Slab<T> {
     chunks: Vec<Chunk<T>>,
     /// Which chunks have room.
@@ -24,6 +25,7 @@ pub(crate) struct Slab<T> {
     len: usize,
 }
 
+#[derive(Debug)]
 struct Chunk<T> {
     /// The slots touched so far; capacity is 0 or [`CHUNK`].
     slots: Vec<Slot<T>>,
@@ -32,6 +34,7 @@ struct Chunk<T> {
     free: u8,
 }
 
+#[derive(Debug)]
 enum Slot<T> {
     Taken(T),
     Free { next: u8 },
@@ -261,6 +264,7 @@ fn split(key: u32) -> (usize, usize) {
 }
 
 /// A set of chunk numbers that finds its lowest in two steps: a bit per chunk and a bit per word of those.
+#[derive(Debug)]
 struct Vacancies {
     words: Vec<u64>,
     summary: Vec<u64>,
@@ -315,11 +319,13 @@ impl Vacancies {
 ///
 /// Generations are counted over all insertions of the table and wrap: a stale key would have to be kept for exactly
 /// 2^32 insertions to be taken for its successor.
+#[derive(Debug)]
 pub(crate) struct GenSlab<T> {
     slab: Slab<Generation<T>>,
     next: u32,
 }
 
+#[derive(Debug)]
 struct Generation<T> {
     number: u32,
     value: T,

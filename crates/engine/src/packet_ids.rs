@@ -1,0 +1,291 @@
+//! Packet ids under way: those that the server has given out, and those of QoS 2 messages that it has taken.
+
+use std::collections::VecDeque;
+
+use tidegate_mqtt::PacketId;
+
+/// Number of packet ids, 1..=65,535.
+const ALL_IDS: usize = u16::MAX as usize;
+
+/// The answer that a message in flight waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[expect(
+    clippy::enum_variant_names,
+    reason = "each name says what is awaited, also where it stands alone"
+)]
+pub(crate) enum InflightState {
+    /// A QoS 1 PUBLISH was sent.
+    AwaitPubAck,
+    /// A QoS 2 PUBLISH was sent.
+    AwaitPubRec,
+    /// PUBREL was sent.
+    AwaitPubComp,
+}
+
+/// A message in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct InflightEntry<T> {
+    id: PacketId,
+    /// What it waits for.
+    pub(crate) state: InflightState,
+    /// What was sent.
+    pub(crate) item: T,
+}
+
+impl<T> InflightEntry<T> {
+    /// The id it was sent with.
+    #[inline]
+    pub(crate) fn id(&self) -> PacketId {
+        self.id
+    }
+}
+
+/// What the server has sent to one client and the client has not finished, in the order of sending.
+///
+/// Ids count up and around, past those in use. Clients finish mostly in order, which takes constant time; out of order
+/// the time is linear in the number in flight, which the caller bounds by its in-flight limit. Without entries it owns
+/// no heap.
+#[derive(Clone, Debug)]
+pub(crate) struct Inflight<T> {
+    entries: VecDeque<InflightEntry<T>>,
+    next: PacketId,
+    /// How many ids from `next` on are known to be free; entries that finish can only make it more.
+    free_run: u16,
+}
+
+impl<T> Inflight<T> {
+    /// Nothing in flight; the first id will be 1.
+    pub(crate) const fn new() -> Self {
+        Self {
+            entries: VecDeque::new(),
+            next: PacketId::MIN,
+            free_run: u16::MAX,
+        }
+    }
+
+    /// Number in flight.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether nothing is in flight.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Adds what is being sent under the next free id and returns the id; `None` (and `item` is dropped) when all
+    /// 65,535 are in use.
+    #[inline]
+    pub(crate) fn push(&mut self, state: InflightState, item: T) -> Option<PacketId> {
+        if self.free_run == 0 {
+            self.find_free_run()?;
+        }
+        let id = self.next;
+        self.next = id.next();
+        self.free_run -= 1;
+        self.entries.push_back(InflightEntry { id, state, item });
+        Some(id)
+    }
+
+    /// Adds an entry that has its id already, as the last one: for sessions that come from elsewhere. Returns whether
+    /// the id was free.
+    pub(crate) fn adopt(&mut self, id: PacketId, state: InflightState, item: T) -> bool {
+        if self.find(id).is_some() {
+            return false;
+        }
+        self.entries.push_back(InflightEntry { id, state, item });
+        self.next = id.next();
+        self.free_run = 0;
+        true
+    }
+
+    /// The entry of `id`.
+    #[inline]
+    pub(crate) fn get(&self, id: PacketId) -> Option<&InflightEntry<T>> {
+        self.entries.get(self.find(id)?)
+    }
+
+    /// The entry of `id`, to be changed.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<&mut InflightEntry<T>> {
+        let at = self.find(id)?;
+        self.entries.get_mut(at)
+    }
+
+    /// Takes the entry of `id` out; the others keep their order and the id may be used again.
+    #[inline]
+    pub(crate) fn finish(&mut self, id: PacketId) -> Option<T> {
+        let at = self.find(id)?;
+        let entry = if at == 0 {
+            self.entries.pop_front()
+        } else {
+            self.entries.remove(at)
+        };
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+        entry.map(|entry| entry.item)
+    }
+
+    /// All entries in the order of sending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &InflightEntry<T>> {
+        self.entries.iter()
+    }
+
+    /// All entries in the order of sending, to be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InflightEntry<T>> {
+        self.entries.iter_mut()
+    }
+
+    /// Takes the entries out that `keep` refuses, in the order of sending; the others keep theirs.
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut InflightEntry<T>) -> bool) {
+        self.entries.retain_mut(keep);
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    /// The place of `id`. Ids mostly follow each other, so their distance from the first one is the place, or lies
+    /// beyond it by the entries that have finished in between.
+    #[inline]
+    fn find(&self, id: PacketId) -> Option<usize> {
+        let first = self.entries.front()?.id;
+        let guess = usize::from(distance(first, id)).min(self.entries.len() - 1);
+        if self.entries.get(guess)?.id == id {
+            return Some(guess);
+        }
+        self.find_near(guess, id)
+    }
+
+    #[cold]
+    fn find_near(&self, guess: usize, id: PacketId) -> Option<usize> {
+        let below = self
+            .entries
+            .range(..guess)
+            .rposition(|entry| entry.id == id);
+        below.or_else(|| {
+            let above = self.entries.range(guess..).position(|entry| entry.id == id);
+            above.map(|place| guess + place)
+        })
+    }
+
+    /// Moves `next` to an id that is free and counts the free ones from there; `None` when there is none. It runs
+    /// once per round of ids, and once more for each entry that the round meets.
+    #[cold]
+    fn find_free_run(&mut self) -> Option<()> {
+        let mut used = [0_u64; 1024];
+        for entry in &self.entries {
+            let number = usize::from(entry.id.get());
+            used[number / 64] |= 1 << (number % 64);
+        }
+        let is_free = |id: &PacketId| {
+            let number = usize::from(id.get());
+            used[number / 64] & (1 << (number % 64)) == 0
+        };
+        let round = || std::iter::successors(Some(self.next), |id| Some(id.next())).take(ALL_IDS);
+        let skipped = round().position(|id| is_free(&id))?;
+        let run = round().skip(skipped).take_while(is_free).count();
+        self.next = round().nth(skipped)?;
+        self.free_run = run as u16;
+        Some(())
+    }
+}
+
+impl<T> Default for Inflight<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How many steps of [`PacketId::next`] lead from one id to the other, 0..=65,534.
+#[inline]
+fn distance(from: PacketId, to: PacketId) -> u16 {
+    let (from, to) = (from.get(), to.get());
+    // Counting past the end skips zero, which is no id.
+    if to >= from {
+        to - from
+    } else {
+        to.wrapping_sub(from) - 1
+    }
+}
+
+/// The ids of QoS 2 messages that a client has sent and not released yet: what arrives again under one of them has been
+/// passed on already [MQTT-4.3.3-10]. The receive maximum bounds its size. Without ids it owns no heap.
+///
+/// Kept in ascending order. Ids that count up are added and removed in constant time, others by moving two bytes for
+/// each id on the shorter side.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReceivedIds {
+    ids: VecDeque<PacketId>,
+}
+
+impl ReceivedIds {
+    /// No id.
+    pub(crate) const fn new() -> Self {
+        Self {
+            ids: VecDeque::new(),
+        }
+    }
+
+    /// Number of ids.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Adds an id; returns whether it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, id: PacketId) -> bool {
+        if self.ids.back().is_none_or(|last| *last < id) {
+            self.ids.push_back(id);
+            return true;
+        }
+        match self.ids.binary_search(&id) {
+            Ok(_) => false,
+            Err(place) => {
+                self.ids.insert(place, id);
+                true
+            }
+        }
+    }
+
+    /// Removes an id; returns whether it was there.
+    #[inline]
+    pub(crate) fn remove(&mut self, id: PacketId) -> bool {
+        if self.ids.front() == Some(&id) {
+            self.ids.pop_front();
+        } else {
+            let Ok(place) = self.ids.binary_search(&id) else {
+                return false;
+            };
+            self.ids.remove(place);
+        }
+        if self.ids.is_empty() {
+            self.ids = VecDeque::new();
+        }
+        true
+    }
+
+    /// Whether an id is there.
+    #[inline]
+    pub(crate) fn contains(&self, id: PacketId) -> bool {
+        self.ids.front() == Some(&id) || self.ids.binary_search(&id).is_ok()
+    }
+
+    /// All ids, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PacketId> {
+        self.ids.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;

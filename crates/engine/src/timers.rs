@@ -1,0 +1,123 @@
+//! Deadlines in order.
+
+use std::collections::BTreeSet;
+
+use crate::now::Millis;
+
+/// A set of deadlines with the keys of whoever waits for them. The waiter keeps its deadline, which is how it is found
+/// again; one key may wait for several. Each operation takes logarithmic time.
+///
+/// [`Millis::NEVER`] is a deadline that is not kept, so that whoever waits for nothing costs nothing.
+#[derive(Debug)]
+pub(crate) struct Timers<K> {
+    waiting: BTreeSet<(Millis, K)>,
+}
+
+impl<K: Copy + Ord> Timers<K> {
+    /// No deadline; owns no memory.
+    pub(crate) const fn new() -> Self {
+        Self {
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    /// Number of deadlines ahead.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether nothing is waited for.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Makes `key` due at `deadline`, in addition to whatever else it waits for.
+    #[inline]
+    pub(crate) fn set(&mut self, deadline: Millis, key: K) {
+        if deadline != Millis::NEVER {
+            self.waiting.insert((deadline, key));
+        }
+    }
+
+    /// Takes back what [`Timers::set`] was told; returns whether it was still ahead.
+    #[inline]
+    pub(crate) fn cancel(&mut self, deadline: Millis, key: K) -> bool {
+        deadline != Millis::NEVER && self.waiting.remove(&(deadline, key))
+    }
+
+    /// Moves a deadline of `key`.
+    #[inline]
+    pub(crate) fn reset(&mut self, from: Millis, to: Millis, key: K) {
+        if from != to {
+            self.cancel(from, key);
+            self.set(to, key);
+        }
+    }
+
+    /// The earliest deadline, or [`Millis::NEVER`].
+    #[inline]
+    pub(crate) fn next(&self) -> Millis {
+        self.waiting.first().map_or(Millis::NEVER, |first| first.0)
+    }
+
+    /// Takes the earliest deadline that has come by `now`, the lower key first among equals.
+    #[inline]
+    pub(crate) fn pop_due(&mut self, now: Millis) -> Option<(Millis, K)> {
+        if self.next() > now {
+            return None;
+        }
+        self.waiting.pop_first()
+    }
+}
+
+impl<K: Copy + Ord> Default for Timers<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_once() {
+        let mut timers = Timers::new();
+        for (deadline, key) in [(30, 'c'), (10, 'b'), (10, 'a'), (20, 'a'), (10, 'a')] {
+            timers.set(Millis(deadline), key);
+        }
+        assert_eq!((timers.len(), timers.next()), (4, Millis(10)));
+        assert_eq!(timers.pop_due(Millis(9)), None);
+        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'a')));
+        assert_eq!(timers.pop_due(Millis(10)), Some((Millis(10), 'b')));
+        assert_eq!(timers.pop_due(Millis(10)), None);
+        assert!(timers.cancel(Millis(20), 'a'));
+        assert!(!timers.cancel(Millis(20), 'a'));
+        assert_eq!(timers.pop_due(Millis(99)), Some((Millis(30), 'c')));
+        assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn never_is_not_kept() {
+        let mut timers = Timers::new();
+        timers.set(Millis::NEVER, 1);
+        assert_eq!((timers.len(), timers.next()), (0, Millis::NEVER));
+        assert!(!timers.cancel(Millis::NEVER, 1));
+        assert_eq!(timers.pop_due(Millis(u64::MAX - 1)), None);
+    }
+
+    #[test]
+    fn a_reset_moves_one_deadline() {
+        let mut timers = Timers::new();
+        timers.set(Millis(5), 1);
+        timers.set(Millis(6), 1);
+        timers.reset(Millis(5), Millis(9), 1);
+        assert_eq!(timers.pop_due(Millis(99)), Some((Millis(6), 1)));
+        timers.reset(Millis(9), Millis::NEVER, 1);
+        assert_eq!(timers.next(), Millis::NEVER);
+        timers.reset(Millis::NEVER, Millis(3), 1);
+        assert_eq!(timers.next(), Millis(3));
+    }
+}
