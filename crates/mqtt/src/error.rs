@@ -275,4 +275,13 @@ pub enum EncodeError {
         /// The field, by its name in the specification.
         field: &'static str,
     },
+    /// A Topic Filter is none.
+    #[error("topic filter {error}")]
+    InvalidTopicFilter {
+        /// What is wrong with it.
+        error: TopicError,
+    },
+    /// No Local is set on a shared subscription ([MQTT-3.8.3-4]).
+    #[error("a shared subscription cannot be no local")]
+    NoLocalOnShared,
 }

@@ -7,38 +7,73 @@
 //!
 //! The crate does no I/O, knows no session, and panics on no bytes. Identifiers such as [MQTT-3.3.1-2] are
 //! those of the MQTT 5.0 standard unless 3.1.1 is named.
+mod ack;
+mod auth;
+mod connack;
+mod connect;
 mod connect_return_code;
+mod disconnect;
 mod error;
 mod frame;
+mod packet;
 mod packet_id;
 mod packet_type;
+mod pingreq;
+mod pingresp;
 mod property;
+mod puback;
+mod pubcomp;
 mod publish;
+mod pubrec;
+mod pubrel;
 mod qos;
 mod reader;
 mod reason_code;
+mod reason_codes;
 pub mod string;
+mod suback;
+mod subscribe;
 mod subscription_identifiers;
 pub mod topic;
+mod unsuback;
+mod unsubscribe;
 mod user_properties;
 pub mod varint;
 mod version;
 mod writer;
 
+pub use auth::Auth;
+pub use connack::{ConnAck, ConnAckProperties};
+pub use connect::{Connect, ConnectProperties, Will, WillProperties};
 pub use connect_return_code::ConnectReturnCode;
+pub use disconnect::Disconnect;
 pub use error::{DecodeError, EncodeError};
 pub use frame::{Frame, FrameError, MAX_PACKET_SIZE, frame_len, split_frame};
+pub use packet::Packet;
 pub use packet_id::PacketId;
 pub use packet_type::PacketType;
+pub use pingreq::PingReq;
+pub use pingresp::PingResp;
 pub use property::{PayloadFormat, PropertyId, PropertyOwner};
+pub use puback::PubAck;
+pub use pubcomp::PubComp;
 pub use publish::{Publish, PublishHead, PublishProperties, RawPublish};
+pub use pubrec::PubRec;
+pub use pubrel::PubRel;
 pub use qos::QoS;
 pub use reason_code::ReasonCode;
+pub use reason_codes::{ReasonCodes, ReasonCodesIter};
 pub use string::StringError;
+pub use suback::SubAck;
+pub use subscribe::{
+    RetainHandling, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter,
+};
 pub use subscription_identifiers::{
     MAX_SUBSCRIPTION_IDENTIFIER, SubscriptionIdentifiers, SubscriptionIdentifiersIter,
 };
 pub use topic::{MAX_TOPIC_LEN, MAX_TOPIC_LEVELS, TopicError, TopicFilter, TopicName};
+pub use unsuback::UnsubAck;
+pub use unsubscribe::{TopicFilters, TopicFiltersIter, Unsubscribe};
 pub use user_properties::{UserProperties, UserPropertiesIter};
 pub use varint::{MAX_VARINT, VarintError};
 pub use version::Version;

@@ -198,7 +198,7 @@ pub(crate) enum Property<'a> {
     TopicAlias(NonZeroU16),
     MaximumQos(QoS),
     RetainAvailable(bool),
-    UserProperty(&'a str, &'a str),
+    User(&'a str, &'a str),
     MaximumPacketSize(NonZeroU32),
     WildcardSubscriptionAvailable(bool),
     SubscriptionIdentifierAvailable(bool),
@@ -300,7 +300,7 @@ fn read_value<'a>(reader: &mut Reader<'a>, id: PropertyId) -> Result<Property<'a
             QoS::AtMostOnce
         }),
         PropertyId::RetainAvailable => Property::RetainAvailable(read_bool(reader, id)?),
-        PropertyId::UserProperty => Property::UserProperty(
+        PropertyId::UserProperty => Property::User(
             reader.string("user property name")?,
             reader.string("user property value")?,
         ),
@@ -345,7 +345,7 @@ pub(crate) struct RawProperty<'a> {
 
 /// Walks a block of properties without checking values. It ends early at bytes that are no property, which
 /// a block that has been checked before does not hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RawProperties<'a> {
     reader: Reader<'a>,
 }

@@ -2,7 +2,7 @@
 
 use crate::string;
 use crate::varint;
-use crate::{DecodeError, PacketId, PacketType, TopicError, TopicName};
+use crate::{DecodeError, PacketId, PacketType, ReasonCode, TopicError, TopicName, Version};
 
 /// The bytes of a packet that have not been read yet.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,14 @@ impl<'a> Reader<'a> {
         PacketId::new(self.u16("packet identifier")?).ok_or(DecodeError::ZeroPacketId { packet })
     }
 
+    /// A Reason Code that `packet` may carry.
+    pub(crate) fn reason_code(&mut self, packet: PacketType) -> Result<ReasonCode, DecodeError> {
+        let code = self.u8("reason code")?;
+        ReasonCode::from_byte(code)
+            .filter(|reason| reason.allowed_in(packet))
+            .ok_or(DecodeError::InvalidReasonCode { packet, code })
+    }
+
     /// A block of properties: its length and as many bytes.
     #[inline]
     pub(crate) fn property_block(&mut self) -> Result<&'a [u8], DecodeError> {
@@ -129,7 +137,7 @@ pub(crate) fn topic_name<'a>(
 #[inline]
 pub(crate) const fn check_flags(
     packet: PacketType,
-    version: crate::Version,
+    version: Version,
     first_byte: u8,
 ) -> Result<(), DecodeError> {
     let flags = first_byte & 0x0F;
@@ -138,4 +146,15 @@ pub(crate) const fn check_flags(
     } else {
         Err(DecodeError::InvalidFlags { packet, flags })
     }
+}
+
+/// Checks a packet that is its fixed header only.
+pub(crate) fn check_empty(
+    packet: PacketType,
+    version: Version,
+    first_byte: u8,
+    body: &[u8],
+) -> Result<(), DecodeError> {
+    check_flags(packet, version, first_byte)?;
+    Reader::new(body).finish(packet)
 }

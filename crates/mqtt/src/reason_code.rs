@@ -1,6 +1,6 @@
 //! Reason Codes of MQTT 5.0: one table for the wire, for logs and for documentation.
 
-use crate::PacketType;
+use crate::{PacketType, QoS};
 
 macro_rules! reason_codes {
     ($($name:ident = $number:literal, $text:literal, [$($packet:ident),+];)+) => {
@@ -127,10 +127,15 @@ impl ReasonCode {
     }
 }
 
+/// Success.
+impl Default for ReasonCode {
+    fn default() -> Self {
+        Self::Success
+    }
+}
+
 impl std::fmt::Display for ReasonCode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.text())
     }
 }
-
-use crate::QoS;

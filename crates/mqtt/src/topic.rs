@@ -33,16 +33,16 @@ pub enum TopicError {
     /// `+` is not alone in its level ([MQTT-4.7.1-2]).
     #[error("holds '+' beside other characters of a level")]
     MisplacedSingleLevelWildcard,
-    /// A shared subscription has an empty ShareName ([MQTT-4.8.2-1]).
+    /// A shared subscription has an empty share name ([MQTT-4.8.2-1]).
     #[error("names no group after '$share/'")]
     EmptyShareName,
-    /// The ShareName of a shared subscription holds a wildcard ([MQTT-4.8.2-2]).
+    /// The share name of a shared subscription holds a wildcard ([MQTT-4.8.2-2]).
     #[error("holds a wildcard in the group after '$share/'")]
     WildcardInShareName,
-    /// No Topic Filter follows the ShareName ([MQTT-4.8.2-2]).
+    /// No Topic Filter follows the share name ([MQTT-4.8.2-2]).
     #[error("has no filter after '$share/' and its group")]
     MissingSharedFilter,
-    /// The Topic Filter after the ShareName is itself one of a shared subscription.
+    /// The Topic Filter after the share name is itself one of a shared subscription.
     #[error("shares a filter that is shared already")]
     NestedShare,
     /// There are more than [`MAX_TOPIC_LEVELS`] levels; reported by [`check_levels`] only.
@@ -148,8 +148,8 @@ impl std::fmt::Display for TopicName<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TopicFilter<'a> {
     text: &'a str,
-    /// Where the filter proper starts in `text`: after `$share/GROUP/`, and 0 when it is not shared.
-    start: usize,
+    /// The filter proper: the end of `text` after `$share/GROUP/`, all of it when it is not shared.
+    proper: &'a str,
 }
 
 impl<'a> TopicFilter<'a> {
@@ -161,9 +161,9 @@ impl<'a> TopicFilter<'a> {
     /// otherwise than with a group and a filter.
     pub fn new(text: &'a str) -> Result<Self, TopicError> {
         check_text(text)?;
-        let start = shared_filter_start(text)?;
-        check_wildcards(&text[start..])?;
-        Ok(Self { text, start })
+        let proper = proper_filter(text)?;
+        check_wildcards(proper)?;
+        Ok(Self { text, proper })
     }
 
     /// Checks `bytes` as UTF-8 and as a Topic Filter.
@@ -182,12 +182,11 @@ impl<'a> TopicFilter<'a> {
         self.text
     }
 
-    /// The group (ShareName) and the filter proper, when this is the filter of a shared subscription.
+    /// The group (the share name) and the filter proper, when this is the filter of a shared subscription.
     pub fn shared(self) -> Option<(&'a str, TopicFilter<'a>)> {
-        let head = self
-            .text
-            .get(SHARE_PREFIX.len()..self.start.checked_sub(1)?)?;
-        Some((head, self.proper()))
+        let group = self.text.strip_suffix(self.proper)?;
+        let group = group.strip_prefix(SHARE_PREFIX)?.strip_suffix('/')?;
+        Some((group, self.proper()))
     }
 
     /// The filter that Topic Names are compared with: without `$share/GROUP/`.
@@ -195,23 +194,21 @@ impl<'a> TopicFilter<'a> {
     #[must_use]
     pub fn proper(self) -> Self {
         Self {
-            text: &self.text[self.start..],
-            start: 0,
+            text: self.proper,
+            proper: self.proper,
         }
     }
 
     /// Whether there is a `+` or `#` in the filter proper.
     #[inline]
     pub fn has_wildcards(self) -> bool {
-        self.text[self.start..]
-            .bytes()
-            .any(|byte| matches!(byte, b'+' | b'#'))
+        self.proper.bytes().any(|byte| matches!(byte, b'+' | b'#'))
     }
 
     /// The levels of the filter proper, from the first; `+` and `#` stand alone.
     #[inline]
     pub fn levels(self) -> std::str::Split<'a, char> {
-        self.text[self.start..].split('/')
+        self.proper.split('/')
     }
 
     /// Whether the filter proper matches the name, level by level and byte by byte. A filter that starts
@@ -241,11 +238,11 @@ impl std::fmt::Display for TopicFilter<'_> {
 
 const SHARE_PREFIX: &str = "$share/";
 
-/// Where the filter proper starts: 0 unless the text is a shared subscription's
+/// The filter proper: all of the text unless it is a shared subscription's
 /// ([MQTT-4.8.2-1], [MQTT-4.8.2-2]).
-fn shared_filter_start(text: &str) -> Result<usize, TopicError> {
+fn proper_filter(text: &str) -> Result<&str, TopicError> {
     let Some(rest) = text.strip_prefix(SHARE_PREFIX) else {
-        return Ok(0);
+        return Ok(text);
     };
     let (group, filter) = rest.split_once('/').unwrap_or((rest, ""));
     if group.is_empty() {
@@ -260,7 +257,7 @@ fn shared_filter_start(text: &str) -> Result<usize, TopicError> {
     if filter.starts_with(SHARE_PREFIX) {
         return Err(TopicError::NestedShare);
     }
-    Ok(text.len() - filter.len())
+    Ok(filter)
 }
 
 /// Wildcards stand alone in their level, `#` in the last one ([MQTT-4.7.1-1], [MQTT-4.7.1-2]).

@@ -58,19 +58,36 @@ pub const fn len(value: u32) -> usize {
     }
 }
 
-/// Encodes `value`: the bytes and how many of them count. `None` for values above [`MAX_VARINT`].
+/// An encoded Variable Byte Integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Varint {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl Varint {
+    /// The bytes, 1 to 4 of them.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&self.bytes)
+    }
+}
+
+/// Encodes `value`; `None` for values above [`MAX_VARINT`].
 #[inline]
-pub const fn encode(value: u32) -> Option<([u8; 4], usize)> {
-    if value > MAX_VARINT {
-        return None;
-    }
+pub const fn encode(value: u32) -> Option<Varint> {
+    const MORE: u8 = 0x80;
+    let first = value as u8 & 0x7F;
+    let second = (value >> 7) as u8 & 0x7F;
+    let third = (value >> 14) as u8 & 0x7F;
+    let fourth = (value >> 21) as u8;
     let len = len(value);
-    let mut bytes = [0; 4];
-    let mut index = 0;
-    while index < len {
-        let more = if index + 1 < len { 0x80 } else { 0 };
-        bytes[index] = (value >> (7 * index)) as u8 & 0x7F | more;
-        index += 1;
-    }
-    Some((bytes, len))
+    let bytes = match len {
+        1 => [first, 0, 0, 0],
+        2 => [first | MORE, second, 0, 0],
+        3 => [first | MORE, second | MORE, third, 0],
+        _ if value <= MAX_VARINT => [first | MORE, second | MORE, third | MORE, fourth],
+        _ => return None,
+    };
+    Some(Varint { bytes, len })
 }

@@ -1,5 +1,7 @@
 //! The versions of the protocol.
 
+use crate::DecodeError;
+
 /// A version of the MQTT protocol, as negotiated by the CONNECT packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
@@ -62,5 +64,3 @@ impl std::fmt::Display for Version {
         })
     }
 }
-
-use crate::DecodeError;

@@ -1,8 +1,9 @@
 //! Encodes packets: a body is described once, measured first and written second.
 
+use crate::ack::Explanation;
 use crate::property::Property;
 use crate::varint;
-use crate::{EncodeError, MAX_PACKET_SIZE, PacketId, PropertyId, UserProperties};
+use crate::{EncodeError, MAX_PACKET_SIZE, PacketId, PropertyId, ReasonCode, UserProperties};
 
 /// What a packet's body is written to: a measure or a buffer.
 pub(crate) trait Sink {
@@ -60,7 +61,7 @@ impl dyn Sink + '_ {
 
     fn varint(&mut self, field: &'static str, value: u32) {
         match varint::encode(value) {
-            Some((bytes, len)) => self.bytes(&bytes[..len]),
+            Some(varint) => self.bytes(varint.as_bytes()),
             None => self.reject(EncodeError::ValueTooLarge { field }),
         }
     }
@@ -101,9 +102,28 @@ impl dyn Sink + '_ {
         write(self);
     }
 
+    /// A Reason Code and properties, of which success without properties and no properties are left out
+    /// (sections 3.14.2.1 and 3.15.2.1).
+    pub(crate) fn reason_and_properties(
+        &mut self,
+        reason_code: ReasonCode,
+        write: impl Fn(&mut dyn Sink),
+    ) {
+        let mut measure = Measure::default();
+        write(&mut measure);
+        let no_properties = measure.len == 0 && measure.error.is_none();
+        if no_properties && reason_code == ReasonCode::Success {
+            return;
+        }
+        self.u8(reason_code.byte());
+        if !no_properties {
+            self.properties(write);
+        }
+    }
+
     pub(crate) fn user_properties(&mut self, pairs: &UserProperties<'_>) {
         for (name, value) in pairs {
-            self.property(Property::UserProperty(name, value));
+            self.property(Property::User(name, value));
         }
     }
 
@@ -132,7 +152,7 @@ impl dyn Sink + '_ {
             | Property::SubscriptionIdentifierAvailable(flag)
             | Property::SharedSubscriptionAvailable(flag) => self.u8(u8::from(flag)),
             Property::ServerKeepAlive(value) | Property::TopicAliasMaximum(value) => {
-                self.u16(value)
+                self.u16(value);
             }
             Property::ReceiveMaximum(value) | Property::TopicAlias(value) => self.u16(value.get()),
             Property::MessageExpiryInterval(value)
@@ -150,7 +170,7 @@ impl dyn Sink + '_ {
             Property::CorrelationData(bytes) | Property::AuthenticationData(bytes) => {
                 self.data(name, bytes);
             }
-            Property::UserProperty(key, value) => {
+            Property::User(key, value) => {
                 self.string(name, key);
                 self.string(name, value);
             }
@@ -183,7 +203,7 @@ impl Property<'_> {
             Self::TopicAlias(_) => PropertyId::TopicAlias,
             Self::MaximumQos(_) => PropertyId::MaximumQos,
             Self::RetainAvailable(_) => PropertyId::RetainAvailable,
-            Self::UserProperty(..) => PropertyId::UserProperty,
+            Self::User(..) => PropertyId::UserProperty,
             Self::MaximumPacketSize(_) => PropertyId::MaximumPacketSize,
             Self::WildcardSubscriptionAvailable(_) => PropertyId::WildcardSubscriptionAvailable,
             Self::SubscriptionIdentifierAvailable(_) => PropertyId::SubscriptionIdentifierAvailable,
@@ -249,18 +269,18 @@ impl Detail {
         },
     ];
 
+    pub(crate) const NONE: Self = Self {
+        reason_string: false,
+        user_properties: false,
+    };
+
     /// Writes the Reason String and the User Properties as far as they are to be sent.
-    pub(crate) fn write(
-        self,
-        sink: &mut dyn Sink,
-        reason_string: Option<&str>,
-        user_properties: &UserProperties<'_>,
-    ) {
+    pub(crate) fn write(self, sink: &mut dyn Sink, explanation: &Explanation<'_>) {
         if self.reason_string {
-            sink.optional(reason_string, Property::ReasonString);
+            sink.optional(explanation.reason_string, Property::ReasonString);
         }
         if self.user_properties {
-            sink.user_properties(user_properties);
+            sink.user_properties(&explanation.user_properties);
         }
     }
 }

@@ -54,11 +54,12 @@ impl PublishHead<'_> {
     #[inline]
     pub fn encode(&self, payload_len: usize, out: &mut Vec<u8>) -> Option<usize> {
         let lengths = self.lengths(payload_len)?;
-        let (varint, varint_len) = varint::encode(lengths.remaining)?;
+        let remaining_len = varint::encode(lengths.remaining)?;
+        let remaining_len = remaining_len.as_bytes();
         let at_most_once = self.qos == QoS::AtMostOnce;
         out.reserve(lengths.total - payload_len);
         out.push(first_byte(self.dup && !at_most_once, self.qos, self.retain));
-        out.extend_from_slice(&varint[..varint_len]);
+        out.extend_from_slice(remaining_len);
         out.extend_from_slice(&(self.topic.len() as u16).to_be_bytes());
         out.extend_from_slice(self.topic.as_bytes());
         if !at_most_once {
@@ -67,7 +68,7 @@ impl PublishHead<'_> {
         if self.version.is_v5() {
             self.encode_properties(lengths.properties, out);
         }
-        (!at_most_once).then_some(1 + varint_len + 2 + self.topic.len())
+        (!at_most_once).then_some(1 + remaining_len.len() + 2 + self.topic.len())
     }
 
     /// `None` when the packet cannot be encoded.
@@ -131,7 +132,7 @@ impl PublishHead<'_> {
 /// Appends a Variable Byte Integer that has been checked to be one.
 #[inline]
 fn push_varint(value: u32, out: &mut Vec<u8>) {
-    if let Some((bytes, len)) = varint::encode(value) {
-        out.extend_from_slice(&bytes[..len]);
+    if let Some(varint) = varint::encode(value) {
+        out.extend_from_slice(varint.as_bytes());
     }
 }

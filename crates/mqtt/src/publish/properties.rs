@@ -72,10 +72,10 @@ impl<'a> PublishProperties<'a> {
         while let Some(property) = reader.next()? {
             match property {
                 Property::PayloadFormatIndicator(format) => {
-                    properties.payload_format = Some(format)
+                    properties.payload_format = Some(format);
                 }
                 Property::MessageExpiryInterval(seconds) => {
-                    properties.message_expiry = Some(seconds)
+                    properties.message_expiry = Some(seconds);
                 }
                 Property::TopicAlias(alias) => properties.topic_alias = Some(alias),
                 Property::ResponseTopic(topic) => properties.response_topic = Some(topic),

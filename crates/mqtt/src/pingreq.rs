@@ -1,0 +1,29 @@
+//! PINGREQ: from client to server (section 3.12).
+
+use crate::reader::check_empty;
+use crate::{DecodeError, PacketType, Version};
+
+/// A PINGREQ packet: the client is alive and asks whether the server is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PingReq;
+
+impl PingReq {
+    /// The whole packet.
+    pub const BYTES: [u8; 2] = [PacketType::PingReq.first_byte(), 0];
+
+    /// Decodes what follows the fixed header: nothing.
+    ///
+    /// # Errors
+    ///
+    /// When there is something after all, or a flag is set.
+    pub fn decode(version: Version, first_byte: u8, body: &[u8]) -> Result<Self, DecodeError> {
+        check_empty(PacketType::PingReq, version, first_byte, body)?;
+        Ok(Self)
+    }
+
+    /// Appends the packet.
+    #[inline]
+    pub fn encode(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&Self::BYTES);
+    }
+}

@@ -1,0 +1,110 @@
+//! UNSUBACK: answers an UNSUBSCRIBE, from server to client (section 3.11).
+
+use crate::ack::Explanation;
+use crate::reader::{Reader, check_flags};
+use crate::writer;
+use crate::{
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, ReasonCode, ReasonCodes,
+    UserProperties, Version,
+};
+
+/// An UNSUBACK packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsubAck<'a> {
+    /// The Packet Identifier of the UNSUBSCRIBE packet ([MQTT-3.10.4-5]).
+    pub packet_id: PacketId,
+    /// What went wrong, for people; MQTT 5.0 only.
+    pub reason_string: Option<&'a str>,
+    /// Pairs of the server's own; MQTT 5.0 only.
+    pub user_properties: UserProperties<'a>,
+    /// For each Topic Filter what became of it; before MQTT 5.0 there are none, and encoding leaves them
+    /// out.
+    pub reason_codes: ReasonCodes<'a>,
+}
+
+impl<'a> UnsubAck<'a> {
+    /// A packet without properties.
+    pub const fn new(packet_id: PacketId, reason_codes: &'a [ReasonCode]) -> Self {
+        Self {
+            packet_id,
+            reason_string: None,
+            user_properties: UserProperties::EMPTY,
+            reason_codes: ReasonCodes::new(reason_codes),
+        }
+    }
+
+    /// Decodes what follows the fixed header.
+    ///
+    /// # Errors
+    ///
+    /// When the packet is malformed, or holds a code that does not exist in it.
+    pub fn decode(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
+        const PACKET: PacketType = PacketType::UnsubAck;
+        check_flags(PACKET, version, first_byte)?;
+        let mut reader = Reader::new(body);
+        let packet_id = reader.packet_id(PACKET)?;
+        let mut explanation = Explanation::default();
+        let mut codes: &[u8] = &[];
+        if version.is_v5() {
+            explanation = Explanation::decode(reader.property_block()?, PACKET)?;
+            codes = reader.rest();
+            while !reader.is_empty() {
+                reader.reason_code(PACKET)?;
+            }
+        }
+        reader.finish(PACKET)?;
+        Ok(Self {
+            packet_id,
+            reason_string: explanation.reason_string,
+            user_properties: explanation.user_properties,
+            reason_codes: ReasonCodes::from_bytes(codes),
+        })
+    }
+
+    /// Appends the packet.
+    ///
+    /// # Errors
+    ///
+    /// When the packet may not carry a Reason Code, or cannot be encoded.
+    pub fn encode(&self, version: Version, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.encode_within(version, MAX_PACKET_SIZE, out)
+    }
+
+    /// As [`UnsubAck::encode`], for a receiver that takes packets of at most `max_packet_size` bytes: User
+    /// Properties and Reason String are left out as far as the packet does not fit with them
+    /// ([MQTT-3.11.2-1], [MQTT-3.11.2-2]).
+    ///
+    /// # Errors
+    ///
+    /// As [`UnsubAck::encode`], and when the packet does not fit without them either.
+    pub fn encode_within(
+        &self,
+        version: Version,
+        max_packet_size: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let packet = PacketType::UnsubAck;
+        if let Some(code) = self
+            .reason_codes
+            .iter()
+            .find(|code| !code.allowed_in(packet))
+        {
+            return Err(EncodeError::ReasonNotAllowed { packet, code });
+        }
+        let explanation = Explanation {
+            reason_string: self.reason_string,
+            user_properties: self.user_properties,
+        };
+        writer::with_detail(|detail| {
+            writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
+                sink.packet_id(self.packet_id);
+                if version.is_v5() {
+                    sink.properties(|sink| detail.write(sink, &explanation));
+                    for code in &self.reason_codes {
+                        sink.u8(code.byte());
+                    }
+                }
+            })
+        })
+    }
+}
