@@ -121,7 +121,7 @@ impl<'a> ConnAck<'a> {
         };
         writer::with_detail(|detail| {
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
-                write(sink, detail)
+                write(sink, detail);
             })
         })
     }

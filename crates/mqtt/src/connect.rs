@@ -112,7 +112,7 @@ impl<'a> Connect<'a> {
             });
         }
         writer::packet(packet.first_byte(), MAX_PACKET_SIZE, out, |sink| {
-            self.write(sink)
+            self.write(sink);
         })
     }
 

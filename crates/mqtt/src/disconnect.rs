@@ -62,7 +62,7 @@ impl<'a> Disconnect<'a> {
         while let Some(property) = reader.next()? {
             match property {
                 Property::SessionExpiryInterval(seconds) => {
-                    self.session_expiry_interval = Some(seconds)
+                    self.session_expiry_interval = Some(seconds);
                 }
                 Property::ReasonString(text) => self.reason_string = Some(text),
                 Property::ServerReference(text) => self.server_reference = Some(text),

@@ -70,14 +70,14 @@ impl<'a> ConnAckProperties<'a> {
     fn set(&mut self, property: Property<'a>) {
         match property {
             Property::SessionExpiryInterval(seconds) => {
-                self.session_expiry_interval = Some(seconds)
+                self.session_expiry_interval = Some(seconds);
             }
             Property::ReceiveMaximum(count) => self.receive_maximum = Some(count),
             Property::MaximumQos(qos) => self.maximum_qos = Some(qos),
             Property::RetainAvailable(flag) => self.retain_available = Some(flag),
             Property::MaximumPacketSize(bytes) => self.maximum_packet_size = Some(bytes),
             Property::AssignedClientIdentifier(text) => {
-                self.assigned_client_identifier = Some(text)
+                self.assigned_client_identifier = Some(text);
             }
             Property::TopicAliasMaximum(alias) => self.topic_alias_maximum = Some(alias),
             Property::ReasonString(text) => self.reason_string = Some(text),

@@ -60,7 +60,7 @@ impl<'a> ConnectProperties<'a> {
                     properties.request_problem_information = Some(flag);
                 }
                 Property::AuthenticationMethod(text) => {
-                    properties.authentication_method = Some(text)
+                    properties.authentication_method = Some(text);
                 }
                 Property::AuthenticationData(data) => properties.authentication_data = Some(data),
                 // User Properties are read from the block when asked for; the reader lets nothing else pass.

@@ -108,10 +108,10 @@ impl<'a> WillProperties<'a> {
             match property {
                 Property::WillDelayInterval(seconds) => properties.delay_interval = Some(seconds),
                 Property::PayloadFormatIndicator(format) => {
-                    properties.payload_format = Some(format)
+                    properties.payload_format = Some(format);
                 }
                 Property::MessageExpiryInterval(seconds) => {
-                    properties.message_expiry = Some(seconds)
+                    properties.message_expiry = Some(seconds);
                 }
                 Property::ContentType(text) => properties.content_type = Some(text),
                 Property::ResponseTopic(topic) => properties.response_topic = Some(topic),
