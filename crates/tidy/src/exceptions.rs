@@ -25,9 +25,7 @@ pub const LONG_FILES: &[Exception] = &[];
 impl Exception {
     /// Whether one of the exceptions covers a place; it is then marked as used.
     pub fn covers(exceptions: &[Self], used: &mut [bool], path: &str, function: &str) -> bool {
-        let place = exceptions
-            .iter()
-            .position(|exception| exception.path == path && exception.function == function);
+        let place = exceptions.iter().position(|exception| exception.path == path && exception.function == function);
         if let Some(flag) = place.and_then(|place| used.get_mut(place)) {
             *flag = true;
         }
@@ -38,10 +36,7 @@ impl Exception {
     pub fn unused(exceptions: &[Self], used: &[bool]) -> Vec<Violation> {
         let left = exceptions.iter().zip(used).filter(|(_, used)| !**used);
         left.map(|(exception, _)| {
-            let text = format!(
-                "the exception for `{}` is no longer needed: delete it",
-                exception.function
-            );
+            let text = format!("the exception for `{}` is no longer needed: delete it", exception.function);
             Violation::new(exception.path, 0, text)
         })
         .collect()

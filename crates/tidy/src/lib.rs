@@ -25,11 +25,7 @@ pub struct Violation {
 impl Violation {
     /// A violation in a line of a file.
     pub fn new(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self {
-            path: path.to_owned(),
-            line,
-            text: text.into(),
-        }
+        Self { path: path.to_owned(), line, text: text.into() }
     }
 }
 
@@ -45,9 +41,5 @@ impl fmt::Display for Violation {
 
 /// Puts violations one to a line, for an assertion's message.
 pub fn report(violations: &[Violation]) -> String {
-    violations
-        .iter()
-        .fold(String::from("\n"), |text, violation| {
-            text + "  " + &violation.to_string() + "\n"
-        })
+    violations.iter().fold(String::from("\n"), |text, violation| text + "  " + &violation.to_string() + "\n")
 }

@@ -73,8 +73,7 @@ impl Source {
     /// # Errors
     /// When it is not Rust.
     pub fn parse(path: &str, text: &str) -> Result<Self, String> {
-        let file = syn::parse_file(text)
-            .map_err(|error| format!("{path}:{}: {error}", error.span().start().line))?;
+        let file = syn::parse_file(text).map_err(|error| format!("{path}:{}: {error}", error.span().start().line))?;
         let mut reader = Reader::default();
         if file.attrs.iter().any(is_test_attribute) {
             reader.tests.push(1..=usize::MAX);
@@ -85,9 +84,8 @@ impl Source {
         let mut tokens = Vec::new();
         flatten(stream, &mut tokens);
         tokens.retain(|token: &Token| !reader.tests.iter().any(|test| test.contains(&token.line)));
-        let lines = (1..=text.lines().count())
-            .filter(|line| !reader.tests.iter().any(|test| test.contains(line)))
-            .count();
+        let lines =
+            (1..=text.lines().count()).filter(|line| !reader.tests.iter().any(|test| test.contains(line))).count();
         Ok(Self {
             path: path.to_owned(),
             lines,
@@ -102,11 +100,8 @@ impl Source {
 
     /// Paths as written outside `use` items, with what the file's imports say of their first name, and their lines.
     pub fn paths(&self) -> Vec<(String, usize)> {
-        let known: BTreeMap<&str, &str> = self
-            .imports
-            .iter()
-            .map(|import| (import.name.as_str(), import.path.as_str()))
-            .collect();
+        let known: BTreeMap<&str, &str> =
+            self.imports.iter().map(|import| (import.name.as_str(), import.path.as_str())).collect();
         let mut paths = Vec::new();
         let mut position = 0;
         while position < self.tokens.len() {
@@ -115,9 +110,7 @@ impl Source {
             let Some(first) = written.first() else {
                 continue;
             };
-            let mut full = known
-                .get(first.as_str())
-                .map_or_else(|| first.clone(), |&path| path.to_owned());
+            let mut full = known.get(first.as_str()).map_or_else(|| first.clone(), |&path| path.to_owned());
             for name in &written[1..] {
                 full.push_str("::");
                 full.push_str(name);
@@ -130,10 +123,7 @@ impl Source {
     /// Whether the tokens from `position` on read as `pattern`.
     pub fn reads(&self, position: usize, pattern: &[&str]) -> bool {
         self.tokens.len() >= position + pattern.len()
-            && self.tokens[position..]
-                .iter()
-                .zip(pattern)
-                .all(|(token, &text)| token.text == text)
+            && self.tokens[position..].iter().zip(pattern).all(|(token, &text)| token.text == text)
     }
 
     /// The folder in which the files of this file's modules lie.
@@ -177,28 +167,19 @@ impl Sources {
                 declared.insert(format!("{stem}/mod.rs"));
             }
         }
-        let orphans = paths
-            .iter()
-            .filter(|path| !is_root(path) && !declared.contains(*path))
-            .cloned()
-            .collect();
+        let orphans = paths.iter().filter(|path| !is_root(path) && !declared.contains(*path)).cloned().collect();
         all.retain(|source| {
-            !tests.iter().any(|stem| {
-                source.path == format!("{stem}.rs") || source.path.starts_with(&format!("{stem}/"))
-            })
+            !tests
+                .iter()
+                .any(|stem| source.path == format!("{stem}.rs") || source.path.starts_with(&format!("{stem}/")))
         });
-        Ok(Self {
-            files: all,
-            orphans,
-        })
+        Ok(Self { files: all, orphans })
     }
 
     /// The files of one crate.
     pub fn of_crate<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Source> {
         let prefix = format!("crates/{name}/src/");
-        self.files
-            .iter()
-            .filter(move |source| source.path.starts_with(&prefix))
+        self.files.iter().filter(move |source| source.path.starts_with(&prefix))
     }
 }
 
@@ -208,9 +189,7 @@ fn is_source(path: &str) -> bool {
     parts.next() == Some("crates")
         && parts.next().is_some()
         && parts.next() == Some("src")
-        && path
-            .rsplit_once('.')
-            .is_some_and(|(_, extension)| extension == "rs")
+        && path.rsplit_once('.').is_some_and(|(_, extension)| extension == "rs")
 }
 
 /// Whether a file is where a crate or a binary begins.
@@ -229,28 +208,17 @@ fn flatten(stream: TokenStream, into: &mut Vec<Token>) {
                     Delimiter::Bracket => ("[", "]"),
                     Delimiter::None => ("", ""),
                 };
-                into.push(Token {
-                    text: open.to_owned(),
-                    line,
-                });
+                into.push(Token { text: open.to_owned(), line });
                 flatten(group.stream(), into);
-                into.push(Token {
-                    text: close.to_owned(),
-                    line: group.span_close().start().line,
-                });
+                into.push(Token { text: close.to_owned(), line: group.span_close().start().line });
             }
-            other => into.push(Token {
-                text: other.to_string(),
-                line,
-            }),
+            other => into.push(Token { text: other.to_string(), line }),
         }
     }
 }
 
 fn is_name(token: &Token) -> bool {
-    token
-        .text
-        .starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    token.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
 }
 
 /// The path that starts at a position (empty when none does), its line, and where to go on.
@@ -274,11 +242,7 @@ fn path_at(tokens: &[Token], start: usize) -> (Vec<String>, usize, usize) {
 /// Whether an attribute says that what follows is only there for tests.
 fn is_test_attribute(attribute: &syn::Attribute) -> bool {
     let path = attribute.path();
-    if path
-        .segments
-        .last()
-        .is_some_and(|segment| segment.ident == "test")
-    {
+    if path.segments.last().is_some_and(|segment| segment.ident == "test") {
         return true;
     }
     let syn::Meta::List(list) = &attribute.meta else {
@@ -316,11 +280,7 @@ impl Reader {
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let (first, last) = (signature.span().start().line, block.span().end().line);
         let name = signature.ident.to_string();
-        self.functions.push(Function {
-            name: name.clone(),
-            line: first,
-            lines: last - first + 1,
-        });
+        self.functions.push(Function { name: name.clone(), line: first, lines: last - first + 1 });
         self.inside.push(name);
         self.visit_block(block);
         self.inside.pop();
@@ -328,48 +288,25 @@ impl Reader {
 
     fn import(&mut self, prefix: &str, tree: &syn::UseTree) {
         let join = |name: &str| {
-            if prefix.is_empty() {
-                name.to_owned()
-            } else {
-                format!("{prefix}::{name}")
-            }
+            if prefix.is_empty() { name.to_owned() } else { format!("{prefix}::{name}") }
         };
         match tree {
             syn::UseTree::Path(path) => self.import(&join(&path.ident.to_string()), &path.tree),
-            syn::UseTree::Group(group) => group
-                .items
-                .iter()
-                .for_each(|item| self.import(prefix, item)),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.import(prefix, item)),
             syn::UseTree::Name(name) if name.ident == "self" => {
                 let local = prefix.rsplit("::").next().unwrap_or(prefix).to_owned();
-                self.imports.push(Import {
-                    name: local,
-                    path: prefix.to_owned(),
-                    line: name.span().start().line,
-                });
+                self.imports.push(Import { name: local, path: prefix.to_owned(), line: name.span().start().line });
             }
             syn::UseTree::Name(name) => {
                 let path = join(&name.ident.to_string());
-                self.imports.push(Import {
-                    name: name.ident.to_string(),
-                    path,
-                    line: name.span().start().line,
-                });
+                self.imports.push(Import { name: name.ident.to_string(), path, line: name.span().start().line });
             }
             syn::UseTree::Rename(rename) => {
                 let path = join(&rename.ident.to_string());
-                self.imports.push(Import {
-                    name: rename.rename.to_string(),
-                    path,
-                    line: rename.span().start().line,
-                });
+                self.imports.push(Import { name: rename.rename.to_string(), path, line: rename.span().start().line });
             }
             syn::UseTree::Glob(glob) => {
-                self.imports.push(Import {
-                    name: "*".to_owned(),
-                    path: join("*"),
-                    line: glob.span().start().line,
-                });
+                self.imports.push(Import { name: "*".to_owned(), path: join("*"), line: glob.span().start().line });
             }
         }
     }
@@ -382,10 +319,7 @@ impl<'ast> Visit<'ast> for Reader {
             && module.content.is_none()
         {
             let test = attributes.iter().any(is_test_attribute);
-            self.children.push(Child {
-                name: module.ident.to_string(),
-                test,
-            });
+            self.children.push(Child { name: module.ident.to_string(), test });
         }
         if self.skip(attributes, item) {
             return;
@@ -394,8 +328,7 @@ impl<'ast> Visit<'ast> for Reader {
             syn::Item::Fn(function) => self.function(&function.sig, &function.block),
             syn::Item::Use(import) => self.import("", &import.tree),
             syn::Item::Mod(module) if module.content.is_some() => {
-                self.modules
-                    .push((module.ident.to_string(), module.span().start().line));
+                self.modules.push((module.ident.to_string(), module.span().start().line));
                 visit::visit_item(self, item);
             }
             _ => visit::visit_item(self, item),
@@ -418,8 +351,7 @@ impl<'ast> Visit<'ast> for Reader {
 
     fn visit_expr_index(&mut self, index: &'ast syn::ExprIndex) {
         let function = self.inside.last().cloned().unwrap_or_default();
-        self.indexing
-            .push((index.bracket_token.span.open().start().line, function));
+        self.indexing.push((index.bracket_token.span.open().start().line, function));
         visit::visit_expr_index(self, index);
     }
 }
@@ -478,21 +410,9 @@ mod tests {
             ("crates/x/src/lost.rs", ""),
         ]);
         let sources = Sources::load(&tree).unwrap();
-        let mut paths: Vec<&str> = sources
-            .files
-            .iter()
-            .map(|source| source.path.as_str())
-            .collect();
+        let mut paths: Vec<&str> = sources.files.iter().map(|source| source.path.as_str()).collect();
         paths.sort_unstable();
-        assert_eq!(
-            paths,
-            [
-                "crates/x/src/a.rs",
-                "crates/x/src/a/b.rs",
-                "crates/x/src/lib.rs",
-                "crates/x/src/lost.rs"
-            ]
-        );
+        assert_eq!(paths, ["crates/x/src/a.rs", "crates/x/src/a/b.rs", "crates/x/src/lib.rs", "crates/x/src/lost.rs"]);
         assert_eq!(sources.orphans, ["crates/x/src/lost.rs"]);
     }
 }

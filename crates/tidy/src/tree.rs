@@ -30,33 +30,18 @@ impl Tree {
     pub fn load() -> Result<Self, String> {
         let root = root();
         let output = Command::new("git")
-            .args([
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ])
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(&root)
             .output()
             .map_err(|error| format!("git ls-files could not be run: {error}"))?;
         if !output.status.success() {
-            return Err(format!(
-                "git ls-files failed: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            ));
+            return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
         let listing = String::from_utf8_lossy(&output.stdout).into_owned();
-        let mut paths: Vec<&str> = listing
-            .split('\0')
-            .filter(|path| !path.is_empty())
-            .collect();
+        let mut paths: Vec<&str> = listing.split('\0').filter(|path| !path.is_empty()).collect();
         paths.sort_unstable();
         paths.dedup();
-        let files = paths
-            .into_iter()
-            .filter_map(|path| read(&root, path).transpose())
-            .collect::<Result<_, _>>()?;
+        let files = paths.into_iter().filter_map(|path| read(&root, path).transpose()).collect::<Result<_, _>>()?;
         Ok(Self { files })
     }
 
@@ -64,11 +49,7 @@ impl Tree {
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files
             .iter()
-            .map(|&(path, text)| File {
-                path: path.to_owned(),
-                text: text.to_owned(),
-                binary: false,
-            })
+            .map(|&(path, text)| File { path: path.to_owned(), text: text.to_owned(), binary: false })
             .collect();
         Self { files }
     }
@@ -83,11 +64,7 @@ impl Tree {
         let mut names: Vec<&str> = self
             .files
             .iter()
-            .filter_map(|file| {
-                file.path
-                    .strip_prefix("crates/")?
-                    .strip_suffix("/Cargo.toml")
-            })
+            .filter_map(|file| file.path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml"))
             .filter(|name| !name.contains('/'))
             .collect();
         names.dedup();
@@ -97,11 +74,7 @@ impl Tree {
 
 /// The root of the repository.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("."))
-        .to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_path_buf()
 }
 
 /// A file that was deleted but not yet committed is no file; a link is asked for nothing.
@@ -112,9 +85,5 @@ fn read(root: &Path, path: &str) -> Result<Option<File>, String> {
     }
     let bytes = std::fs::read(&place).map_err(|error| format!("{path}: {error}"))?;
     let binary = bytes.contains(&0) || std::str::from_utf8(&bytes).is_err();
-    Ok(Some(File {
-        path: path.to_owned(),
-        text: String::from_utf8_lossy(&bytes).into_owned(),
-        binary,
-    }))
+    Ok(Some(File { path: path.to_owned(), text: String::from_utf8_lossy(&bytes).into_owned(), binary }))
 }

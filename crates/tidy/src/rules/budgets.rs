@@ -17,11 +17,7 @@ const FUNCTION_LINES_MAX: usize = 120;
 pub fn files(sources: &Sources, exceptions: &[Exception]) -> Vec<Violation> {
     let mut used = vec![false; exceptions.len()];
     let mut found = Vec::new();
-    for source in sources
-        .files
-        .iter()
-        .filter(|source| source.lines > FILE_LINES)
-    {
+    for source in sources.files.iter().filter(|source| source.lines > FILE_LINES) {
         let excused = Exception::covers(exceptions, &mut used, &source.path, "");
         if source.lines > FILE_LINES_MAX || !excused {
             let text = format!(
@@ -40,11 +36,7 @@ pub fn functions(sources: &Sources, exceptions: &[Exception]) -> Vec<Violation> 
     let mut used = vec![false; exceptions.len()];
     let mut found = Vec::new();
     for source in &sources.files {
-        for function in source
-            .functions
-            .iter()
-            .filter(|function| function.lines > FUNCTION_LINES)
-        {
+        for function in source.functions.iter().filter(|function| function.lines > FUNCTION_LINES) {
             let excused = Exception::covers(exceptions, &mut used, &source.path, &function.name);
             if function.lines > FUNCTION_LINES_MAX || !excused {
                 let text = format!(
@@ -67,21 +59,14 @@ mod tests {
     use crate::tree::Tree;
 
     const PATH: &str = "crates/x/src/lib.rs";
-    const EXCUSE: [Exception; 1] = [Exception {
-        path: PATH,
-        function: "f",
-        reason: "a table",
-    }];
+    const EXCUSE: [Exception; 1] = [Exception { path: PATH, function: "f", reason: "a table" }];
 
     fn sources(text: &str) -> Sources {
         Sources::load(&Tree::of(&[(PATH, text)])).unwrap()
     }
 
     fn function(lines: usize) -> Sources {
-        sources(&format!(
-            "fn f() {{\n{}}}\n",
-            "    g();\n".repeat(lines - 2)
-        ))
+        sources(&format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2)))
     }
 
     #[test]
@@ -100,14 +85,8 @@ mod tests {
     #[test]
     fn tests_do_not_count_towards_a_file() {
         let code = "const A: u8 = 1;\n".repeat(500);
-        let tests = format!(
-            "#[cfg(test)]\nmod tests {{\n{}}}\n",
-            "    const A: u8 = 1;\n".repeat(500)
-        );
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    const A: u8 = 1;\n".repeat(500));
         assert!(files(&sources(&(code.clone() + &tests)), &[]).is_empty());
-        assert_eq!(
-            files(&sources(&(code + "const B: u8 = 1;\n")), &[]).len(),
-            1
-        );
+        assert_eq!(files(&sources(&(code + "const B: u8 = 1;\n")), &[]).len(), 1);
     }
 }

@@ -26,41 +26,22 @@ struct Reason {
 
 /// Reasons without a row in `docs/reasons.md`, and rows without a reason.
 pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
-    let Some(source) = sources
-        .files
-        .iter()
-        .find(|source| source.path == REASONS_SOURCE)
-    else {
-        return vec![Violation::new(
-            REASONS_SOURCE,
-            0,
-            "the table of reasons is not where this rule looks for it",
-        )];
+    let Some(source) = sources.files.iter().find(|source| source.path == REASONS_SOURCE) else {
+        return vec![Violation::new(REASONS_SOURCE, 0, "the table of reasons is not where this rule looks for it")];
     };
     let Some(page) = tree.get(REASONS_PAGE) else {
-        return vec![Violation::new(
-            REASONS_PAGE,
-            0,
-            "the page of reasons is missing",
-        )];
+        return vec![Violation::new(REASONS_PAGE, 0, "the page of reasons is missing")];
     };
     let declared = declared_reasons(source);
     if declared.is_empty() {
-        return vec![Violation::new(
-            REASONS_SOURCE,
-            0,
-            "no row of the table of reasons could be read",
-        )];
+        return vec![Violation::new(REASONS_SOURCE, 0, "no row of the table of reasons could be read")];
     }
     let mut found = Vec::new();
     for reason in &declared {
         let start = format!("| {} | `{}` |", reason.number, reason.label);
         let row = page.text.lines().find(|line| line.starts_with(&start));
         if !row.is_some_and(|row| row.contains(&reason.text)) {
-            let text = format!(
-                "{REASONS_PAGE} needs a row that begins with `{start}` and says \"{}\"",
-                reason.text
-            );
+            let text = format!("{REASONS_PAGE} needs a row that begins with `{start}` and says \"{}\"", reason.text);
             found.push(Violation::new(REASONS_SOURCE, reason.line, text));
         }
     }
@@ -69,11 +50,7 @@ pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
             continue;
         };
         if !declared.iter().any(|reason| reason.label == label) {
-            found.push(Violation::new(
-                REASONS_PAGE,
-                number,
-                format!("`{label}` is no reason: delete the row"),
-            ));
+            found.push(Violation::new(REASONS_PAGE, number, format!("`{label}` is no reason: delete the row")));
         }
     }
     found
@@ -83,54 +60,24 @@ pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
 fn row_of(line: &str) -> Option<(&str, &str)> {
     let (number, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
     let (label, _) = rest.split_once('`')?;
-    number
-        .bytes()
-        .all(|digit| digit.is_ascii_digit())
-        .then_some((number, label))
+    number.bytes().all(|digit| digit.is_ascii_digit()).then_some((number, label))
 }
 
 /// Reads `Name = number, "label", Code, "text";` out of the tokens.
 fn declared_reasons(source: &Source) -> Vec<Reason> {
     let tokens = &source.tokens;
-    let quoted = |text: &str| {
-        text.strip_prefix('"')
-            .and_then(|text| text.strip_suffix('"'))
-            .map(str::to_owned)
-    };
+    let quoted = |text: &str| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).map(str::to_owned);
     let mut rows = Vec::new();
     for window in tokens.windows(10) {
-        let [
-            _,
-            equals,
-            number,
-            comma,
-            label,
-            comma_2,
-            _,
-            comma_3,
-            text,
-            end,
-        ] = window
-        else {
+        let [_, equals, number, comma, label, comma_2, _, comma_3, text, end] = window else {
             continue;
         };
-        let shape = [
-            &equals.text,
-            &comma.text,
-            &comma_2.text,
-            &comma_3.text,
-            &end.text,
-        ] == ["=", ",", ",", ",", ";"];
+        let shape = [&equals.text, &comma.text, &comma_2.text, &comma_3.text, &end.text] == ["=", ",", ",", ",", ";"];
         let (Some(label), Some(text)) = (quoted(&label.text), quoted(&text.text)) else {
             continue;
         };
         if shape && number.text.bytes().all(|digit| digit.is_ascii_digit()) {
-            rows.push(Reason {
-                line: number.line,
-                number: number.text.clone(),
-                label,
-                text,
-            });
+            rows.push(Reason { line: number.line, number: number.text.clone(), label, text });
         }
     }
     rows
@@ -139,21 +86,13 @@ fn declared_reasons(source: &Source) -> Vec<Reason> {
 /// Metrics without a place in `docs/metrics.md`, and names in it that no code exposes.
 pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
     let Some(page) = tree.get(METRICS_PAGE) else {
-        return vec![Violation::new(
-            METRICS_PAGE,
-            0,
-            "the page of metrics is missing",
-        )];
+        return vec![Violation::new(METRICS_PAGE, 0, "the page of metrics is missing")];
     };
     let mut found = Vec::new();
     let mut declared = BTreeSet::new();
     for source in sources.of_crate("console") {
         for token in &source.tokens {
-            let Some(name) = token
-                .text
-                .strip_prefix('"')
-                .and_then(|text| text.strip_suffix('"'))
-            else {
+            let Some(name) = token.text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else {
                 continue;
             };
             if !is_metric(name) {
@@ -166,15 +105,8 @@ pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
         }
     }
     for (number, line) in (1..).zip(page.text.lines()) {
-        for name in line
-            .split('`')
-            .filter(|name| is_metric(name) && !declared.contains(*name))
-        {
-            found.push(Violation::new(
-                METRICS_PAGE,
-                number,
-                format!("no code exposes `{name}`: delete or correct it"),
-            ));
+        for name in line.split('`').filter(|name| is_metric(name) && !declared.contains(*name)) {
+            found.push(Violation::new(METRICS_PAGE, number, format!("no code exposes `{name}`: delete or correct it")));
         }
     }
     found
@@ -182,10 +114,7 @@ pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
 
 fn is_metric(name: &str) -> bool {
     let rest = name.strip_prefix(METRIC_PREFIX).unwrap_or_default();
-    !rest.is_empty()
-        && rest
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 #[cfg(test)]
@@ -194,8 +123,7 @@ mod tests {
 
     use super::*;
 
-    const TABLE: &str =
-        "reasons! {\n    /// Doc.\n    Late = 3, \"late\", Busy, \"came too late\";\n}\n";
+    const TABLE: &str = "reasons! {\n    /// Doc.\n    Late = 3, \"late\", Busy, \"came too late\";\n}\n";
 
     fn reasons_of(page: &str) -> usize {
         let tree = Tree::of(&[(REASONS_SOURCE, TABLE), (REASONS_PAGE, page)]);
@@ -212,19 +140,14 @@ mod tests {
 
     #[test]
     fn a_row_without_a_reason_is_caught() {
-        assert_eq!(
-            reasons_of("| 3 | `late` | came too late |\n| 4 | `never` | x |\n"),
-            1
-        );
+        assert_eq!(reasons_of("| 3 | `late` | came too late |\n| 4 | `never` | x |\n"), 1);
     }
 
     #[test]
     fn metrics_are_compared_both_ways() {
         let code = "const A: &str = \"tidegate_a_total\";\nconst B: &str = \"tidegate_b\";\n";
-        let tree = Tree::of(&[
-            ("crates/console/src/lib.rs", code),
-            (METRICS_PAGE, "`tidegate_a_total` `tidegate_c`\n"),
-        ]);
+        let tree =
+            Tree::of(&[("crates/console/src/lib.rs", code), (METRICS_PAGE, "`tidegate_a_total` `tidegate_c`\n")]);
         let found = metrics(&tree, &Sources::load(&tree).unwrap());
         assert_eq!(found.len(), 2, "{}", crate::report(&found));
     }

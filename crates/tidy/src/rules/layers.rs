@@ -20,54 +20,19 @@ struct Layer {
 
 /// The layers. A new crate gets a line here and one in ARCHITECTURE.md.
 const LAYERS: &[Layer] = &[
-    Layer {
-        name: "mqtt",
-        ours: &[],
-        tests: &[],
-        others: Some(&["memchr", "thiserror"]),
-    },
-    Layer {
-        name: "engine",
-        ours: &["mqtt"],
-        tests: &[],
-        others: Some(&["hashbrown", "memchr", "slab", "thiserror"]),
-    },
-    Layer {
-        name: "client",
-        ours: &["mqtt"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "node",
-        ours: &["mqtt", "engine"],
-        tests: &["client"],
-        others: None,
-    },
-    Layer {
-        name: "console",
-        ours: &["engine"],
-        tests: &[],
-        others: None,
-    },
-    Layer {
-        name: "conformance",
-        ours: &["mqtt"],
-        tests: &[],
-        others: None,
-    },
+    Layer { name: "mqtt", ours: &[], tests: &[], others: Some(&["memchr", "thiserror"]) },
+    Layer { name: "engine", ours: &["mqtt"], tests: &[], others: Some(&["hashbrown", "memchr", "slab", "thiserror"]) },
+    Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
+    Layer { name: "node", ours: &["mqtt", "engine"], tests: &["client"], others: None },
+    Layer { name: "console", ours: &["engine"], tests: &[], others: None },
+    Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
         ours: &["mqtt", "engine", "node", "client", "console"],
         tests: &["conformance"],
         others: None,
     },
-    Layer {
-        name: "tidy",
-        ours: &[],
-        tests: &[],
-        others: None,
-    },
+    Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 
 /// Asks Cargo what the workspace consists of.
@@ -77,24 +42,14 @@ const LAYERS: &[Layer] = &[
 pub fn metadata() -> Result<Value, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args([
-            "metadata",
-            "--format-version",
-            "1",
-            "--no-deps",
-            "--offline",
-        ])
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()
         .map_err(|error| format!("cargo metadata could not be run: {error}"))?;
     if !output.status.success() {
-        return Err(format!(
-            "cargo metadata failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ));
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
     }
-    serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("cargo metadata gave no JSON: {error}"))
+    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata gave no JSON: {error}"))
 }
 
 /// Dependencies that point upwards, or that a pure crate may not have.
@@ -104,9 +59,7 @@ pub fn violations(metadata: &Value) -> Vec<Violation> {
         let name = short(package["name"].as_str().unwrap_or_default());
         let manifest = format!("crates/{name}/Cargo.toml");
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
-            let advice = format!(
-                "crate `{name}` has no layer; add it to LAYERS in crates/tidy/src/rules/layers.rs"
-            );
+            let advice = format!("crate `{name}` has no layer; add it to LAYERS in crates/tidy/src/rules/layers.rs");
             found.push(Violation::new(&manifest, 0, advice));
             continue;
         };
@@ -150,61 +103,24 @@ mod tests {
 
     #[test]
     fn an_upward_dependency_is_caught() {
-        assert_eq!(
-            with(
-                "tidegate-mqtt",
-                &json!({ "name": "tidegate-engine", "path": "x", "kind": null })
-            ),
-            1
-        );
-        assert_eq!(
-            with(
-                "tidegate-engine",
-                &json!({ "name": "tidegate-mqtt", "path": "x", "kind": null })
-            ),
-            0
-        );
+        assert_eq!(with("tidegate-mqtt", &json!({ "name": "tidegate-engine", "path": "x", "kind": null })), 1);
+        assert_eq!(with("tidegate-engine", &json!({ "name": "tidegate-mqtt", "path": "x", "kind": null })), 0);
     }
 
     #[test]
     fn a_test_may_use_what_its_crate_may_not() {
-        assert_eq!(
-            with(
-                "tidegate-node",
-                &json!({ "name": "tidegate-client", "path": "x", "kind": null })
-            ),
-            1
-        );
-        assert_eq!(
-            with(
-                "tidegate-node",
-                &json!({ "name": "tidegate-client", "path": "x", "kind": "dev" })
-            ),
-            0
-        );
+        assert_eq!(with("tidegate-node", &json!({ "name": "tidegate-client", "path": "x", "kind": null })), 1);
+        assert_eq!(with("tidegate-node", &json!({ "name": "tidegate-client", "path": "x", "kind": "dev" })), 0);
     }
 
     #[test]
     fn a_pure_crate_with_a_runtime_is_caught() {
-        assert_eq!(
-            with("tidegate-engine", &json!({ "name": "tokio", "kind": null })),
-            1
-        );
-        assert_eq!(
-            with(
-                "tidegate-console",
-                &json!({ "name": "tokio", "kind": null })
-            ),
-            0
-        );
+        assert_eq!(with("tidegate-engine", &json!({ "name": "tokio", "kind": null })), 1);
+        assert_eq!(with("tidegate-console", &json!({ "name": "tokio", "kind": null })), 0);
     }
 
     #[test]
     fn a_crate_without_a_layer_is_caught() {
-        assert_eq!(
-            violations(&json!({ "packages": [{ "name": "tidegate-new", "dependencies": [] }] }))
-                .len(),
-            1
-        );
+        assert_eq!(violations(&json!({ "packages": [{ "name": "tidegate-new", "dependencies": [] }] })).len(), 1);
     }
 }

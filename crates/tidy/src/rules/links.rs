@@ -6,18 +6,12 @@ use crate::tree::Tree;
 /// Relative links in Markdown whose target is not in the tree.
 pub fn violations(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
-    for page in tree.files.iter().filter(|file| {
-        file.path
-            .rsplit_once('.')
-            .is_some_and(|(_, end)| end == "md")
-    }) {
+    for page in tree.files.iter().filter(|file| file.path.rsplit_once('.').is_some_and(|(_, end)| end == "md")) {
         for (number, line) in (1..).zip(page.text.lines()) {
             for target in targets(line) {
                 let place = resolve(&page.path, target);
-                let exists = tree
-                    .files
-                    .iter()
-                    .any(|file| file.path == place || file.path.starts_with(&format!("{place}/")));
+                let exists =
+                    tree.files.iter().any(|file| file.path == place || file.path.starts_with(&format!("{place}/")));
                 if !exists {
                     found.push(Violation::new(
                         &page.path,
@@ -35,8 +29,7 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| {
         let target = rest.split(')').next()?.split('#').next()?;
-        let inside =
-            !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
+        let inside = !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
         inside.then_some(target)
     })
 }
@@ -63,10 +56,7 @@ mod tests {
     #[test]
     fn a_dead_link_is_caught() {
         let tree = Tree::of(&[
-            (
-                "docs/a.md",
-                "[b](b.md) [up](../README.md#top) [out](https://example.org) [here](#x) [lost](lost.md)\n",
-            ),
+            ("docs/a.md", "[b](b.md) [up](../README.md#top) [out](https://example.org) [here](#x) [lost](lost.md)\n"),
             ("docs/b.md", "[folder](../crates)\n"),
             ("README.md", ""),
             ("crates/x/Cargo.toml", ""),

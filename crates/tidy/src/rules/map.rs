@@ -12,30 +12,14 @@ pub fn violations(tree: &Tree) -> Vec<Violation> {
     let Some(map) = tree.get(MAP) else {
         return vec![Violation::new(MAP, 0, "there is no map of the tree")];
     };
-    let crates = tree
-        .crates()
-        .into_iter()
-        .map(|name| format!("crates/{name}"));
-    let tops = tree
-        .files
-        .iter()
-        .map(|file| match file.path.split_once('/') {
-            Some((folder, _)) => format!("{folder}/"),
-            None => file.path.clone(),
-        });
+    let crates = tree.crates().into_iter().map(|name| format!("crates/{name}"));
+    let tops = tree.files.iter().map(|file| match file.path.split_once('/') {
+        Some((folder, _)) => format!("{folder}/"),
+        None => file.path.clone(),
+    });
     let parts: BTreeSet<String> = crates.chain(tops).filter(|part| part != MAP).collect();
-    let unnamed = parts
-        .iter()
-        .filter(|part| !map.text.contains(&format!("`{part}`")));
-    unnamed
-        .map(|part| {
-            Violation::new(
-                MAP,
-                0,
-                format!("`{part}` is not on the map: say what it is for"),
-            )
-        })
-        .collect()
+    let unnamed = parts.iter().filter(|part| !map.text.contains(&format!("`{part}`")));
+    unnamed.map(|part| Violation::new(MAP, 0, format!("`{part}` is not on the map: say what it is for"))).collect()
 }
 
 #[cfg(test)]

@@ -5,29 +5,14 @@ use crate::source::Sources;
 use crate::tree::Tree;
 
 /// Names that say nothing of what is inside.
-const BANNED: &[&str] = &[
-    "util",
-    "utils",
-    "utilities",
-    "common",
-    "commons",
-    "helper",
-    "helpers",
-    "base",
-    "misc",
-    "shared_code",
-    "stuff",
-];
+const BANNED: &[&str] =
+    &["util", "utils", "utilities", "common", "commons", "helper", "helpers", "base", "misc", "shared_code", "stuff"];
 
 /// Files, folders and modules whose name says nothing.
 pub fn violations(tree: &Tree, sources: &Sources) -> Vec<Violation> {
     let advice = |name: &str| format!("`{name}` says nothing of what is inside: name the noun");
     let mut found = Vec::new();
-    for file in tree
-        .files
-        .iter()
-        .filter(|file| file.path.starts_with("crates/") || file.path.starts_with("e2e/"))
-    {
+    for file in tree.files.iter().filter(|file| file.path.starts_with("crates/") || file.path.starts_with("e2e/")) {
         for part in file.path.split('/') {
             let name = part.split_once('.').map_or(part, |(stem, _)| stem);
             if BANNED.contains(&name) {
@@ -36,11 +21,7 @@ pub fn violations(tree: &Tree, sources: &Sources) -> Vec<Violation> {
         }
     }
     for source in &sources.files {
-        for (name, line) in source
-            .inline_modules
-            .iter()
-            .filter(|(name, _)| BANNED.contains(&name.as_str()))
-        {
+        for (name, line) in source.inline_modules.iter().filter(|(name, _)| BANNED.contains(&name.as_str())) {
             found.push(Violation::new(&source.path, *line, advice(name)));
         }
     }
@@ -50,11 +31,7 @@ pub fn violations(tree: &Tree, sources: &Sources) -> Vec<Violation> {
 /// Files that no module declares: nobody compiles them.
 pub fn orphans(sources: &Sources) -> Vec<Violation> {
     let advice = "no `mod` reaches this file, so nobody compiles it: declare it or delete it";
-    sources
-        .orphans
-        .iter()
-        .map(|path| Violation::new(path, 0, advice))
-        .collect()
+    sources.orphans.iter().map(|path| Violation::new(path, 0, advice)).collect()
 }
 
 #[cfg(test)]
@@ -66,10 +43,7 @@ mod tests {
     #[test]
     fn grab_bags_are_caught_as_file_folder_and_module() {
         let tree = Tree::of(&[
-            (
-                "crates/x/src/lib.rs",
-                "mod utils;\nmod parts;\nmod common { }\n",
-            ),
+            ("crates/x/src/lib.rs", "mod utils;\nmod parts;\nmod common { }\n"),
             ("crates/x/src/utils.rs", ""),
             ("crates/x/src/parts/helpers/deep.rs", ""),
             ("crates/x/src/parts/mod.rs", ""),

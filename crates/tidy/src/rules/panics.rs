@@ -19,21 +19,13 @@ pub fn violations(sources: &Sources, exceptions: &[Exception]) -> Vec<Violation>
     let mut found = Vec::new();
     let mut used = vec![false; exceptions.len()];
     for source in CAREFUL.iter().flat_map(|name| sources.of_crate(name)) {
-        let indexed = UNINDEXED
-            .iter()
-            .any(|name| source.path.starts_with(&format!("crates/{name}/")));
+        let indexed = UNINDEXED.iter().any(|name| source.path.starts_with(&format!("crates/{name}/")));
         let mut places = calls(source);
         if indexed {
             places.extend(indexing(source));
         }
-        places.retain(|place| {
-            !Exception::covers(exceptions, &mut used, &source.path, &place.function)
-        });
-        found.extend(
-            places
-                .into_iter()
-                .map(|place| Violation::new(&source.path, place.line, place.text)),
-        );
+        places.retain(|place| !Exception::covers(exceptions, &mut used, &source.path, &place.function));
+        found.extend(places.into_iter().map(|place| Violation::new(&source.path, place.line, place.text)));
     }
     found.extend(Exception::unused(exceptions, &used));
     found
@@ -48,12 +40,8 @@ struct Place {
 fn calls(source: &Source) -> Vec<Place> {
     let mut places = Vec::new();
     for (position, token) in source.tokens.iter().enumerate() {
-        let called = CALLS
-            .iter()
-            .find(|name| source.reads(position, &[".", name, "("]));
-        let expanded = MACROS
-            .iter()
-            .find(|name| source.reads(position, &[name, "!"]));
+        let called = CALLS.iter().find(|name| source.reads(position, &[".", name, "("]));
+        let expanded = MACROS.iter().find(|name| source.reads(position, &[name, "!"]));
         if called.or(expanded).is_none() {
             continue;
         }
@@ -61,11 +49,7 @@ fn calls(source: &Source) -> Vec<Place> {
         let text = format!(
             "`{what}` may end a thread; return an error, close with a reason, or argue for it in crates/tidy/src/exceptions.rs"
         );
-        places.push(Place {
-            line: token.line,
-            function: holder(source, token.line),
-            text,
-        });
+        places.push(Place { line: token.line, function: holder(source, token.line), text });
     }
     places
 }
@@ -75,24 +59,15 @@ fn indexing(source: &Source) -> Vec<Place> {
     source
         .indexing
         .iter()
-        .map(|(line, function)| Place {
-            line: *line,
-            function: function.clone(),
-            text: text.to_owned(),
-        })
+        .map(|(line, function)| Place { line: *line, function: function.clone(), text: text.to_owned() })
         .collect()
 }
 
 /// The innermost function around a line.
 fn holder(source: &Source, line: usize) -> String {
-    let around = source
-        .functions
-        .iter()
-        .filter(|function| (function.line..function.line + function.lines).contains(&line));
-    around
-        .min_by_key(|function| function.lines)
-        .map(|function| function.name.clone())
-        .unwrap_or_default()
+    let around =
+        source.functions.iter().filter(|function| (function.line..function.line + function.lines).contains(&line));
+    around.min_by_key(|function| function.lines).map(|function| function.name.clone()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -103,19 +78,13 @@ mod tests {
     use crate::tree::Tree;
 
     fn found(path: &str, text: &str, exceptions: &[Exception]) -> Vec<Violation> {
-        violations(
-            &Sources::load(&Tree::of(&[(path, text)])).unwrap(),
-            exceptions,
-        )
+        violations(&Sources::load(&Tree::of(&[(path, text)])).unwrap(), exceptions)
     }
 
     #[test]
     fn unwraps_and_panics_are_caught_with_their_line() {
         let text = "fn f(x: Option<u8>) {\n    x.unwrap();\n    x\n        .expect(\"some\");\n    panic!();\n}";
-        let lines: Vec<usize> = found("crates/node/src/lib.rs", text, &[])
-            .iter()
-            .map(|place| place.line)
-            .collect();
+        let lines: Vec<usize> = found("crates/node/src/lib.rs", text, &[]).iter().map(|place| place.line).collect();
         assert_eq!(lines, [2, 4, 5]);
     }
 
@@ -134,22 +103,8 @@ mod tests {
 
     #[test]
     fn an_exception_holds_for_its_function_and_fails_once_unused() {
-        let allowed = [Exception {
-            path: "crates/mqtt/src/lib.rs",
-            function: "f",
-            reason: "a fixed array",
-        }];
-        assert!(
-            found(
-                "crates/mqtt/src/lib.rs",
-                "fn f(x: [u8; 2]) -> u8 { x[0] }",
-                &allowed
-            )
-            .is_empty()
-        );
-        assert_eq!(
-            found("crates/mqtt/src/lib.rs", "fn g() {}", &allowed).len(),
-            1
-        );
+        let allowed = [Exception { path: "crates/mqtt/src/lib.rs", function: "f", reason: "a fixed array" }];
+        assert!(found("crates/mqtt/src/lib.rs", "fn f(x: [u8; 2]) -> u8 { x[0] }", &allowed).is_empty());
+        assert_eq!(found("crates/mqtt/src/lib.rs", "fn g() {}", &allowed).len(), 1);
     }
 }

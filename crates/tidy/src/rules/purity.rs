@@ -12,10 +12,7 @@ const BANNED: &[(&str, &str)] = &[
     ("std::time::Instant", "time is handed in with every call"),
     ("std::time::SystemTime", "time is handed in with every call"),
     ("std::time::UNIX_EPOCH", "time is handed in with every call"),
-    (
-        "std::net",
-        "sockets belong to `node`; hand in what is needed of an address",
-    ),
+    ("std::net", "sockets belong to `node`; hand in what is needed of an address"),
     ("std::os", "what the system offers belongs to `node`"),
     ("std::fs", "files belong to the binary"),
     ("std::env", "configuration is handed in"),
@@ -24,64 +21,22 @@ const BANNED: &[(&str, &str)] = &[
     ("std::io::stdin", "the terminal belongs to the binary"),
     ("std::io::stdout", "the terminal belongs to the binary"),
     ("std::io::stderr", "the terminal belongs to the binary"),
-    (
-        "std::sync::Mutex",
-        "one owner works a partition; nothing is locked",
-    ),
-    (
-        "std::sync::RwLock",
-        "one owner works a partition; nothing is locked",
-    ),
-    (
-        "std::sync::Condvar",
-        "one owner works a partition; nothing waits",
-    ),
-    (
-        "std::sync::Barrier",
-        "one owner works a partition; nothing waits",
-    ),
-    (
-        "std::sync::mpsc",
-        "inputs and outputs are values; channels belong to `node`",
-    ),
-    (
-        "std::sync::atomic",
-        "counters are plain numbers of one owner",
-    ),
+    ("std::sync::Mutex", "one owner works a partition; nothing is locked"),
+    ("std::sync::RwLock", "one owner works a partition; nothing is locked"),
+    ("std::sync::Condvar", "one owner works a partition; nothing waits"),
+    ("std::sync::Barrier", "one owner works a partition; nothing waits"),
+    ("std::sync::mpsc", "inputs and outputs are values; channels belong to `node`"),
+    ("std::sync::atomic", "counters are plain numbers of one owner"),
     ("std::future", "state machines, not futures"),
     ("std::task", "state machines, not futures"),
-    (
-        "std::hash::RandomState",
-        "iteration order must be the same in every run",
-    ),
-    (
-        "std::hash::DefaultHasher",
-        "use the hash of `engine::hash`, which is the same everywhere",
-    ),
-    (
-        "std::collections::HashMap",
-        "a random seed makes runs differ; use a map with our hash, or a `BTreeMap`",
-    ),
-    (
-        "std::collections::HashSet",
-        "a random seed makes runs differ; use a set with our hash, or a `BTreeSet`",
-    ),
-    (
-        "std::collections::hash_map",
-        "a random seed makes runs differ; use a map with our hash",
-    ),
-    (
-        "std::collections::hash_set",
-        "a random seed makes runs differ; use a set with our hash",
-    ),
-    (
-        "hashbrown::HashMap",
-        "its default hasher is seeded; use `hashbrown::HashTable` with our hash",
-    ),
-    (
-        "hashbrown::HashSet",
-        "its default hasher is seeded; use `hashbrown::HashTable` with our hash",
-    ),
+    ("std::hash::RandomState", "iteration order must be the same in every run"),
+    ("std::hash::DefaultHasher", "use the hash of `engine::hash`, which is the same everywhere"),
+    ("std::collections::HashMap", "a random seed makes runs differ; use a map with our hash, or a `BTreeMap`"),
+    ("std::collections::HashSet", "a random seed makes runs differ; use a set with our hash, or a `BTreeSet`"),
+    ("std::collections::hash_map", "a random seed makes runs differ; use a map with our hash"),
+    ("std::collections::hash_set", "a random seed makes runs differ; use a set with our hash"),
+    ("hashbrown::HashMap", "its default hasher is seeded; use `hashbrown::HashTable` with our hash"),
+    ("hashbrown::HashSet", "its default hasher is seeded; use `hashbrown::HashTable` with our hash"),
     ("tokio", "state machines, not futures"),
     ("futures", "state machines, not futures"),
     ("mio", "sockets belong to `node`"),
@@ -101,48 +56,28 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["eprintln", "!"], "events and errors are returned"),
     (&["print", "!"], "events and errors are returned"),
     (&["eprint", "!"], "events and errors are returned"),
-    (
-        &["thread_local", "!"],
-        "state belongs to a value that somebody owns",
-    ),
-    (
-        &["static", "mut"],
-        "state belongs to a value that somebody owns",
-    ),
+    (&["thread_local", "!"], "state belongs to a value that somebody owns"),
+    (&["static", "mut"], "state belongs to a value that somebody owns"),
 ];
 
 /// The places where a pure crate looks at the world.
 pub fn violations(sources: &Sources) -> Vec<Violation> {
-    PURE.iter()
-        .flat_map(|name| sources.of_crate(name))
-        .flat_map(in_file)
-        .collect()
+    PURE.iter().flat_map(|name| sources.of_crate(name)).flat_map(in_file).collect()
 }
 
 fn in_file(source: &Source) -> Vec<Violation> {
     let mut found = Vec::new();
-    let imports = source
-        .imports
-        .iter()
-        .map(|import| (import.path.clone(), import.line));
+    let imports = source.imports.iter().map(|import| (import.path.clone(), import.line));
     for (path, line) in imports.chain(source.paths()) {
         if let Some(advice) = banned(&path) {
-            found.push(Violation::new(
-                &source.path,
-                line,
-                format!("a pure crate may not name `{path}`: {advice}"),
-            ));
+            found.push(Violation::new(&source.path, line, format!("a pure crate may not name `{path}`: {advice}")));
         }
     }
     for position in 0..source.tokens.len() {
         for (words, advice) in WORDS {
             if source.reads(position, words) {
                 let text = format!("a pure crate may not say `{}`: {advice}", words.join(" "));
-                found.push(Violation::new(
-                    &source.path,
-                    source.tokens[position].line,
-                    text,
-                ));
+                found.push(Violation::new(&source.path, source.tokens[position].line, text));
             }
         }
     }
@@ -158,20 +93,13 @@ fn banned(path: &str) -> Option<&'static str> {
         Some(("core" | "alloc", rest)) => format!("std::{rest}"),
         _ => path.to_owned(),
     };
-    let below = |long: &str, short: &str| {
-        long == short
-            || long
-                .strip_prefix(short)
-                .is_some_and(|rest| rest.starts_with("::"))
-    };
+    let below =
+        |long: &str, short: &str| long == short || long.strip_prefix(short).is_some_and(|rest| rest.starts_with("::"));
     let hit = |name: &str| match path.strip_suffix("::*") {
         Some(glob) => below(name, glob) || below(glob, name),
         None => below(&path, name),
     };
-    BANNED
-        .iter()
-        .find(|(name, _)| hit(name))
-        .map(|&(_, advice)| advice)
+    BANNED.iter().find(|(name, _)| hit(name)).map(|&(_, advice)| advice)
 }
 
 #[cfg(test)]
@@ -188,10 +116,7 @@ mod tests {
     fn the_clock_is_caught_however_it_is_named() {
         assert_eq!(count("fn f() { std::time::Instant::now(); }"), 1);
         assert_eq!(count("use std::time::Instant as Clock; fn f() {}"), 1);
-        assert_eq!(
-            count("use std::time; fn f() { time::SystemTime::now(); }"),
-            1
-        );
+        assert_eq!(count("use std::time; fn f() { time::SystemTime::now(); }"), 1);
         assert_eq!(count("use std::time::*;"), 1);
         assert_eq!(count("fn f() { vec![std::time::Instant::now()]; }"), 1);
         assert_eq!(count("use std::time::Duration; fn f(d: Duration) {}"), 0);
