@@ -10,11 +10,8 @@ const ALL_IDS: usize = u16::MAX as usize;
 /// The answer that a message in flight waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "each name says what is awaited, also where it stands alone"
-)]
-pub(crate) enum InflightState {
+#[expect(clippy::enum_variant_names, reason = "each name says what is awaited, also where it stands alone")]
+pub(crate) enum State {
     /// A QoS 1 PUBLISH was sent.
     AwaitPubAck,
     /// A QoS 2 PUBLISH was sent.
@@ -23,22 +20,11 @@ pub(crate) enum InflightState {
     AwaitPubComp,
 }
 
-/// A message in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct InflightEntry<T> {
+struct Entry<T> {
     id: PacketId,
-    /// What it waits for.
-    pub(crate) state: InflightState,
-    /// What was sent.
-    pub(crate) item: T,
-}
-
-impl<T> InflightEntry<T> {
-    /// The id it was sent with.
-    #[inline]
-    pub(crate) fn id(&self) -> PacketId {
-        self.id
-    }
+    state: State,
+    item: T,
 }
 
 /// What the server has sent to one client and the client has not finished, in the order of sending.
@@ -48,7 +34,7 @@ impl<T> InflightEntry<T> {
 /// no heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Inflight<T> {
-    entries: VecDeque<InflightEntry<T>>,
+    entries: VecDeque<Entry<T>>,
     next: PacketId,
     /// How many ids from `next` on are known to be free; entries that finish can only make it more.
     free_run: u16,
@@ -57,11 +43,7 @@ pub(crate) struct Inflight<T> {
 impl<T> Inflight<T> {
     /// Nothing in flight; the first id will be 1.
     pub(crate) const fn new() -> Self {
-        Self {
-            entries: VecDeque::new(),
-            next: PacketId::MIN,
-            free_run: u16::MAX,
-        }
+        Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX }
     }
 
     /// Number in flight.
@@ -79,51 +61,49 @@ impl<T> Inflight<T> {
     /// Adds what is being sent under the next free id and returns the id; `None` (and `item` is dropped) when all
     /// 65,535 are in use.
     #[inline]
-    pub(crate) fn push(&mut self, state: InflightState, item: T) -> Option<PacketId> {
+    pub(crate) fn push(&mut self, state: State, item: T) -> Option<PacketId> {
         if self.free_run == 0 {
             self.find_free_run()?;
         }
         let id = self.next;
         self.next = id.next();
         self.free_run -= 1;
-        self.entries.push_back(InflightEntry { id, state, item });
+        self.entries.push_back(Entry { id, state, item });
         Some(id)
     }
 
     /// Adds an entry that has its id already, as the last one: for sessions that come from elsewhere. Returns whether
     /// the id was free.
-    pub(crate) fn adopt(&mut self, id: PacketId, state: InflightState, item: T) -> bool {
+    pub(crate) fn adopt(&mut self, id: PacketId, state: State, item: T) -> bool {
         if self.find(id).is_some() {
             return false;
         }
-        self.entries.push_back(InflightEntry { id, state, item });
+        self.entries.push_back(Entry { id, state, item });
         self.next = id.next();
         self.free_run = 0;
         true
     }
 
-    /// The entry of `id`.
+    /// What was sent under `id`, and what it waits for.
     #[inline]
-    pub(crate) fn get(&self, id: PacketId) -> Option<&InflightEntry<T>> {
-        self.entries.get(self.find(id)?)
+    pub(crate) fn get(&self, id: PacketId) -> Option<(State, &T)> {
+        let entry = self.entries.get(self.find(id)?)?;
+        Some((entry.state, &entry.item))
     }
 
-    /// The entry of `id`, to be changed.
+    /// What was sent under `id`, and what it waits for, to be changed.
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<&mut InflightEntry<T>> {
+    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<(&mut State, &mut T)> {
         let at = self.find(id)?;
-        self.entries.get_mut(at)
+        let entry = self.entries.get_mut(at)?;
+        Some((&mut entry.state, &mut entry.item))
     }
 
     /// Takes the entry of `id` out; the others keep their order and the id may be used again.
     #[inline]
     pub(crate) fn finish(&mut self, id: PacketId) -> Option<T> {
         let at = self.find(id)?;
-        let entry = if at == 0 {
-            self.entries.pop_front()
-        } else {
-            self.entries.remove(at)
-        };
+        let entry = if at == 0 { self.entries.pop_front() } else { self.entries.remove(at) };
         if self.entries.is_empty() {
             self.entries = VecDeque::new();
         }
@@ -131,21 +111,30 @@ impl<T> Inflight<T> {
     }
 
     /// All entries in the order of sending.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &InflightEntry<T>> {
-        self.entries.iter()
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (PacketId, State, &T)> + ExactSizeIterator {
+        self.entries.iter().map(|entry| (entry.id, entry.state, &entry.item))
     }
 
     /// All entries in the order of sending, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut InflightEntry<T>> {
-        self.entries.iter_mut()
+    pub(crate) fn iter_mut(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = (PacketId, &mut State, &mut T)> + ExactSizeIterator {
+        let entries = self.entries.iter_mut();
+        entries.map(|entry| (entry.id, &mut entry.state, &mut entry.item))
     }
 
-    /// Takes the entries out that `keep` refuses, in the order of sending; the others keep theirs.
-    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut InflightEntry<T>) -> bool) {
-        self.entries.retain_mut(keep);
+    /// Drops the entries that `keep` refuses; the others keep their order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(PacketId, State, &mut T) -> bool) {
+        self.entries.retain_mut(|entry| keep(entry.id, entry.state, &mut entry.item));
         if self.entries.is_empty() {
             self.entries = VecDeque::new();
         }
+    }
+
+    /// Takes all entries out in the order of sending; ids count on from where they were.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (PacketId, State, T)> {
+        let entries = std::mem::take(&mut self.entries);
+        entries.into_iter().map(|entry| (entry.id, entry.state, entry.item))
     }
 
     /// The place of `id`. Ids mostly follow each other, so their distance from the first one is the place, or lies
@@ -162,10 +151,7 @@ impl<T> Inflight<T> {
 
     #[cold]
     fn find_near(&self, guess: usize, id: PacketId) -> Option<usize> {
-        let below = self
-            .entries
-            .range(..guess)
-            .rposition(|entry| entry.id == id);
+        let below = self.entries.range(..guess).rposition(|entry| entry.id == id);
         below.or_else(|| {
             let above = self.entries.range(guess..).position(|entry| entry.id == id);
             above.map(|place| guess + place)
@@ -205,11 +191,7 @@ impl<T> Default for Inflight<T> {
 fn distance(from: PacketId, to: PacketId) -> u16 {
     let (from, to) = (from.get(), to.get());
     // Counting past the end skips zero, which is no id.
-    if to >= from {
-        to - from
-    } else {
-        to.wrapping_sub(from) - 1
-    }
+    if to >= from { to - from } else { to.wrapping_sub(from) - 1 }
 }
 
 /// The ids of QoS 2 messages that a client has sent and not released yet: what arrives again under one of them has been
@@ -225,9 +207,7 @@ pub(crate) struct ReceivedIds {
 impl ReceivedIds {
     /// No id.
     pub(crate) const fn new() -> Self {
-        Self {
-            ids: VecDeque::new(),
-        }
+        Self { ids: VecDeque::new() }
     }
 
     /// Number of ids.

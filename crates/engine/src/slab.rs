@@ -1,5 +1,7 @@
 //! Tables with small dense keys whose slots are reused: the home of connections, sessions, filters and trie nodes.
 
+use std::ops::{Index, IndexMut};
+
 use crate::ids::ConnectionKey;
 
 /// Entries per chunk. A chunk is allocated whole and never moves, and only what was used of it has been touched.
@@ -43,12 +45,7 @@ enum Slot<T> {
 impl<T> Slab<T> {
     /// An empty table, which owns no memory.
     pub(crate) const fn new() -> Self {
-        Self {
-            chunks: Vec::new(),
-            vacancies: Vacancies::new(),
-            spare: None,
-            len: 0,
-        }
+        Self { chunks: Vec::new(), vacancies: Vacancies::new(), spare: None, len: 0 }
     }
 
     /// Number of entries.
@@ -139,14 +136,10 @@ impl<T> Slab<T> {
     /// All entries in the order of their keys, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.chunks.iter_mut().enumerate().flat_map(|(at, chunk)| {
-            chunk
-                .slots
-                .iter_mut()
-                .enumerate()
-                .filter_map(move |(slot, content)| match content {
-                    Slot::Taken(value) => Some(((at * CHUNK + slot) as u32, value)),
-                    Slot::Free { .. } => None,
-                })
+            chunk.slots.iter_mut().enumerate().filter_map(move |(slot, content)| match content {
+                Slot::Taken(value) => Some(((at * CHUNK + slot) as u32, value)),
+                Slot::Free { .. } => None,
+            })
         })
     }
 
@@ -162,25 +155,14 @@ impl<T> Slab<T> {
 
     /// Bytes of heap that the table itself holds, without what its entries own.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let chunks = self
-            .chunks
-            .iter()
-            .filter(|chunk| chunk.slots.capacity() > 0)
-            .count();
+        let chunks = self.chunks.iter().filter(|chunk| chunk.slots.capacity() > 0).count();
         chunks * CHUNK * size_of::<Slot<T>>() + self.chunks.capacity() * size_of::<Chunk<T>>()
     }
 
     fn add_chunk(&mut self) -> usize {
         let at = self.chunks.len();
-        assert!(
-            at < u32::MAX as usize / CHUNK,
-            "a table is limited to 2^32 entries"
-        );
-        self.chunks.push(Chunk {
-            slots: Vec::new(),
-            live: 0,
-            free: NO_SLOT,
-        });
+        assert!(at < u32::MAX as usize / CHUNK, "a table is limited to 2^32 entries");
+        self.chunks.push(Chunk { slots: Vec::new(), live: 0, free: NO_SLOT });
         self.vacancies.set(at);
         at
     }
@@ -206,15 +188,50 @@ impl<T> Slab<T> {
     }
 
     fn drop_trailing_chunks(&mut self) {
-        while self
-            .chunks
-            .last()
-            .is_some_and(|chunk| chunk.slots.capacity() == 0)
-        {
+        while self.chunks.last().is_some_and(|chunk| chunk.slots.capacity() == 0) {
             self.chunks.pop();
             self.vacancies.clear(self.chunks.len());
         }
     }
+}
+
+/// For keys that are known to be in use, such as those that one table of an index keeps about another.
+///
+/// # Panics
+///
+/// When the key is not in use.
+impl<T> Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, key: u32) -> &T {
+        let (at, slot) = split(key);
+        match &self.chunks[at].slots[slot] {
+            Slot::Taken(value) => value,
+            Slot::Free { .. } => unused(key),
+        }
+    }
+}
+
+/// As the shared one.
+///
+/// # Panics
+///
+/// When the key is not in use.
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, key: u32) -> &mut T {
+        let (at, slot) = split(key);
+        match &mut self.chunks[at].slots[slot] {
+            Slot::Taken(value) => value,
+            Slot::Free { .. } => unused(key),
+        }
+    }
+}
+
+#[cold]
+fn unused(key: u32) -> ! {
+    panic!("slot {key} is not in use")
 }
 
 impl<T> Default for Slab<T> {
@@ -272,10 +289,7 @@ struct Vacancies {
 
 impl Vacancies {
     const fn new() -> Self {
-        Self {
-            words: Vec::new(),
-            summary: Vec::new(),
-        }
+        Self { words: Vec::new(), summary: Vec::new() }
     }
 
     #[inline]
@@ -334,10 +348,7 @@ struct Generation<T> {
 impl<T> GenSlab<T> {
     /// An empty table, which owns no memory.
     pub(crate) const fn new() -> Self {
-        Self {
-            slab: Slab::new(),
-            next: 0,
-        }
+        Self { slab: Slab::new(), next: 0 }
     }
 
     /// Number of entries.
@@ -357,10 +368,7 @@ impl<T> GenSlab<T> {
     pub(crate) fn insert(&mut self, value: T) -> ConnectionKey {
         let generation = self.next;
         self.next = generation.wrapping_add(1);
-        let index = self.slab.insert(Generation {
-            number: generation,
-            value,
-        });
+        let index = self.slab.insert(Generation { number: generation, value });
         ConnectionKey { index, generation }
     }
 
@@ -387,28 +395,12 @@ impl<T> GenSlab<T> {
 
     /// All entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionKey, &T)> {
-        self.slab.iter().map(|(index, entry)| {
-            (
-                ConnectionKey {
-                    index,
-                    generation: entry.number,
-                },
-                &entry.value,
-            )
-        })
+        self.slab.iter().map(|(index, entry)| (ConnectionKey { index, generation: entry.number }, &entry.value))
     }
 
     /// All entries in the order of their slots, to be changed.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ConnectionKey, &mut T)> {
-        self.slab.iter_mut().map(|(index, entry)| {
-            (
-                ConnectionKey {
-                    index,
-                    generation: entry.number,
-                },
-                &mut entry.value,
-            )
-        })
+        self.slab.iter_mut().map(|(index, entry)| (ConnectionKey { index, generation: entry.number }, &mut entry.value))
     }
 
     /// Gives back the memory that is only kept for the next insertion.

@@ -1,0 +1,196 @@
+//! Routes of the topics that are published to most.
+
+use crate::hash::hash_bytes;
+use crate::ids::TenantId;
+
+use super::SubscriptionIndex;
+use super::route::Route;
+
+/// Topics whose routes are kept. A set of two holds any topic in either place.
+const SLOTS: usize = 1024;
+/// Place of the route that is used once and not kept.
+const UNCACHED: usize = SLOTS;
+/// Longer topics, in bytes, are matched anew each time.
+const TOPIC_LEN_MAX: usize = 1024;
+/// A route to more targets than this is large: to match it anew costs little beside serving them.
+const LARGE_TARGETS: usize = 10_000;
+/// Large routes kept at once; others are matched anew each time.
+const LARGE_ROUTES_MAX: usize = 4;
+/// Targets of all kept routes together, 12 bytes each. A route that does not fit, even after those that are out of date
+/// were given up, is matched anew each time.
+const TARGETS_MAX: usize = 1 << 20;
+
+/// Remembers the routes of recent topics until the subscriptions change.
+///
+/// A topic that is found here needs no validation either: only valid ones enter. New topics compete for one place of
+/// their set, so that a stream of topics that come once does not drive out those that come again.
+#[derive(Debug, Default)]
+pub(crate) struct RouteCache {
+    /// Empty until the first message.
+    tags: Vec<Tag>,
+    /// In the order of `tags`, and the uncached one at the end.
+    routes: Vec<Cached>,
+    /// Sum of the capacities of `routes`, but for the uncached one.
+    held: usize,
+    large: usize,
+    /// Epoch at which outdated routes were given up last.
+    swept: u64,
+}
+
+/// A place in a [`RouteCache`]; good until the next [`RouteCache::fill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RouteSlot(u16);
+
+#[derive(Clone, Copy, Debug)]
+struct Tag {
+    hash: u64,
+    /// Epoch of the index that the route was made from, times two, plus one if the topic has come again since.
+    epoch_and_hit: u64,
+}
+
+impl Tag {
+    const EMPTY: Self = Self { hash: 0, epoch_and_hit: u64::MAX };
+
+    #[inline]
+    fn is_current(self, epoch: u64) -> bool {
+        self.epoch_and_hit >> 1 == epoch
+    }
+}
+
+#[derive(Debug, Default)]
+struct Cached {
+    tenant: TenantId,
+    topic: String,
+    route: Route,
+}
+
+impl RouteCache {
+    /// The route of `topic` if it is known and no subscription has changed since; `epoch` is the index's.
+    #[inline]
+    pub(crate) fn lookup(&mut self, epoch: u64, tenant: TenantId, topic: &[u8]) -> Option<RouteSlot> {
+        if self.tags.is_empty() {
+            return None;
+        }
+        let hash = hash_topic(tenant, topic);
+        let first = set_of(hash);
+        if self.is_at(first, epoch, hash, tenant, topic) {
+            self.tags[first].epoch_and_hit |= 1;
+            return Some(RouteSlot(first as u16));
+        }
+        if self.is_at(first + 1, epoch, hash, tenant, topic) {
+            return Some(self.prefer_second(first));
+        }
+        None
+    }
+
+    /// Matches a valid topic name and remembers the route, if it is not too large.
+    pub(crate) fn fill(&mut self, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) -> RouteSlot {
+        if self.tags.is_empty() {
+            self.tags = vec![Tag::EMPTY; SLOTS];
+            self.routes.resize_with(SLOTS + 1, Cached::default);
+        }
+        let epoch = index.epoch();
+        if topic.len() > TOPIC_LEN_MAX {
+            self.routes[UNCACHED].fill(index, tenant, topic);
+            return RouteSlot(UNCACHED as u16);
+        }
+        let hash = hash_topic(tenant, topic.as_bytes());
+        let first = set_of(hash);
+        let at = if self.tags[first].is_current(epoch) { first + 1 } else { first };
+        self.forget(at);
+        self.routes[at].fill(index, tenant, topic);
+        if !self.has_room_for(at, epoch) {
+            self.routes.swap(at, UNCACHED);
+            self.routes[at] = Cached::default();
+            return RouteSlot(UNCACHED as u16);
+        }
+        self.held += self.routes[at].route.capacity();
+        self.large += usize::from(self.routes[at].route.weight() > LARGE_TARGETS);
+        self.tags[at] = Tag { hash, epoch_and_hit: epoch << 1 };
+        RouteSlot(at as u16)
+    }
+
+    /// The topic and the route at a place.
+    #[inline]
+    pub(crate) fn get(&self, slot: RouteSlot) -> (&str, &Route) {
+        let cached = &self.routes[usize::from(slot.0)];
+        (&cached.topic, &cached.route)
+    }
+
+    #[inline]
+    fn is_at(&self, at: usize, epoch: u64, hash: u64, tenant: TenantId, topic: &[u8]) -> bool {
+        let tag = self.tags[at];
+        if tag.hash != hash || !tag.is_current(epoch) {
+            return false;
+        }
+        let cached = &self.routes[at];
+        cached.topic.as_bytes() == topic && cached.tenant == tenant
+    }
+
+    /// Notes a hit at the second place of a set: it goes first unless the first was hit in the meantime, too.
+    #[inline]
+    fn prefer_second(&mut self, first: usize) -> RouteSlot {
+        if self.tags[first].epoch_and_hit & 1 == 1 {
+            self.tags[first].epoch_and_hit &= !1;
+            return RouteSlot(first as u16 + 1);
+        }
+        self.tags.swap(first, first + 1);
+        self.routes.swap(first, first + 1);
+        RouteSlot(first as u16)
+    }
+
+    /// Takes a route out of the sums and makes its place one to be filled; its memory stays.
+    fn forget(&mut self, at: usize) {
+        if self.tags[at].epoch_and_hit == Tag::EMPTY.epoch_and_hit {
+            return;
+        }
+        self.tags[at] = Tag::EMPTY;
+        let route = &self.routes[at].route;
+        self.held -= route.capacity();
+        self.large -= usize::from(route.weight() > LARGE_TARGETS);
+    }
+
+    /// Whether the route at `at`, which is in no sum yet, may stay.
+    fn has_room_for(&mut self, at: usize, epoch: u64) -> bool {
+        let route = &self.routes[at].route;
+        let (capacity, large) = (route.capacity(), route.weight() > LARGE_TARGETS);
+        let fits = |cache: &Self| cache.held + capacity <= TARGETS_MAX && (!large || cache.large < LARGE_ROUTES_MAX);
+        if !fits(self) && self.swept != epoch {
+            self.sweep(epoch);
+        }
+        fits(self)
+    }
+
+    /// Gives up the routes that are out of date.
+    fn sweep(&mut self, epoch: u64) {
+        self.swept = epoch;
+        for at in 0..SLOTS {
+            let tag = self.tags[at];
+            if tag.epoch_and_hit != Tag::EMPTY.epoch_and_hit && !tag.is_current(epoch) {
+                self.forget(at);
+                self.routes[at] = Cached::default();
+            }
+        }
+    }
+}
+
+impl Cached {
+    fn fill(&mut self, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) {
+        self.tenant = tenant;
+        self.topic.clear();
+        self.topic.push_str(topic);
+        index.match_topic(tenant, topic, &mut self.route);
+        self.route.settle();
+    }
+}
+
+#[inline]
+fn hash_topic(tenant: TenantId, topic: &[u8]) -> u64 {
+    hash_bytes(u64::from(tenant.0), topic)
+}
+
+/// The first place of the set that a topic belongs to.
+#[inline]
+fn set_of(hash: u64) -> usize {
+    (hash >> 32) as usize % (SLOTS / 2) * 2
+}

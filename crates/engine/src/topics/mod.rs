@@ -1,0 +1,25 @@
+//! Who is interested in what: the subscription index of a shard, and the routes found in it.
+
+mod cache;
+mod entry;
+mod index;
+mod key_table;
+mod route;
+mod subscriber;
+mod trie;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use cache::{RouteCache, RouteSlot};
+pub(crate) use index::{GroupAdded, Subscribed, SubscriptionIndex, Unsubscribed};
+pub(crate) use route::{Route, Target};
+pub(crate) use subscriber::{Subscriber, SubscriberOptions};
+
+/// A filter of a tenant in the index. Good as long as the holder's own subscription, group or interest is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FilterKey(pub(crate) u32);
+
+/// A shared group that this shard deals for, as numbered by the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct GroupKey(pub(crate) u32);
