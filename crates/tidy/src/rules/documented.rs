@@ -1,6 +1,6 @@
 //! Every reason and every metric is explained to the people who meet it, and nothing is explained that is not there.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Violation;
 use crate::source::{Source, Sources};
@@ -8,12 +8,14 @@ use crate::tree::Tree;
 
 /// Where the reasons are declared.
 const REASONS_SOURCE: &str = "crates/engine/src/reason.rs";
-/// Where they are explained.
+/// Where the codes of MQTT 5 get their numbers.
+const CODES_SOURCE: &str = "crates/mqtt/src/reason_code.rs";
+/// Where the reasons are explained.
 const REASONS_PAGE: &str = "docs/reasons.md";
 /// Where the metrics are explained.
 const METRICS_PAGE: &str = "docs/metrics.md";
 /// How the name of each metric begins.
-const METRIC_PREFIX: &str = "tidegate_";
+const METRIC_PREFIXES: &[&str] = &["mqtt_", "tidegate_", "process_"];
 
 /// One row of the table of reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +23,8 @@ struct Reason {
     line: usize,
     number: String,
     label: String,
+    /// The name of the reason code of MQTT 5.
+    code: String,
     text: String,
 }
 
@@ -33,12 +37,14 @@ pub fn reasons(tree: &Tree, sources: &Sources) -> Vec<Violation> {
         return vec![Violation::new(REASONS_PAGE, 0, "the page of reasons is missing")];
     };
     let declared = declared_reasons(source);
+    let codes = sources.files.iter().find(|source| source.path == CODES_SOURCE).map(declared_codes).unwrap_or_default();
     if declared.is_empty() {
         return vec![Violation::new(REASONS_SOURCE, 0, "no row of the table of reasons could be read")];
     }
     let mut found = Vec::new();
     for reason in &declared {
-        let start = format!("| {} | `{}` |", reason.number, reason.label);
+        let code = codes.get(&reason.code).map_or("?", String::as_str);
+        let start = format!("| {} | `{}` | `{code}` |", reason.number, reason.label);
         let row = page.text.lines().find(|line| line.starts_with(&start));
         if !row.is_some_and(|row| row.contains(&reason.text)) {
             let text = format!("{REASONS_PAGE} needs a row that begins with `{start}` and says \"{}\"", reason.text);
@@ -69,7 +75,7 @@ fn declared_reasons(source: &Source) -> Vec<Reason> {
     let quoted = |text: &str| text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).map(str::to_owned);
     let mut rows = Vec::new();
     for window in tokens.windows(10) {
-        let [_, equals, number, comma, label, comma_2, _, comma_3, text, end] = window else {
+        let [_, equals, number, comma, label, comma_2, code, comma_3, text, end] = window else {
             continue;
         };
         let shape = [&equals.text, &comma.text, &comma_2.text, &comma_3.text, &end.text] == ["=", ",", ",", ",", ";"];
@@ -77,10 +83,17 @@ fn declared_reasons(source: &Source) -> Vec<Reason> {
             continue;
         };
         if shape && number.text.bytes().all(|digit| digit.is_ascii_digit()) {
-            rows.push(Reason { line: number.line, number: number.text.clone(), label, text });
+            let (number, line) = (number.text.clone(), number.line);
+            rows.push(Reason { line, number, label, code: code.text.clone(), text });
         }
     }
     rows
+}
+
+/// Reads `Name = 0xNN,` out of the tokens.
+fn declared_codes(source: &Source) -> BTreeMap<String, String> {
+    let rows = source.tokens.windows(3).filter(|row| row[1].text == "=" && row[2].text.starts_with("0x"));
+    rows.map(|row| (row[0].text.clone(), row[2].text.clone())).collect()
 }
 
 /// Metrics without a place in `docs/metrics.md`, and names in it that no code exposes.
@@ -113,7 +126,7 @@ pub fn metrics(tree: &Tree, sources: &Sources) -> Vec<Violation> {
 }
 
 fn is_metric(name: &str) -> bool {
-    let rest = name.strip_prefix(METRIC_PREFIX).unwrap_or_default();
+    let rest = METRIC_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or_default();
     !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
@@ -125,22 +138,25 @@ mod tests {
 
     const TABLE: &str = "reasons! {\n    /// Doc.\n    Late = 3, \"late\", Busy, \"came too late\";\n}\n";
 
+    const CODES: &str = "codes! { Busy = 0x89, \"server busy\"; }\n";
+
     fn reasons_of(page: &str) -> usize {
-        let tree = Tree::of(&[(REASONS_SOURCE, TABLE), (REASONS_PAGE, page)]);
+        let tree = Tree::of(&[(REASONS_SOURCE, TABLE), (CODES_SOURCE, CODES), (REASONS_PAGE, page)]);
         reasons(&tree, &Sources::load(&tree).unwrap()).len()
     }
 
     #[test]
-    fn a_reason_needs_its_row_with_number_label_and_text() {
-        assert_eq!(reasons_of("| 3 | `late` | 0x89 | came too late |\n"), 0);
-        assert_eq!(reasons_of("| 4 | `late` | 0x89 | came too late |\n"), 1);
-        assert_eq!(reasons_of("| 3 | `late` | 0x89 | came early |\n"), 1);
+    fn a_reason_needs_its_row_with_number_label_code_and_text() {
+        assert_eq!(reasons_of("| 3 | `late` | `0x89` | came too late |\n"), 0);
+        assert_eq!(reasons_of("| 4 | `late` | `0x89` | came too late |\n"), 1);
+        assert_eq!(reasons_of("| 3 | `late` | `0x80` | came too late |\n"), 1);
+        assert_eq!(reasons_of("| 3 | `late` | `0x89` | came early |\n"), 1);
         assert_eq!(reasons_of(""), 1);
     }
 
     #[test]
     fn a_row_without_a_reason_is_caught() {
-        assert_eq!(reasons_of("| 3 | `late` | came too late |\n| 4 | `never` | x |\n"), 1);
+        assert_eq!(reasons_of("| 3 | `late` | `0x89` | came too late |\n| 4 | `never` | `0x89` | x |\n"), 1);
     }
 
     #[test]
