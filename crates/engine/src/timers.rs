@@ -16,9 +16,7 @@ pub(crate) struct Timers<K> {
 impl<K: Copy + Ord> Timers<K> {
     /// No deadline; owns no memory.
     pub(crate) const fn new() -> Self {
-        Self {
-            waiting: BTreeSet::new(),
-        }
+        Self { waiting: BTreeSet::new() }
     }
 
     /// Number of deadlines ahead.

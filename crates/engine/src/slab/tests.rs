@@ -57,19 +57,12 @@ fn gives_memory_back_after_a_peak() {
     let mut slab = Slab::new();
     let keys: Vec<u32> = (0..100_000_u64).map(|value| slab.insert(value)).collect();
     let peak = slab.heap_bytes();
-    assert!(
-        peak < 100_000 * 17 + 100_000,
-        "16 bytes per slot and a little: {peak}"
-    );
+    assert!(peak < 100_000 * 17 + 100_000, "16 bytes per slot and a little: {peak}");
     for key in keys.iter().filter(|key| **key != 50_000) {
         slab.remove(*key);
     }
     assert_eq!(slab.get(50_000), Some(&50_000));
-    assert!(
-        slab.heap_bytes() < 60_000,
-        "one entry holds one chunk: {}",
-        slab.heap_bytes()
-    );
+    assert!(slab.heap_bytes() < 60_000, "one entry holds one chunk: {}", slab.heap_bytes());
     slab.remove(50_000);
     slab.shrink();
     assert_eq!(slab.heap_bytes(), 0);
@@ -106,10 +99,7 @@ fn one_entry_that_comes_and_goes_keeps_its_chunk() {
 #[test]
 fn an_entry_with_a_niche_costs_no_extra_byte() {
     assert_eq!(size_of::<Slot<Box<str>>>(), size_of::<Box<str>>());
-    assert_eq!(
-        size_of::<Slot<(Box<str>, u64)>>(),
-        size_of::<(Box<str>, u64)>()
-    );
+    assert_eq!(size_of::<Slot<(Box<str>, u64)>>(), size_of::<(Box<str>, u64)>());
 }
 
 #[test]
@@ -132,10 +122,7 @@ fn a_stale_key_finds_nothing() {
 
 #[test]
 fn generations_wrap() {
-    let mut slab = GenSlab {
-        slab: Slab::new(),
-        next: u32::MAX,
-    };
+    let mut slab = GenSlab { slab: Slab::new(), next: u32::MAX };
     let last = slab.insert(1);
     slab.remove(last);
     let wrapped = slab.insert(2);
