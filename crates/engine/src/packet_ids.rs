@@ -20,11 +20,22 @@ pub(crate) enum State {
     AwaitPubComp,
 }
 
+/// A message in flight.
 #[derive(Clone, Debug)]
-struct Entry<T> {
+pub(crate) struct InflightEntry<T> {
     id: PacketId,
-    state: State,
-    item: T,
+    /// What it waits for.
+    pub(crate) state: State,
+    /// What was sent.
+    pub(crate) item: T,
+}
+
+impl<T> InflightEntry<T> {
+    /// The id it was sent with.
+    #[inline]
+    pub(crate) fn id(&self) -> PacketId {
+        self.id
+    }
 }
 
 /// What the server has sent to one client and the client has not finished, in the order of sending.
@@ -34,7 +45,7 @@ struct Entry<T> {
 /// no heap.
 #[derive(Clone, Debug)]
 pub(crate) struct Inflight<T> {
-    entries: VecDeque<Entry<T>>,
+    entries: VecDeque<InflightEntry<T>>,
     next: PacketId,
     /// How many ids from `next` on are known to be free; entries that finish can only make it more.
     free_run: u16,
@@ -68,7 +79,7 @@ impl<T> Inflight<T> {
         let id = self.next;
         self.next = id.next();
         self.free_run -= 1;
-        self.entries.push_back(Entry { id, state, item });
+        self.entries.push_back(InflightEntry { id, state, item });
         Some(id)
     }
 
@@ -78,25 +89,23 @@ impl<T> Inflight<T> {
         if self.find(id).is_some() {
             return false;
         }
-        self.entries.push_back(Entry { id, state, item });
+        self.entries.push_back(InflightEntry { id, state, item });
         self.next = id.next();
         self.free_run = 0;
         true
     }
 
-    /// What was sent under `id`, and what it waits for.
+    /// The entry of `id`.
     #[inline]
-    pub(crate) fn get(&self, id: PacketId) -> Option<(State, &T)> {
-        let entry = self.entries.get(self.find(id)?)?;
-        Some((entry.state, &entry.item))
+    pub(crate) fn get(&self, id: PacketId) -> Option<&InflightEntry<T>> {
+        self.entries.get(self.find(id)?)
     }
 
-    /// What was sent under `id`, and what it waits for, to be changed.
+    /// The entry of `id`, to be changed.
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<(&mut State, &mut T)> {
+    pub(crate) fn get_mut(&mut self, id: PacketId) -> Option<&mut InflightEntry<T>> {
         let at = self.find(id)?;
-        let entry = self.entries.get_mut(at)?;
-        Some((&mut entry.state, &mut entry.item))
+        self.entries.get_mut(at)
     }
 
     /// Takes the entry of `id` out; the others keep their order and the id may be used again.
@@ -111,30 +120,26 @@ impl<T> Inflight<T> {
     }
 
     /// All entries in the order of sending.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (PacketId, State, &T)> + ExactSizeIterator {
-        self.entries.iter().map(|entry| (entry.id, entry.state, &entry.item))
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &InflightEntry<T>> + ExactSizeIterator {
+        self.entries.iter()
     }
 
     /// All entries in the order of sending, to be changed.
-    pub(crate) fn iter_mut(
-        &mut self,
-    ) -> impl DoubleEndedIterator<Item = (PacketId, &mut State, &mut T)> + ExactSizeIterator {
-        let entries = self.entries.iter_mut();
-        entries.map(|entry| (entry.id, &mut entry.state, &mut entry.item))
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut InflightEntry<T>> + ExactSizeIterator {
+        self.entries.iter_mut()
     }
 
     /// Drops the entries that `keep` refuses; the others keep their order.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(PacketId, State, &mut T) -> bool) {
-        self.entries.retain_mut(|entry| keep(entry.id, entry.state, &mut entry.item));
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&mut InflightEntry<T>) -> bool) {
+        self.entries.retain_mut(keep);
         if self.entries.is_empty() {
             self.entries = VecDeque::new();
         }
     }
 
     /// Takes all entries out in the order of sending; ids count on from where they were.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (PacketId, State, T)> {
-        let entries = std::mem::take(&mut self.entries);
-        entries.into_iter().map(|entry| (entry.id, entry.state, entry.item))
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = InflightEntry<T>> + use<T> {
+        std::mem::take(&mut self.entries).into_iter()
     }
 
     /// The place of `id`. Ids mostly follow each other, so their distance from the first one is the place, or lies

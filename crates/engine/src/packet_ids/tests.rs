@@ -12,7 +12,7 @@ fn id(number: u16) -> PacketId {
 }
 
 fn numbers<T>(inflight: &Inflight<T>) -> Vec<u16> {
-    inflight.iter().map(|(id, ..)| id.get()).collect()
+    inflight.iter().map(|entry| entry.id().get()).collect()
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn all_ids_can_be_in_flight_and_no_more() {
     inflight.finish(id(777)).unwrap();
     assert_eq!(inflight.push(AwaitPubAck, ()), Some(id(777)));
     assert_eq!(inflight.push(AwaitPubAck, ()), None);
-    assert_eq!(inflight.iter().next_back().map(|entry| entry.0), Some(id(777)));
+    assert_eq!(inflight.iter().next_back().map(InflightEntry::id), Some(id(777)));
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn finishing_out_of_order_keeps_the_order_of_the_rest() {
     assert_eq!(inflight.finish(id(6)), Some(6));
     assert_eq!(inflight.finish(id(700)), None);
     assert_eq!(numbers(&inflight), [2, 4, 5]);
-    *inflight.get_mut(id(4)).unwrap().0 = AwaitPubComp;
-    assert_eq!(inflight.get(id(4)).map(|(state, _)| state), Some(AwaitPubComp));
-    inflight.retain(|_, state, _| state == AwaitPubComp);
+    inflight.get_mut(id(4)).unwrap().state = AwaitPubComp;
+    assert_eq!(inflight.get(id(4)).map(|entry| entry.state), Some(AwaitPubComp));
+    inflight.retain(|entry| entry.state == AwaitPubComp);
     assert_eq!(numbers(&inflight), [4]);
 }
 
@@ -85,7 +85,7 @@ fn adopted_entries_keep_their_ids_and_order() {
     assert_eq!(inflight.finish(id(2)), Some(2));
     assert_eq!(inflight.finish(id(65_535)), Some(65_535));
     assert_eq!(numbers(&inflight), [65_534, 1, 3]);
-    let drained: Vec<_> = inflight.drain().map(|(id, _, item)| (id.get(), item)).collect();
+    let drained: Vec<_> = inflight.drain().map(|entry| (entry.id().get(), entry.item)).collect();
     assert_eq!(drained, [(65_534, 65_534), (1, 1), (3, 3)]);
     assert_eq!(inflight.push(AwaitPubAck, 4), Some(id(4)));
 }
@@ -100,7 +100,7 @@ fn empty_tables_own_no_heap() {
     received.insert(id(9));
     received.remove(id(9));
     assert_eq!(received.ids.capacity(), 0);
-    assert_eq!(size_of::<Entry<Option<Box<u8>>>>(), 16);
+    assert_eq!(size_of::<InflightEntry<Option<Box<u8>>>>(), 16);
 }
 
 proptest! {
@@ -125,10 +125,10 @@ proptest! {
             }
             prop_assert_eq!(inflight.len(), model.len());
         }
-        let found: Vec<_> = inflight.iter().map(|(id, _, item)| (id.get(), *item)).collect();
+        let found: Vec<_> = inflight.iter().map(|entry| (entry.id().get(), entry.item)).collect();
         prop_assert_eq!(&found, &model);
         for (number, item) in model {
-            prop_assert_eq!(inflight.get(id(number)).map(|(_, item)| *item), Some(item));
+            prop_assert_eq!(inflight.get(id(number)).map(|entry| entry.item), Some(item));
         }
     }
 

@@ -117,6 +117,11 @@ impl RouteCache {
         (&cached.topic, &cached.route)
     }
 
+    /// Forgets all routes and gives their memory back.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
     #[inline]
     fn is_at(&self, at: usize, epoch: u64, hash: u64, tenant: TenantId, topic: &[u8]) -> bool {
         let tag = self.tags[at];
