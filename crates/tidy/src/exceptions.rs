@@ -14,7 +14,11 @@ pub struct Exception {
 }
 
 /// Functions that may unwrap, panic or index although they work on what a peer sent.
-pub const PANICS: &[Exception] = &[];
+pub const PANICS: &[Exception] = &[Exception {
+    path: "crates/engine/src/slab.rs",
+    function: "unused",
+    reason: "as for an index into a slice: keys are made by the slab, and none is ever read from a peer",
+}];
 
 /// Functions between 71 and 120 lines.
 pub const LONG_FUNCTIONS: &[Exception] = &[];

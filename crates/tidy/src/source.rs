@@ -40,6 +40,17 @@ pub struct Import {
     pub line: usize,
 }
 
+/// A path as it stands in the code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The path, its first name replaced by what the file's imports say of it.
+    pub path: String,
+    /// The line it starts in.
+    pub line: usize,
+    /// The position of the token behind it.
+    pub end: usize,
+}
+
 /// A module that is declared here and lives in a file of its own.
 #[derive(Clone, Debug)]
 struct Child {
@@ -98,26 +109,48 @@ impl Source {
         })
     }
 
-    /// Paths as written outside `use` items, with what the file's imports say of their first name, and their lines.
-    pub fn paths(&self) -> Vec<(String, usize)> {
+    /// Paths as written outside `use` items.
+    pub fn paths(&self) -> Vec<Written> {
         let known: BTreeMap<&str, &str> =
             self.imports.iter().map(|import| (import.name.as_str(), import.path.as_str())).collect();
         let mut paths = Vec::new();
         let mut position = 0;
         while position < self.tokens.len() {
-            let (written, line, next) = path_at(&self.tokens, position);
-            position = next;
-            let Some(first) = written.first() else {
-                continue;
-            };
-            let mut full = known.get(first.as_str()).map_or_else(|| first.clone(), |&path| path.to_owned());
-            for name in &written[1..] {
-                full.push_str("::");
-                full.push_str(name);
+            let (names, line, end) = path_at(&self.tokens, position);
+            position = end;
+            let Some(first) = names.first() else { continue };
+            let mut path = known.get(first.as_str()).map_or_else(|| first.clone(), |&path| path.to_owned());
+            for name in &names[1..] {
+                path.push_str("::");
+                path.push_str(name);
             }
-            paths.push((full, line));
+            paths.push(Written { path, line, end });
         }
         paths
+    }
+
+    /// The number of generic parameters in angle brackets at a position, `None` when there are no brackets.
+    pub fn parameters(&self, position: usize) -> Option<usize> {
+        let open = if self.reads(position, &[":", ":", "<"]) { position + 2 } else { position };
+        if !self.reads(open, &["<"]) {
+            return None;
+        }
+        // Angle brackets and the others do not overlap in a type, so one depth serves both.
+        let (mut depth, mut number, mut before) = (0_usize, 1, "");
+        for token in &self.tokens[open..] {
+            match token.text.as_str() {
+                "<" | "(" | "[" | "{" => depth += 1,
+                ">" if before == "-" => {}
+                ">" | ")" | "]" | "}" => depth = depth.saturating_sub(1),
+                "," if depth == 1 => number += 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Some(number);
+            }
+            before = &token.text;
+        }
+        None
     }
 
     /// Whether the tokens from `position` on read as `pattern`.
@@ -394,7 +427,8 @@ mod tests {
     #[test]
     fn paths_are_resolved_through_imports() {
         let source = Source::parse("crates/x/src/lib.rs", SAMPLE).unwrap();
-        let paths = source.paths();
+        let paths: Vec<(String, usize)> =
+            source.paths().into_iter().map(|written| (written.path, written.line)).collect();
         assert!(paths.contains(&("std::net::lookup".to_owned(), 4)));
         assert!(paths.contains(&("std::time::Instant::now".to_owned(), 5)));
     }

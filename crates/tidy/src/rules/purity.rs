@@ -2,7 +2,7 @@
 //! that a run can be repeated from its inputs alone.
 
 use crate::Violation;
-use crate::source::{Source, Sources};
+use crate::source::{Source, Sources, Written};
 
 /// The crates that this rule is about.
 pub const PURE: &[&str] = &["mqtt", "engine"];
@@ -31,12 +31,6 @@ const BANNED: &[(&str, &str)] = &[
     ("std::task", "state machines, not futures"),
     ("std::hash::RandomState", "iteration order must be the same in every run"),
     ("std::hash::DefaultHasher", "use the hash of `engine::hash`, which is the same everywhere"),
-    ("std::collections::HashMap", "a random seed makes runs differ; use a map with our hash, or a `BTreeMap`"),
-    ("std::collections::HashSet", "a random seed makes runs differ; use a set with our hash, or a `BTreeSet`"),
-    ("std::collections::hash_map", "a random seed makes runs differ; use a map with our hash"),
-    ("std::collections::hash_set", "a random seed makes runs differ; use a set with our hash"),
-    ("hashbrown::HashMap", "its default hasher is seeded; use `hashbrown::HashTable` with our hash"),
-    ("hashbrown::HashSet", "its default hasher is seeded; use `hashbrown::HashTable` with our hash"),
     ("tokio", "state machines, not futures"),
     ("futures", "state machines, not futures"),
     ("mio", "sockets belong to `node`"),
@@ -44,6 +38,17 @@ const BANNED: &[(&str, &str)] = &[
     ("rand", "randomness is handed in as a seed"),
     ("getrandom", "randomness is handed in as a seed"),
     ("fastrand", "randomness is handed in as a seed"),
+];
+
+/// Maps and sets whose default hasher has a seed of its own in each run, with the number of parameters that name
+/// another one.
+const SEEDED: &[(&str, usize)] = &[
+    ("std::collections::HashMap", 3),
+    ("std::collections::hash_map::HashMap", 3),
+    ("std::collections::HashSet", 2),
+    ("std::collections::hash_set::HashSet", 2),
+    ("hashbrown::HashMap", 3),
+    ("hashbrown::HashSet", 2),
 ];
 
 /// Words that a pure crate does not use.
@@ -67,10 +72,20 @@ pub fn violations(sources: &Sources) -> Vec<Violation> {
 
 fn in_file(source: &Source) -> Vec<Violation> {
     let mut found = Vec::new();
-    let imports = source.imports.iter().map(|import| (import.path.clone(), import.line));
-    for (path, line) in imports.chain(source.paths()) {
-        if let Some(advice) = banned(&path) {
-            found.push(Violation::new(&source.path, line, format!("a pure crate may not name `{path}`: {advice}")));
+    let mut note = |path: &str, line: usize, advice: &str| {
+        found.push(Violation::new(&source.path, line, format!("a pure crate may not name `{path}`: {advice}")));
+    };
+    for import in &source.imports {
+        if let Some(advice) = banned(&import.path) {
+            note(&import.path, import.line, advice);
+        }
+    }
+    for written in source.paths() {
+        if let Some(advice) = banned(&written.path) {
+            note(&written.path, written.line, advice);
+        } else if is_seeded(source, &written) {
+            let advice = "without a hasher it has a seed of its own; name our hash, or use a `BTreeMap` or `BTreeSet`";
+            note(&written.path, written.line, advice);
         }
     }
     for position in 0..source.tokens.len() {
@@ -85,6 +100,15 @@ fn in_file(source: &Source) -> Vec<Violation> {
     found.sort_by_key(|violation| violation.line);
     found.dedup_by_key(|violation| violation.line);
     found
+}
+
+/// Whether a map or set is named with its default hasher, or made by a function that only that one has.
+fn is_seeded(source: &Source, written: &Written) -> bool {
+    SEEDED.iter().any(|&(name, parameters)| match written.path.strip_prefix(name) {
+        Some("") => source.parameters(written.end).is_some_and(|number| number < parameters),
+        Some(rest) => ["::new", "::with_capacity", "::from"].contains(&rest),
+        None => false,
+    })
 }
 
 /// What to do instead of a path, when it is banned. A glob is judged by everything it could bring in.
@@ -126,9 +150,18 @@ mod tests {
     fn sockets_threads_and_seeded_maps_are_caught() {
         assert_eq!(count("use core::net::IpAddr;"), 1);
         assert_eq!(count("fn f() { std::thread::spawn(|| ()); }"), 1);
-        assert_eq!(count("use std::collections::{BTreeMap, HashMap};"), 1);
-        assert_eq!(count("use std::collections::BTreeMap;"), 0);
         assert_eq!(count("use tokio::net::TcpStream;"), 1);
+    }
+
+    #[test]
+    fn maps_are_caught_by_their_hasher() {
+        assert_eq!(count("use std::collections::HashMap; struct A { a: HashMap<u8, Vec<(u8, u8)>> }"), 1);
+        assert_eq!(count("use std::collections::HashMap; struct A { a: HashMap<u8, Vec<(u8, u8)>, Ours> }"), 0);
+        assert_eq!(count("use std::collections::HashSet; struct A { a: HashSet<Box<str>> }"), 1);
+        assert_eq!(count("use std::collections::HashSet; struct A { a: HashSet<fn(u8) -> u8, Ours> }"), 0);
+        assert_eq!(count("use std::collections::HashMap; fn f() { HashMap::new(); }"), 1);
+        assert_eq!(count("use std::collections::HashMap; fn f() { HashMap::<u8, u8>::default(); }"), 1);
+        assert_eq!(count("use std::collections::HashMap; fn f() { HashMap::default(); }"), 0);
     }
 
     #[test]
