@@ -21,6 +21,18 @@ impl SubscriberOptions {
         Self(qos.bits() | no_local | retain)
     }
 
+    /// The packed form, for crossing to another shard.
+    #[inline]
+    pub(crate) fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Unpacks [`SubscriberOptions::bits`].
+    #[inline]
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        Self(bits & (QOS | NO_LOCAL | RETAIN_AS_PUBLISHED))
+    }
+
     /// The highest QoS that the subscriber is sent.
     #[inline]
     pub(crate) fn qos(self) -> QoS {

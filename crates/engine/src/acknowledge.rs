@@ -1,0 +1,221 @@
+//! What subscribers acknowledge, and what is sent again when they come back.
+
+use std::rc::Rc;
+
+use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
+
+use crate::desk::{Desk, open_output};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::input::Refused;
+use crate::layouts::{Layouts, Shape};
+use crate::now::{Millis, Now};
+use crate::packet_ids::State;
+use crate::reason::Reason;
+use crate::session::Delivery;
+
+/// What is to be sent for one message in flight after a session was resumed.
+enum Again {
+    Publish(Delivery),
+    PubRel,
+}
+
+/// The packet identifier of an acknowledgement of two bytes, which nearly all are.
+#[inline]
+fn short_ack(frame: &Frame<'_>, first_byte: u8) -> Option<PacketId> {
+    if frame.first_byte != first_byte {
+        return None;
+    }
+    <[u8; 2]>::try_from(frame.body).ok().and_then(|id| PacketId::new(u16::from_be_bytes(id)))
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn handle_pub_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = match short_ack(frame, 0x40) {
+            Some(id) => (id, ReasonCode::Success),
+            None => {
+                PubAck::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
+            }
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_rec(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let (id, code) = match short_ack(frame, 0x50) {
+            Some(id) => (id, ReasonCode::Success),
+            None => {
+                PubRec::decode(version, frame.first_byte, frame.body).map(|ack| (ack.packet_id, ack.reason_code))?
+            }
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        if code.is_error() {
+            self.desk.finish(now.monotonic, session, id, State::AwaitPubRec, code);
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            return Ok(());
+        }
+        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let known = match flow.and_then(|flow| flow.inflight.get_mut(id)) {
+            Some(entry) if entry.state != State::AwaitPubAck => {
+                entry.state = State::AwaitPubComp;
+                // The receiver has it; what is left to finish needs no message any more.
+                entry.item = None;
+                true
+            }
+            _ => false,
+        };
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        self.desk.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, code, version));
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn handle_pub_comp(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x70) {
+            Some(id) => id,
+            None => PubComp::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        self.desk.finish(now.monotonic, session, id, State::AwaitPubComp, ReasonCode::Success);
+        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        Ok(())
+    }
+
+    /// PUBREL from a publisher: the packet identifier is free again.
+    #[inline]
+    pub(crate) fn handle_pub_rel(
+        &mut self,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let id = match short_ack(frame, 0x62) {
+            Some(id) => id,
+            None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
+        };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        let known = flow.is_some_and(|flow| flow.received.remove(id));
+        let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        self.desk.send(key, PacketType::PubComp, |out| put_ack(out, 0x70, id, code, version));
+        Ok(())
+    }
+}
+
+/// PUBREL or PUBCOMP: two bytes where all is well or the version knows no codes.
+fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, version: Version) -> bool {
+    let id = id.get().to_be_bytes();
+    if code == ReasonCode::Success || !version.is_v5() {
+        out.extend_from_slice(&[first_byte, 2, id[0], id[1]]);
+    } else {
+        out.extend_from_slice(&[first_byte, 3, id[0], id[1], code.byte()]);
+    }
+    true
+}
+
+impl Desk {
+    /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
+    #[inline]
+    fn finish(&mut self, now: Millis, session: SessionKey, id: PacketId, state: State, code: ReasonCode) {
+        let Some(flow) = self.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else { return };
+        if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
+            return;
+        }
+        flow.inflight.finish(id);
+        flow.to_resend = flow.to_resend.min(flow.inflight.len());
+        flow.waiting_since = now;
+        if code.is_error() {
+            self.counters.drop_message(Reason::RefusedByReceiver);
+        }
+    }
+
+    /// Sends again what was in flight when the last connection ended, in its order, then what was queued.
+    pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+            flow.to_resend = flow.inflight.len();
+            flow.waiting_since = now;
+        }
+        self.refill(now, layouts, to);
+    }
+
+    /// Sends the next message in flight again, if any is left and the window has room; says whether it did.
+    pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let window = usize::from(session.receive_maximum);
+        let Some(key) = session.connection else { return false };
+        let Some(flow) = session.flow.as_mut() else { return false };
+        let sent = flow.inflight.len() - flow.to_resend;
+        if flow.to_resend == 0 || sent >= window {
+            return false;
+        }
+        flow.to_resend -= 1;
+        let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
+            let again = match (&entry.item, entry.state) {
+                (Some(delivery), State::AwaitPubAck | State::AwaitPubRec) => Again::Publish(delivery.clone()),
+                _ => Again::PubRel,
+            };
+            (entry.id(), again)
+        }) else {
+            return false;
+        };
+        match again {
+            Again::PubRel => {
+                self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311))
+            }
+            Again::Publish(delivery) => self.resend(now, layouts, to, id, &delivery),
+        }
+        self.counters.redelivered += 1;
+        true
+    }
+
+    fn resend(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, id: PacketId, delivery: &Delivery) {
+        let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let message = Rc::clone(&delivery.message);
+        let mut publication = message.publication();
+        layouts.begin(1);
+        let shape = Shape {
+            version: connection.version,
+            qos: delivery.qos,
+            retain: delivery.retain,
+            dup: delivery.qos != QoS::AtMostOnce,
+            packet_id: Some(id),
+            subscription_ids: delivery.ids.as_slice(),
+            alias: None,
+        };
+        if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
+            // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
+            self.counters.drop_message(Reason::SubscriberPacketLimit);
+            if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight.finish(id);
+            }
+            return;
+        }
+        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        layouts.append(&mut publication, &shape, now, output);
+        self.counters.packets_out[PacketType::Publish as usize] += 1;
+        self.counters.messages_out[delivery.qos as usize] += 1;
+    }
+}

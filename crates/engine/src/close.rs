@@ -1,0 +1,273 @@
+//! How connections and sessions end: reasons, wills, expiry, and what was still owed.
+
+use std::rc::Rc;
+
+use tidegate_mqtt::{Disconnect, PacketType, QoS};
+
+use crate::connect::keep_alive_deadline;
+use crate::connection::Phase;
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::event::{Event, LogEvent};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::input::Refused;
+use crate::now::{Millis, Now};
+use crate::packet_ids::State;
+use crate::reason::Reason;
+use crate::session::{Delivery, Session, Will};
+
+impl Engine {
+    /// The transport of a connection is gone.
+    pub fn handle_transport_closed(&mut self, now: Now, key: ConnectionKey) {
+        self.end_connection(now, key, Reason::ConnectionLost, None);
+        self.after_frame(now);
+    }
+
+    /// Ends the connection of a client by name; says whether there was one.
+    pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
+        let session = self.session_named(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
+        self.close_connection(now, key, reason, None);
+        self.after_frame(now);
+        true
+    }
+
+    /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
+    pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
+        if let Some(session) = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {
+            let client_id = session.client_id.to_string();
+            let detail = refused.detail.clone();
+            self.desk.events.push_back(Event::Log(LogEvent::BadPacket { key, client_id, detail }));
+        }
+        self.close_connection(now, key, refused.reason, Some(refused.detail));
+    }
+
+    /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
+    pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.phase == Phase::Open && connection.version.is_v5() {
+            let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
+            let reference = self
+                .desk
+                .listener(connection.listener)
+                .and_then(|listener| listener.server_reference.clone())
+                .filter(|_| redirects);
+            let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
+            let packet = Disconnect {
+                reason_string: Some(text),
+                server_reference: reference.as_deref(),
+                ..Disconnect::new(reason.code())
+            };
+            let (version, max) = (connection.version, connection.max_packet_out);
+            self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
+        }
+        self.end_connection(now, key, reason, detail);
+    }
+
+    /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
+    pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let was = connection.phase;
+        if was == Phase::Closing {
+            return;
+        }
+        connection.phase = Phase::Closing;
+        let session = connection.session.take();
+        if let Some(extra) = connection.extra.take()
+            && let Some(parked) = extra.parked
+        {
+            self.desk.timers.cancel(parked.until, Timer::Parked(key));
+            self.desk.memory -= parked.bytes.len() as u64;
+            self.desk.input_bytes -= parked.bytes.len() as u64;
+        }
+        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.events.push_back(Event::Close { key, reason });
+        let Some(session) = session else {
+            self.desk.counters.connects_refused[reason.number()] += 1;
+            let detail = detail.unwrap_or_default();
+            self.desk.events.push_back(Event::Log(LogEvent::Refused { key, reason, detail }));
+            return;
+        };
+        self.desk.counters.disconnects[reason.number()] += 1;
+        if let Some(session) = self.desk.sessions.get(session.0) {
+            let client_id = session.client_id.to_string();
+            self.desk.events.push_back(Event::Log(LogEvent::Disconnected { key, client_id, reason }));
+        }
+        self.detach_session(now, session, reason);
+    }
+
+    /// A session has lost its connection.
+    fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        self.publish_client_event(now, key, Some(reason));
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        session.connection = None;
+        let expiry = session.expiry_seconds;
+        if let Some(flow) = session.flow.as_mut() {
+            self.desk.to_unpark.append(&mut flow.blocking);
+            flow.to_resend = 0;
+        }
+        self.desk.sessions_connected -= 1;
+        self.end_fetches(key);
+        self.schedule_will(now, key, reason);
+        if expiry == 0 {
+            self.end_session(now, key, reason);
+            return;
+        }
+        self.announce_presence(key, false);
+        let ends_at = if expiry == u32::MAX { Millis::NEVER } else { now.monotonic.plus_seconds(expiry) };
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        session.settle();
+        if ends_at != Millis::NEVER {
+            session.rare_mut().ends_at = Some(ends_at);
+            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+        }
+    }
+
+    /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
+    fn schedule_will(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let expiry = session.expiry_seconds;
+        let Some(rare) = session.rare.as_mut() else { return };
+        let unwanted = reason == Reason::NormalDisconnect
+            || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
+        if unwanted {
+            rare.will = None;
+        }
+        let Some(will) = &rare.will else { return };
+        // A session that ends now takes its will along at once, whatever delay the will asks for.
+        if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
+            let will = rare.will.take();
+            self.publish_will(now, will);
+        } else {
+            let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
+            rare.will_due = Some(due);
+            self.desk.timers.set(due, Timer::Will(key));
+        }
+    }
+
+    fn publish_will(&mut self, now: Now, will: Option<Will>) {
+        let Some(will) = will else { return };
+        let mut publication = will.message.publication();
+        if let Some(seconds) = will.expiry_seconds {
+            publication = publication.expiring(now.monotonic.plus_seconds(seconds));
+        }
+        self.publish_inside(now, &mut publication);
+    }
+
+    pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        rare.will_due = None;
+        let will = rare.will.take();
+        self.publish_will(now, will);
+    }
+
+    pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
+        if let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) {
+            rare.ends_at = None;
+        }
+        self.desk.counters.sessions_expired += 1;
+        self.end_session(now, key, Reason::SessionExpired);
+    }
+
+    /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
+    pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
+        rare.will = None;
+        if let Some(due) = rare.will_due.take() {
+            self.desk.timers.cancel(due, Timer::Will(key));
+        }
+        if let Some(at) = rare.ends_at.take() {
+            self.desk.timers.cancel(at, Timer::SessionEnd(key));
+        }
+    }
+
+    /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
+    /// groups or is counted as dropped.
+    pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        let will = self
+            .desk
+            .sessions
+            .get_mut(key.0)
+            .and_then(|session| session.rare.as_mut())
+            .and_then(|rare| rare.will_due.and_then(|_| rare.will.take()));
+        self.publish_will(now, will);
+        self.cancel_session_timers(key);
+        self.end_fetches(key);
+        self.remove_subscriptions(now, key);
+        let Some(session) = self.desk.remove_session(key) else { return };
+        self.settle_debts(now, key, session, reason);
+    }
+
+    /// What an ended session was owed.
+    fn settle_debts(&mut self, now: Now, key: SessionKey, session: Session, reason: Reason) {
+        let reason = match reason {
+            Reason::SessionExpired | Reason::SessionDiscarded => reason,
+            // A session that was never to outlive its connection gave up its messages by that.
+            _ => Reason::SessionDiscarded,
+        };
+        let Some(mut flow) = session.flow else { return };
+        self.desk.to_unpark.append(&mut flow.blocking);
+        for entry in flow.inflight.drain() {
+            // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
+            let sent_once = entry.state != State::AwaitPubAck;
+            match entry.item {
+                Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
+                _ => self.desk.counters.drop_message(reason),
+            }
+        }
+        for delivery in std::mem::take(&mut flow.queue) {
+            self.desk.forget_queued(delivery.cost());
+            self.settle_queued(now, key, &delivery, reason);
+        }
+    }
+
+    fn settle_queued(&mut self, now: Now, key: SessionKey, delivery: &Delivery, reason: Reason) {
+        if delivery.is_expired(now.monotonic) {
+            self.desk.counters.drop_message(Reason::MessageExpired);
+        } else if delivery.group.is_some() && delivery.qos != QoS::AtMostOnce {
+            self.return_to_group(now, key, delivery);
+        } else {
+            self.desk.counters.drop_message(reason);
+        }
+    }
+
+    fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {
+        let Some(membership) = delivery.group.as_ref().map(Rc::clone) else { return };
+        let mut publication = delivery.message.publication();
+        self.give_back(now, &membership, from, &mut publication);
+    }
+
+    /// CONNECT timeout or keep-alive: asked again only when it fires, so that packets cost no timer work.
+    pub(crate) fn handle_connection_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.timer = Millis::NEVER;
+        match connection.phase {
+            Phase::Closing => {}
+            Phase::AwaitConnect | Phase::Authenticating => {
+                self.close_connection(now, key, Reason::ConnectTimeout, None);
+            }
+            Phase::Open => {
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive);
+                if connection.paused {
+                    // Its silence is our doing; it is asked again later.
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive);
+                    self.desk.set_connection_timer(key, later);
+                } else if deadline <= now.monotonic {
+                    self.close_connection(now, key, Reason::KeepAliveTimeout, None);
+                } else {
+                    self.desk.set_connection_timer(key, deadline);
+                }
+            }
+        }
+    }
+
+    /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
+    pub fn begin_shutdown(&mut self, now: Now) {
+        self.stopping = true;
+        let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.close_connection(now, key, Reason::ServerShuttingDown, None);
+        }
+        self.after_frame(now);
+    }
+}

@@ -1,0 +1,121 @@
+//! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
+
+use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck};
+
+use crate::connection::{Answer, PendingAck};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, ShardId};
+use crate::link::envelope::Ticket;
+use crate::link::record::Record;
+use crate::now::Now;
+
+impl Engine {
+    /// The ticket under which others confirm the next answer of a connection.
+    #[inline]
+    pub(crate) fn next_ticket(&self, key: ConnectionKey) -> Ticket {
+        let sequence = self
+            .desk
+            .connections
+            .get(key)
+            .and_then(|connection| connection.extra.as_ref())
+            .map_or(0, |extra| extra.acks.next_sequence());
+        Ticket { connection: key, sequence }
+    }
+
+    /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is before.
+    #[inline]
+    pub(crate) fn answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer, waits: u16) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
+        if waits == 0 && nobody_before {
+            self.send_answer(now, key, packet_id, answer);
+            return;
+        }
+        connection.extra_mut().acks.push(PendingAck { waits, packet_id, answer });
+    }
+
+    /// One confirmation for a ticket of this shard.
+    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, code: ReasonCode) {
+        let key = ticket.connection;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(extra) = connection.extra.as_mut() else { return };
+        extra.acks.confirm(ticket.sequence, code);
+        while let Some(ack) = self.pop_ready_answer(key) {
+            self.send_answer(now, key, ack.packet_id, ack.answer);
+        }
+    }
+
+    fn pop_ready_answer(&mut self, key: ConnectionKey) -> Option<PendingAck> {
+        self.desk.connections.get_mut(key)?.extra.as_mut()?.acks.pop_ready()
+    }
+
+    /// Confirms a ticket to the shard that holds it.
+    pub(crate) fn confirm_to(&mut self, now: Now, shard: ShardId, ticket: Option<Ticket>, code: ReasonCode) {
+        let Some(ticket) = ticket else { return };
+        if shard == self.place.shard {
+            self.confirm(now, ticket, code);
+        } else {
+            self.links.send(shard, Record::Confirm { ticket, code });
+        }
+    }
+
+    #[inline]
+    fn send_answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer) {
+        match answer {
+            Answer::PubAck(code) => self.send_pub_ack(key, packet_id, code),
+            Answer::PubRec(code) => {
+                if code.is_error() {
+                    self.forget_received(key, packet_id);
+                }
+                self.send_pub_rec(key, packet_id, code);
+            }
+            Answer::SubAck(answer) => {
+                self.send_sub_ack(key, packet_id, &answer.codes);
+                self.start_fetches(now, key, answer.fetches);
+            }
+            Answer::UnsubAck(codes) => self.send_unsub_ack(key, packet_id, &codes),
+        }
+    }
+
+    #[inline]
+    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let version = connection.version;
+        self.desk.send(key, PacketType::PubAck, |out| {
+            if code == ReasonCode::Success {
+                let id = packet_id.get().to_be_bytes();
+                out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
+                true
+            } else {
+                PubAck::new(packet_id, code).encode(version, out).is_ok()
+            }
+        });
+    }
+
+    #[inline]
+    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let version = connection.version;
+        self.desk.send(key, PacketType::PubRec, |out| {
+            if code == ReasonCode::Success {
+                let id = packet_id.get().to_be_bytes();
+                out.extend_from_slice(&[0x50, 2, id[0], id[1]]);
+                true
+            } else {
+                PubRec::new(packet_id, code).encode(version, out).is_ok()
+            }
+        });
+    }
+
+    fn send_sub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let version = connection.version;
+        self.desk.send(key, PacketType::SubAck, |out| SubAck::new(packet_id, codes).encode(version, out).is_ok());
+    }
+
+    fn send_unsub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let version = connection.version;
+        self.desk.send(key, PacketType::UnsubAck, |out| UnsubAck::new(packet_id, codes).encode(version, out).is_ok());
+    }
+}

@@ -1,0 +1,386 @@
+//! CONNECT: who comes in, under which name, to which session ([MQTT-3.1]).
+
+use tidegate_mqtt::{
+    ConnAck, ConnAckProperties, Connect, ConnectReturnCode, DecodeError, Frame, PacketType, QoS, ReasonCode, Version,
+};
+
+use crate::alias::OutboundAliases;
+use crate::connection::Phase;
+use crate::engine::Engine;
+use crate::event::{AuthRequest, Event, LogEvent, Verdict};
+use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
+use crate::input::{Flow, Refused};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::session::{FilterList, Session, Will};
+use crate::settings::{Authentication, ListenerSettings};
+
+/// What a CONNECT asks for and the server grants.
+struct Granted<'a> {
+    client_id: &'a str,
+    /// Whether the server chose the client id.
+    assigned: bool,
+    keep_alive: u16,
+    expiry_seconds: u32,
+    receive_maximum: u16,
+}
+
+impl Engine {
+    pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<Flow, Refused> {
+        let connect = match Connect::decode(frame.first_byte, frame.body) {
+            Ok(connect) => connect,
+            Err(error) => {
+                self.refuse_bad_connect(now, key, &error);
+                return Ok(Flow::Next);
+            }
+        };
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(Flow::Hold) };
+        connection.version = connect.version;
+        let tenant = self.tenant_of(key);
+        if let Err(refused) = self.check_connect(key, &connect) {
+            self.refuse_connect(now, key, refused.reason, refused.detail);
+            return Ok(Flow::Next);
+        }
+        let assigned;
+        let client_id = if connect.client_id.is_empty() {
+            assigned = self.assign_client_id(tenant);
+            &assigned[..]
+        } else {
+            let home = self.place.home_of(partition_of(tenant, connect.client_id));
+            if home != self.place.shard {
+                return Ok(Flow::HandOver(home));
+            }
+            connect.client_id
+        };
+        if self.settings.authentication == Authentication::External {
+            self.ask_for_verdict(key, tenant, client_id, &connect, frame);
+            return Ok(Flow::Next);
+        }
+        self.accept_connect(now, key, tenant, client_id, &connect);
+        Ok(Flow::Next)
+    }
+
+    fn tenant_of(&self, key: ConnectionKey) -> TenantId {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.map_or(TenantId::DEFAULT, |listener| listener.tenant)
+    }
+
+    /// A client id that no session has, at home on this shard.
+    fn assign_client_id(&mut self, tenant: TenantId) -> String {
+        loop {
+            self.assigned.next += 1;
+            let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
+            let name = format!("auto-{mixed:016x}");
+            if self.place.owns(partition_of(tenant, &name)) && self.session_named(tenant, &name).is_none() {
+                return name;
+            }
+        }
+    }
+
+    /// What the listener does not allow.
+    fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
+        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
+            return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
+        };
+        check_client_id(listener, connect)?;
+        if connect.properties.authentication_method.is_some() {
+            return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
+        }
+        let Some(will) = &connect.will else { return Ok(()) };
+        if will.retain && !self.settings.retained.available {
+            return Err(Refused::new(Reason::RetainNotSupported, "the will asks to be retained"));
+        }
+        if will.qos > listener.maximum_qos {
+            return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
+        }
+        self.check_topic_levels(will.topic.as_str())
+    }
+
+    pub(crate) fn check_topic_levels(&self, topic: &str) -> Result<(), Refused> {
+        let max = usize::from(self.settings.limits.max_topic_levels);
+        // A topic cannot have more levels than bytes, which spares counting those of nearly all.
+        if topic.len() > max && topic.split('/').count() > max {
+            return Err(Refused::new(Reason::TopicTooDeep, format!("the topic has more than {max} levels")));
+        }
+        Ok(())
+    }
+
+    /// Lets the control plane decide. Until then nothing of this client is worked on.
+    fn ask_for_verdict(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+        frame: &Frame<'_>,
+    ) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Authenticating;
+        let listener = connection.listener;
+        let mut pending = vec![frame.first_byte];
+        pending.extend_from_slice(frame.body);
+        let extra = connection.extra_mut();
+        extra.pending_connect = Some(pending);
+        extra.pending_client_id = Some(client_id.into());
+        let request = AuthRequest {
+            tenant,
+            listener,
+            client_id: client_id.to_owned(),
+            user_name: connect.username.map(str::to_owned),
+            password: connect.password.map(<[u8]>::to_vec),
+        };
+        self.desk.events.push_back(Event::Authenticate { key, request });
+    }
+
+    /// The control plane has decided about a CONNECT.
+    pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
+        let tenant = self.tenant_of(key);
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(extra) = connection.extra.as_mut() else { return };
+        let (Some(pending), Some(client_id)) = (extra.pending_connect.take(), extra.pending_client_id.take()) else {
+            return;
+        };
+        let Some((first_byte, body)) = pending.split_first() else { return };
+        match (verdict, Connect::decode(*first_byte, body)) {
+            (Verdict::Accept, Ok(connect)) => self.accept_connect(now, key, tenant, &client_id, &connect),
+            (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
+            (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
+        }
+        // What the client sent meanwhile.
+        self.handle_input(now, key, &[]);
+    }
+
+    fn accept_connect(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        tenant: TenantId,
+        client_id: &str,
+        connect: &Connect<'_>,
+    ) {
+        let max_sessions = self.settings.limits.max_sessions as usize;
+        let existing = self.desk.find_session(tenant, client_id);
+        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
+            self.refuse_connect(now, key, Reason::TooManySessions, String::new());
+            return;
+        }
+        // The old connection ends first, so that its will and its session end as if it had broken off.
+        if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
+            self.close_connection(now, old, Reason::SessionTakenOver, None);
+        }
+        let Some(granted) = self.grant(key, client_id, connect) else { return };
+        if connect.clean_start
+            && let Some(session) = self.desk.find_session(tenant, client_id)
+        {
+            self.end_session(now, session, Reason::SessionDiscarded);
+        }
+        let resumed = self.desk.find_session(tenant, client_id);
+        let session = match resumed {
+            Some(session) => {
+                self.cancel_session_timers(session);
+                session
+            }
+            None => self.create_session(tenant, key, client_id),
+        };
+        self.bind(now, key, session, connect, &granted);
+        self.send_conn_ack(key, connect, &granted, resumed.is_some());
+        self.desk.counters.connects_accepted += 1;
+        self.desk.events.push_back(Event::Log(LogEvent::Connected {
+            key,
+            client_id: client_id.to_owned(),
+            version: connect.version,
+            session_present: resumed.is_some(),
+        }));
+        self.publish_client_event(now, session, None);
+        if resumed.is_some() {
+            self.announce_presence(session, true);
+            self.desk.resume(now.monotonic, &mut self.layouts, session);
+        }
+    }
+
+    fn grant<'a>(&self, key: ConnectionKey, client_id: &'a str, connect: &Connect<'_>) -> Option<Granted<'a>> {
+        let listener = self.desk.listener(self.desk.connections.get(key)?.listener)?;
+        let properties = &connect.properties;
+        let limits = &self.settings.limits;
+        let asked = match connect.version {
+            Version::V5 => properties.session_expiry_interval.unwrap_or(0),
+            Version::V31 | Version::V311 => {
+                if connect.clean_start {
+                    0
+                } else {
+                    u32::MAX
+                }
+            }
+        };
+        let keep_alive = match listener.keep_alive_maximum {
+            0 => connect.keep_alive,
+            max if connect.keep_alive == 0 || connect.keep_alive > max => max,
+            _ => connect.keep_alive,
+        };
+        Some(Granted {
+            client_id,
+            assigned: connect.client_id.is_empty(),
+            keep_alive,
+            expiry_seconds: asked.min(limits.max_session_expiry_seconds),
+            receive_maximum: properties.receive_maximum.map_or(
+                if connect.version.is_v5() { u16::MAX } else { limits.max_inflight },
+                std::num::NonZeroU16::get,
+            ),
+        })
+    }
+
+    fn create_session(&mut self, tenant: TenantId, key: ConnectionKey, client_id: &str) -> SessionKey {
+        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        self.desk.insert_session(Session {
+            client_id: client_id.into(),
+            connection: None,
+            filters: FilterList::default(),
+            flow: None,
+            rare: None,
+            expiry_seconds: 0,
+            tenant,
+            listener,
+            receive_maximum: u16::MAX,
+            rights_epoch: 0,
+        })
+    }
+
+    /// Ties connection and session together with what this CONNECT says.
+    fn bind(&mut self, now: Now, key: ConnectionKey, to: SessionKey, connect: &Connect<'_>, granted: &Granted<'_>) {
+        let will = connect.will.as_ref().map(|will| self.will_of(to, will));
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        connection.phase = Phase::Open;
+        connection.session = Some(to);
+        connection.keep_alive = granted.keep_alive;
+        connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
+        connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
+        let listener = connection.listener;
+        let ours = self.settings.listeners.get(usize::from(listener.0));
+        let aliases = connect
+            .properties
+            .topic_alias_maximum
+            .unwrap_or(0)
+            .min(ours.map_or(0, |listener| listener.topic_alias_maximum_out));
+        if aliases > 0 {
+            connection.aliases_out = true;
+            connection.extra_mut().aliases_out = OutboundAliases::new(aliases);
+        }
+        if let Some(session) = self.desk.sessions.get_mut(to.0) {
+            session.connection = Some(key);
+            session.expiry_seconds = granted.expiry_seconds;
+            session.receive_maximum = granted.receive_maximum;
+            session.listener = listener;
+            if will.is_some() {
+                session.rare_mut().will = will;
+            }
+        }
+        self.desk.sessions_connected += 1;
+        let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
+        self.desk.set_connection_timer(key, deadline);
+    }
+
+    fn will_of(&self, session: SessionKey, will: &tidegate_mqtt::Will<'_>) -> Will {
+        let (tenant, publisher) = self.desk.sessions.get(session.0).map_or((TenantId::DEFAULT, 0), |session| {
+            (session.tenant, crate::hash::hash_name(session.tenant, &session.client_id))
+        });
+        let mut forwarded = Vec::new();
+        will.properties.copy_forwardable(&mut forwarded);
+        let message = Publication::new(
+            tenant,
+            will.topic.as_str(),
+            will.qos,
+            will.retain,
+            &forwarded,
+            Millis::NEVER,
+            will.payload,
+            publisher,
+        )
+        .keep();
+        Will {
+            message,
+            delay_seconds: will.properties.delay_interval.unwrap_or(0),
+            expiry_seconds: will.properties.message_expiry,
+        }
+    }
+
+    fn send_conn_ack(&mut self, key: ConnectionKey, connect: &Connect<'_>, granted: &Granted<'_>, present: bool) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let (version, max_packet) = (connection.version, connection.max_packet_out);
+        let settings = std::sync::Arc::clone(&self.settings);
+        let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return };
+        let asked = connect.properties.session_expiry_interval.unwrap_or(0);
+        let wants_information = connect.properties.request_response_information.unwrap_or(false);
+        let properties = ConnAckProperties {
+            session_expiry_interval: (asked != granted.expiry_seconds).then_some(granted.expiry_seconds),
+            receive_maximum: std::num::NonZeroU16::new(listener.receive_maximum).filter(|max| max.get() != u16::MAX),
+            maximum_qos: (listener.maximum_qos < QoS::ExactlyOnce).then_some(listener.maximum_qos),
+            retain_available: (!settings.retained.available).then_some(false),
+            maximum_packet_size: std::num::NonZeroU32::new(listener.max_packet_size),
+            assigned_client_identifier: granted.assigned.then_some(granted.client_id),
+            topic_alias_maximum: (listener.topic_alias_maximum > 0).then_some(listener.topic_alias_maximum),
+            shared_subscription_available: (!settings.shared.available).then_some(false),
+            server_keep_alive: (granted.keep_alive != connect.keep_alive).then_some(granted.keep_alive),
+            response_information: listener.response_information.as_deref().filter(|_| wants_information),
+            ..ConnAckProperties::default()
+        };
+        let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
+        self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
+    }
+
+    /// Refuses a CONNECT that could not be read. Only an unknown level is answered, since its sender speaks MQTT.
+    fn refuse_bad_connect(&mut self, now: Now, key: ConnectionKey, error: &DecodeError) {
+        let reason = Reason::of_code(error.reason_code());
+        if let DecodeError::UnsupportedVersion { level } = error {
+            let version = if *level > 5 { Version::V5 } else { Version::V311 };
+            if let Some(connection) = self.desk.connections.get_mut(key) {
+                connection.version = version;
+            }
+            self.refuse_connect(now, key, reason, error.to_string());
+        } else {
+            self.refuse(now, key, Refused { reason, detail: error.to_string() });
+        }
+    }
+
+    /// Answers a CONNECT with the reason why not, and closes.
+    pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let version = connection.version;
+        let reference = self.desk.listener(connection.listener).and_then(|listener| listener.server_reference.clone());
+        let properties = ConnAckProperties {
+            reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
+            server_reference: reference.as_deref().filter(|_| reason == Reason::UseAnotherServer),
+            ..ConnAckProperties::default()
+        };
+        let packet = ConnAck { session_present: false, reason_code: reason.code(), properties };
+        // MQTT 3 has no words for some reasons; then the connection is just closed.
+        if version.is_v5() || ConnectReturnCode::from_reason(reason.code()).is_some() {
+            self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, u32::MAX, out).is_ok());
+        }
+        self.end_connection(now, key, reason, Some(detail));
+    }
+}
+
+fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
+    if connect.client_id.len() > usize::from(listener.max_client_id_len) {
+        let max = listener.max_client_id_len;
+        return Err(Refused::new(Reason::InvalidClientId, format!("the client id is longer than {max} bytes")));
+    }
+    if !connect.client_id.is_empty() {
+        return Ok(());
+    }
+    // An empty id cannot name a session to come back to, except in MQTT 5, where the client learns the assigned one.
+    if connect.version == Version::V31 || (connect.version == Version::V311 && !connect.clean_start) {
+        return Err(Refused::new(Reason::InvalidClientId, "an empty client id needs a clean session"));
+    }
+    if listener.allow_empty_client_id {
+        Ok(())
+    } else {
+        Err(Refused::new(Reason::InvalidClientId, "this listener wants a client id"))
+    }
+}
+
+/// When a silent connection is given up: after one and a half times the keep-alive time ([MQTT-3.1.2-22]).
+pub(crate) fn keep_alive_deadline(last_seen: Millis, keep_alive: u16) -> Millis {
+    if keep_alive == 0 { Millis::NEVER } else { last_seen.plus(u64::from(keep_alive) * 1500) }
+}

@@ -1,0 +1,247 @@
+//! A network connection as the engine sees it: an input tail, an output, and where it stands in the protocol.
+
+use std::collections::VecDeque;
+
+use tidegate_mqtt::{PacketId, ReasonCode, Version};
+
+use crate::alias::{InboundAliases, OutboundAliases};
+use crate::ids::{ListenerId, SessionKey};
+use crate::now::Millis;
+use crate::output::Output;
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing but CONNECT is taken.
+    AwaitConnect,
+    /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
+    Authenticating,
+    /// CONNACK was sent.
+    Open,
+    /// Output is written, input is ignored, then the transport is closed.
+    Closing,
+}
+
+/// One connection. An idle one owns no buffer.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Packets waiting to be written.
+    pub output: Option<Box<Output>>,
+    /// The beginning of a packet that is not complete yet.
+    #[expect(clippy::box_collection, reason = "an idle connection pays one pointer")]
+    pub tail: Option<Box<Vec<u8>>>,
+    pub extra: Option<Box<Extra>>,
+    /// The session, once there is one.
+    pub session: Option<SessionKey>,
+    /// The timer that is set for this connection, or never.
+    pub timer: Millis,
+    /// When the last packet arrived.
+    pub last_seen: Millis,
+    /// The client's Maximum Packet Size.
+    pub max_packet_out: u32,
+    /// Keep-alive in force, seconds; 0 is none.
+    pub keep_alive: u16,
+    pub listener: ListenerId,
+    pub version: Version,
+    pub phase: Phase,
+    /// Whether it is in the list of connections with output.
+    pub dirty: bool,
+    /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
+    pub problem_information: bool,
+    /// Whether the socket is not read at the moment.
+    pub paused: bool,
+    /// Whether topic aliases are set towards this client.
+    pub aliases_out: bool,
+    /// Whether the socket did not take all output the last time.
+    pub blocked: bool,
+}
+
+/// What few connections need.
+#[derive(Debug, Default)]
+pub(crate) struct Extra {
+    pub acks: AckQueue,
+    pub aliases_in: InboundAliases,
+    pub aliases_out: OutboundAliases,
+    pub parked: Option<Parked>,
+    /// The CONNECT packet that waits for a verdict.
+    pub pending_connect: Option<Vec<u8>>,
+    /// The client id that it will have.
+    pub pending_client_id: Option<Box<str>>,
+}
+
+/// A publisher that has to wait, and the packets behind.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    /// Whole packets in order, whose turn comes when it may go on.
+    pub bytes: Vec<u8>,
+    /// How many queues or links it waits for.
+    pub waits: u32,
+    /// When waiting ends in any case; also its key among the timers.
+    pub until: Millis,
+}
+
+/// Acknowledgements that wait for others' confirmations. They leave in the order of the packets that they answer
+/// ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+#[derive(Debug, Default)]
+pub(crate) struct AckQueue {
+    pending: VecDeque<PendingAck>,
+    /// Sequence of the first pending one.
+    base: u32,
+    /// How many of the pending ones are PUBACKs.
+    pub_acks: usize,
+}
+
+/// An acknowledgement and how many confirmations it lacks.
+#[derive(Debug)]
+pub(crate) struct PendingAck {
+    pub waits: u16,
+    pub packet_id: PacketId,
+    pub answer: Answer,
+}
+
+/// What is sent once all is confirmed.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    PubAck(ReasonCode),
+    PubRec(ReasonCode),
+    /// The codes, and the subscriptions whose retained messages are fetched then.
+    SubAck(Box<SubAckAnswer>),
+    UnsubAck(Box<[ReasonCode]>),
+}
+
+/// A SUBACK and what follows it.
+#[derive(Debug, Default)]
+pub(crate) struct SubAckAnswer {
+    pub codes: Vec<ReasonCode>,
+    pub fetches: Vec<FetchRequest>,
+}
+
+/// Retained messages that a new subscription is owed.
+#[derive(Debug)]
+pub(crate) struct FetchRequest {
+    pub filter: Box<str>,
+    /// Packed subscription options.
+    pub options: u8,
+    pub subscription_id: u32,
+}
+
+impl AckQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// QoS 1 publishes received and not yet acknowledged.
+    pub(crate) fn pub_acks(&self) -> usize {
+        self.pub_acks
+    }
+
+    /// The sequence that the next pushed answer will have.
+    pub(crate) fn next_sequence(&self) -> u32 {
+        self.base.wrapping_add(self.pending.len() as u32)
+    }
+
+    pub(crate) fn push(&mut self, ack: PendingAck) {
+        self.pub_acks += usize::from(matches!(ack.answer, Answer::PubAck(_)));
+        self.pending.push_back(ack);
+    }
+
+    /// One confirmation less is lacking; an error that it brings becomes the answer. Unknown sequences are ignored:
+    /// their connection was replaced.
+    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode) {
+        let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
+        ack.waits = ack.waits.saturating_sub(1);
+        if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
+            && code.is_error()
+        {
+            *answer = code;
+        }
+    }
+
+    /// The next answer that lacks nothing, in order.
+    pub(crate) fn pop_ready(&mut self) -> Option<PendingAck> {
+        if self.pending.front()?.waits > 0 {
+            return None;
+        }
+        self.base = self.base.wrapping_add(1);
+        let ack = self.pending.pop_front()?;
+        self.pub_acks -= usize::from(matches!(ack.answer, Answer::PubAck(_)));
+        Some(ack)
+    }
+
+    /// Whether a PUBREC for this packet id is still pending: a repeated PUBLISH needs no second one.
+    pub(crate) fn has_pub_rec(&self, id: PacketId) -> bool {
+        self.pending.iter().any(|ack| ack.packet_id == id && matches!(ack.answer, Answer::PubRec(_)))
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(listener: ListenerId, now: Millis) -> Self {
+        Self {
+            output: None,
+            tail: None,
+            extra: None,
+            session: None,
+            timer: Millis::NEVER,
+            last_seen: now,
+            max_packet_out: u32::MAX,
+            keep_alive: 0,
+            listener,
+            version: Version::V311,
+            phase: Phase::AwaitConnect,
+            dirty: false,
+            problem_information: true,
+            paused: false,
+            aliases_out: false,
+            blocked: false,
+        }
+    }
+
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Whether PUBLISH packets of this connection have to wait.
+    #[inline]
+    pub(crate) fn is_parked(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.parked.is_some())
+    }
+
+    /// Bytes waiting to be written.
+    #[inline]
+    pub(crate) fn output_len(&self) -> usize {
+        self.output.as_ref().map_or(0, |output| output.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn ack(id: u16, waits: u16) -> PendingAck {
+        PendingAck { waits, packet_id: PacketId::new(id).unwrap(), answer: Answer::PubAck(ReasonCode::Success) }
+    }
+
+    #[test]
+    fn acknowledgements_leave_in_the_order_of_their_packets() {
+        let mut queue = AckQueue::default();
+        queue.push(ack(1, 1));
+        queue.push(ack(2, 0));
+        queue.push(ack(3, 1));
+        assert!(queue.pop_ready().is_none(), "the first one still waits");
+        queue.confirm(0, ReasonCode::Success);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 1);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 2);
+        assert!(queue.pop_ready().is_none());
+        queue.confirm(2, ReasonCode::Success);
+        assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 3);
+        assert_eq!(queue.next_sequence(), 3);
+        queue.confirm(0, ReasonCode::Success);
+        assert!(queue.is_empty(), "a late confirmation changes nothing");
+    }
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        assert!(size_of::<Connection>() <= 80, "{}", size_of::<Connection>());
+    }
+}

@@ -1,0 +1,362 @@
+//! Handing a message to a session: at once, into its queue, or not at all with a reason.
+
+use std::rc::Rc;
+
+use tidegate_mqtt::QoS;
+
+use crate::alias::Outbound;
+use crate::connection::Connection;
+use crate::desk::{Desk, open_output};
+use crate::event::{Event, LogEvent};
+use crate::ids::SessionKey;
+use crate::layouts::{Layouts, Shape};
+use crate::message::Publication;
+use crate::now::Millis;
+use crate::packet_ids::State;
+use crate::reason::Reason;
+use crate::session::{BlockedPublisher, Delivery, Membership, Session, SubscriptionIds};
+use crate::settings::OverflowPolicy;
+
+/// How a subscription wants a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    /// Highest QoS granted.
+    pub qos: QoS,
+    /// RETAIN as the receiver shall see it.
+    pub retain: bool,
+    pub subscription_ids: &'a [u32],
+    /// The shared group that dealt the message.
+    pub group: Option<&'a Rc<Membership>>,
+    /// Who waits if the queue is full and blocks.
+    pub publisher: Option<BlockedPublisher>,
+    /// Whether the queue's limit does not apply, since the sender goes by the queue's room already.
+    pub metered: bool,
+}
+
+const PUBLISH_TYPE: usize = 3;
+
+impl Desk {
+    /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        now: Millis,
+        publication: &mut Publication<'_>,
+        layouts: &mut Layouts,
+        to: SessionKey,
+        terms: &Terms<'_>,
+    ) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let qos = terms.qos.min(publication.qos);
+        let Some(key) = session.connection else {
+            self.deliver_offline(publication, to, terms, qos);
+            return;
+        };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0);
+        if !queue_is_empty
+            || connection.output_len() > self.settings.limits.output_high_water as usize
+            || (qos != QoS::AtMostOnce && !has_window(session))
+        {
+            self.enqueue(now, publication, to, terms, qos);
+            return;
+        }
+        let mut shape = Shape {
+            version: connection.version,
+            qos,
+            retain: terms.retain,
+            dup: false,
+            packet_id: None,
+            subscription_ids: terms.subscription_ids,
+            alias: None,
+        };
+        if connection.max_packet_out != u32::MAX || connection.aliases_out {
+            let len = layouts.packet_len(publication, &shape, now);
+            if len > connection.max_packet_out as usize {
+                self.counters.drop_message(Reason::SubscriberPacketLimit);
+                return;
+            }
+            shape.alias = choose_alias(connection, publication.topic, len);
+        }
+        if qos != QoS::AtMostOnce {
+            let keep = session.lasts() || terms.group.is_some();
+            let kept = keep.then(|| delivery(publication, terms, qos));
+            let flow = session.flow_mut();
+            if flow.inflight.is_empty() {
+                flow.waiting_since = now;
+            }
+            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
+            shape.packet_id = Some(id);
+        }
+        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        layouts.append(publication, &shape, now, output);
+        self.counters.packets_out[PUBLISH_TYPE] += 1;
+        self.counters.messages_out[qos as usize] += 1;
+        self.counters.payload_bytes_out += publication.payload.len() as u64;
+    }
+
+    #[cold]
+    fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
+            self.counters.drop_message(Reason::OfflineQos0);
+            return;
+        }
+        self.enqueue(Millis(0), publication, to, terms, qos);
+    }
+
+    /// Puts a message into a session's queue, or does what the policy for a full queue says.
+    pub(crate) fn enqueue(
+        &mut self,
+        now: Millis,
+        publication: &mut Publication<'_>,
+        to: SessionKey,
+        terms: &Terms<'_>,
+        qos: QoS,
+    ) {
+        let delivery = delivery(publication, terms, qos);
+        if !terms.metered && !self.make_room(now, to, &delivery, terms.publisher) {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let cost = delivery.cost();
+        let flow = session.flow_mut();
+        flow.queue.push_back(delivery);
+        flow.queue_bytes += cost;
+        self.queued_messages += 1;
+        self.queued_bytes += cost;
+        self.memory += cost;
+    }
+
+    /// Whether the new delivery may enter the queue, after the policy did what it does.
+    fn make_room(
+        &mut self,
+        now: Millis,
+        to: SessionKey,
+        delivery: &Delivery,
+        publisher: Option<BlockedPublisher>,
+    ) -> bool {
+        let limits = &self.settings.queue;
+        let (max_messages, max_bytes, policy) = (limits.max_messages as usize, limits.max_bytes, limits.overflow);
+        let over_ceiling = self.is_over_ceiling();
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let connected = session.connection;
+        let flow = session.flow_mut();
+        let cost = delivery.cost();
+        let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
+        if fits(flow.queue.len(), flow.queue_bytes) && !over_ceiling {
+            return true;
+        }
+        match policy {
+            OverflowPolicy::DropOldest => self.drop_oldest_until(to, |messages, bytes| fits(messages, bytes)),
+            OverflowPolicy::Disconnect if connected.is_some() => {
+                self.counters.drop_message(Reason::QueueFullDisconnect);
+                self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
+                false
+            }
+            OverflowPolicy::Block if connected.is_some() && publisher.is_some() && !over_ceiling => {
+                // A publisher is asked to wait as soon as the limit is reached; what it and others have under way
+                // already still enters, up to twice the limit.
+                let hard =
+                    flow.queue.len() < max_messages.saturating_mul(2) && flow.queue_bytes < max_bytes.saturating_mul(2);
+                let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
+                if flow.block_given_up || !hard {
+                    self.counters.drop_message(reason);
+                    return false;
+                }
+                if let Some(publisher) = publisher
+                    && !flow.blocking.contains(&publisher)
+                {
+                    flow.blocking.push(publisher);
+                    self.to_park.push(publisher);
+                }
+                true
+            }
+            OverflowPolicy::DropNewest | OverflowPolicy::Disconnect | OverflowPolicy::Block => {
+                self.counters.drop_message(Reason::QueueFullNewest);
+                self.tell_queue_full(now, to, Reason::QueueFullNewest);
+                false
+            }
+        }
+    }
+
+    /// Drops from the front of a queue until the new message fits; says whether it does.
+    fn drop_oldest_until(&mut self, to: SessionKey, fits: impl Fn(usize, u64) -> bool) -> bool {
+        loop {
+            let Some(session) = self.sessions.get_mut(to.0) else { return false };
+            let flow = session.flow_mut();
+            if fits(flow.queue.len(), flow.queue_bytes) {
+                return true;
+            }
+            let Some(oldest) = flow.queue.pop_front() else {
+                // Not even an empty queue could take it.
+                self.counters.drop_message(Reason::QueueFullNewest);
+                return false;
+            };
+            let cost = oldest.cost();
+            flow.queue_bytes -= cost;
+            self.forget_queued(cost);
+            self.counters.drop_message(Reason::QueueFullOldest);
+        }
+    }
+
+    /// Takes one message's cost out of the sums.
+    pub(crate) fn forget_queued(&mut self, cost: u64) {
+        self.queued_messages -= 1;
+        self.queued_bytes -= cost;
+        self.memory -= cost;
+    }
+
+    /// Tells the log who holds a queue up: once per time that it fills.
+    fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let client_id = session.client_id.to_string();
+        let flow = session.flow_mut();
+        if flow.full_told {
+            return;
+        }
+        flow.full_told = true;
+        let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
+        let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
+        self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
+    }
+
+    /// Sends from a session's queue as much as its window and its output take.
+    pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
+        loop {
+            let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) else { break };
+            if flow.to_resend > 0 {
+                if self.resend_next(now, layouts, to) {
+                    continue;
+                }
+                break;
+            }
+            if flow.queue.is_empty() {
+                break;
+            }
+            let Some(session) = self.sessions.get_mut(to.0) else { return };
+            let Some(key) = session.connection else { return };
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
+            let window = has_window(session);
+            let Some(flow) = session.flow.as_mut() else { break };
+            let Some(next) = flow.queue.front() else { break };
+            if !room || (next.qos != QoS::AtMostOnce && !window) {
+                break;
+            }
+            let Some(next) = flow.queue.pop_front() else { break };
+            let cost = next.cost();
+            flow.queue_bytes -= cost;
+            self.forget_queued(cost);
+            if next.is_expired(now) {
+                self.counters.drop_message(Reason::MessageExpired);
+                continue;
+            }
+            self.send_queued(now, layouts, to, next);
+        }
+        self.after_refill(to);
+    }
+
+    /// Sends one message that waited.
+    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: Delivery) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let Some(key) = session.connection else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let message = Rc::clone(&next.message);
+        let mut publication = message.publication();
+        layouts.begin(1);
+        let mut shape = Shape {
+            version: connection.version,
+            qos: next.qos,
+            retain: next.retain,
+            dup: false,
+            packet_id: None,
+            subscription_ids: next.ids.as_slice(),
+            alias: None,
+        };
+        let len = layouts.packet_len(&mut publication, &shape, now);
+        if len > connection.max_packet_out as usize {
+            self.counters.drop_message(Reason::SubscriberPacketLimit);
+            return;
+        }
+        shape.alias = choose_alias(connection, publication.topic, len);
+        let qos = next.qos;
+        if qos != QoS::AtMostOnce {
+            let keep = session.lasts() || next.group.is_some();
+            let flow = session.flow_mut();
+            if flow.inflight.is_empty() {
+                flow.waiting_since = now;
+            }
+            let Some(id) = flow.inflight.push(awaited(qos), keep.then(|| next.clone())) else { return };
+            shape.packet_id = Some(id);
+        }
+        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        layouts.append(&mut publication, &shape, now, output);
+        self.counters.packets_out[PUBLISH_TYPE] += 1;
+        self.counters.messages_out[qos as usize] += 1;
+        self.counters.payload_bytes_out += publication.payload.len() as u64;
+    }
+
+    /// Lets those go on who waited for a queue that has room again.
+    fn after_refill(&mut self, to: SessionKey) {
+        let max = self.settings.queue.max_messages as usize;
+        let max_bytes = self.settings.queue.max_bytes;
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let fetching = session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
+        let empty = match session.flow.as_mut() {
+            None => true,
+            Some(flow) => {
+                if flow.queue.len() <= max / 2 && flow.queue_bytes <= max_bytes / 2 {
+                    self.to_unpark.append(&mut flow.blocking);
+                    flow.block_given_up = false;
+                    flow.full_told = false;
+                }
+                flow.queue.is_empty()
+            }
+        };
+        if empty && fetching {
+            self.hungry.push(to);
+        }
+    }
+
+    /// Whether a session would send the next message at once.
+    pub(crate) fn has_room(&self, to: SessionKey) -> bool {
+        let Some(session) = self.sessions.get(to.0) else { return false };
+        let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return false };
+        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty())
+            && connection.output_len() <= self.settings.limits.output_high_water as usize / 2
+    }
+}
+
+/// What a message of this QoS waits for after it was sent.
+fn awaited(qos: QoS) -> State {
+    if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
+}
+
+#[inline]
+fn has_window(session: &Session) -> bool {
+    session.flow.as_ref().is_none_or(|flow| flow.inflight.len() < usize::from(session.receive_maximum))
+}
+
+/// The alias for a topic towards a client that takes aliases. The first use of one makes the packet longer.
+fn choose_alias(connection: &mut Connection, topic: &str, packet_len: usize) -> Option<(u16, bool)> {
+    if !connection.aliases_out || packet_len + ALIAS_PROPERTY_LEN > connection.max_packet_out as usize {
+        return None;
+    }
+    match connection.extra.as_mut()?.aliases_out.choose(topic)? {
+        Outbound::Known(alias) => Some((alias.get(), true)),
+        Outbound::New(alias) => Some((alias.get(), false)),
+    }
+}
+
+/// Bytes by which a Topic Alias lengthens a packet at most: the property, and one more byte of each length before it.
+const ALIAS_PROPERTY_LEN: usize = 5;
+
+fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS) -> Delivery {
+    Delivery {
+        message: publication.keep(),
+        qos,
+        retain: terms.retain,
+        ids: SubscriptionIds::from_slice(terms.subscription_ids),
+        group: terms.group.cloned(),
+    }
+}

@@ -1,0 +1,211 @@
+//! The clients of a shard: connections, sessions, and what both have in common.
+//!
+//! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
+//! before it is asked.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use tidegate_mqtt::PacketType;
+
+use crate::connection::{Connection, Phase};
+use crate::counters::Counters;
+use crate::event::Event;
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, ListenerId, Place, SessionKey, TenantId};
+use crate::now::Millis;
+use crate::output::{Output, OutputPool};
+use crate::reason::Reason;
+use crate::session::{BlockedPublisher, Session};
+use crate::settings::{ListenerSettings, Settings};
+use crate::slab::{GenSlab, Slab};
+use crate::timers::Timers;
+
+/// What a timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// CONNECT timeout or keep-alive.
+    Connection(ConnectionKey),
+    /// A parked publisher has waited long enough.
+    Parked(ConnectionKey),
+    /// A will's delay is over.
+    Will(SessionKey),
+    /// A session without a connection ends.
+    SessionEnd(SessionKey),
+    /// The next round of `$SYS`.
+    Sys,
+}
+
+/// Clients of a shard.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub settings: Arc<Settings>,
+    pub place: Place,
+    pub connections: GenSlab<Connection>,
+    pub sessions: Slab<Session>,
+    by_client: HashTable<u32>,
+    pub dirty: Vec<ConnectionKey>,
+    pub events: VecDeque<Event>,
+    pub pool: OutputPool,
+    pub counters: Counters,
+    pub timers: Timers<Timer>,
+    /// Open connections by listener.
+    pub connections_by_listener: Vec<u32>,
+    /// Bytes of tails, parked packets and queues, and the kernel's share of blocked sockets.
+    pub memory: u64,
+    pub queued_messages: u64,
+    pub queued_bytes: u64,
+    pub input_bytes: u64,
+    pub sessions_connected: u64,
+    pub shared_memberships: u64,
+    /// Publishers that a queue asks to wait; worked off before the next packet.
+    pub to_park: Vec<BlockedPublisher>,
+    /// Publishers that may go on.
+    pub to_unpark: Vec<BlockedPublisher>,
+    /// Connections to be closed by policy; worked off before the next packet.
+    pub to_close: Vec<(ConnectionKey, Reason)>,
+    /// Sessions whose queue ran empty and who have retained messages to fetch.
+    pub hungry: Vec<SessionKey>,
+}
+
+impl Desk {
+    pub(crate) fn new(settings: Arc<Settings>, place: Place) -> Self {
+        let listeners = settings.listeners.len();
+        Self {
+            settings,
+            place,
+            connections: GenSlab::default(),
+            sessions: Slab::default(),
+            by_client: HashTable::new(),
+            dirty: Vec::new(),
+            events: VecDeque::new(),
+            pool: OutputPool::default(),
+            counters: Counters::default(),
+            timers: Timers::default(),
+            connections_by_listener: vec![0; listeners],
+            memory: 0,
+            queued_messages: 0,
+            queued_bytes: 0,
+            input_bytes: 0,
+            sessions_connected: 0,
+            shared_memberships: 0,
+            to_park: Vec::new(),
+            to_unpark: Vec::new(),
+            to_close: Vec::new(),
+            hungry: Vec::new(),
+        }
+    }
+
+    /// The settings of a connection's listener.
+    pub(crate) fn listener(&self, listener: ListenerId) -> Option<&ListenerSettings> {
+        self.settings.listeners.get(usize::from(listener.0))
+    }
+
+    /// The session of a client id.
+    pub(crate) fn find_session(&self, tenant: TenantId, client_id: &str) -> Option<SessionKey> {
+        let sessions = &self.sessions;
+        self.by_client
+            .find(hash_name(tenant, client_id), |key| {
+                sessions.get(*key).is_some_and(|session| session.tenant == tenant && &*session.client_id == client_id)
+            })
+            .map(|key| SessionKey(*key))
+    }
+
+    /// Adds a session. The caller has made sure that its client id is new.
+    pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
+        let hash = hash_name(session.tenant, &session.client_id);
+        let key = self.sessions.insert(session);
+        let sessions = &self.sessions;
+        self.by_client.insert_unique(hash, key, |key| {
+            sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id))
+        });
+        SessionKey(key)
+    }
+
+    /// Removes a session from its tables.
+    pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
+        let session = self.sessions.remove(key.0)?;
+        let hash = hash_name(session.tenant, &session.client_id);
+        if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
+            entry.remove();
+        }
+        Some(session)
+    }
+
+    /// The output of a connection for appending a packet; it is written at the end of the turn.
+    #[inline]
+    pub(crate) fn output_for(&mut self, key: ConnectionKey) -> Option<&mut Output> {
+        let connection = self.connections.get_mut(key)?;
+        Some(open_output(connection, key, &mut self.dirty, &mut self.pool))
+    }
+
+    /// Appends a packet of the given type to a connection's output and counts it.
+    /// `encode` says whether it appended the packet: one that the client's limit does not allow is left out.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        key: ConnectionKey,
+        packet_type: PacketType,
+        encode: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) {
+        if let Some(output) = self.output_for(key)
+            && encode(output.buffer())
+        {
+            self.counters.packets_out[packet_type as usize] += 1;
+        }
+    }
+
+    /// Sets the one timer that a connection has.
+    pub(crate) fn set_connection_timer(&mut self, key: ConnectionKey, deadline: Millis) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.timer != Millis::NEVER {
+            self.timers.cancel(connection.timer, Timer::Connection(key));
+        }
+        connection.timer = deadline;
+        if deadline != Millis::NEVER {
+            self.timers.set(deadline, Timer::Connection(key));
+        }
+    }
+
+    /// Whether the shard holds more bytes than it may.
+    #[inline]
+    pub(crate) fn is_over_ceiling(&self) -> bool {
+        let ceiling = self.settings.limits.memory_ceiling;
+        ceiling != 0 && self.memory > ceiling
+    }
+
+    /// The session of an open connection.
+    #[inline]
+    pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
+        let connection = self.connections.get(key)?;
+        if connection.phase == Phase::Open { connection.session } else { None }
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.pool.clear();
+        self.connections.shrink();
+        self.sessions.shrink();
+        let sessions = &self.sessions;
+        self.by_client
+            .shrink_to_fit(|key| sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
+        self.dirty.shrink_to_fit();
+        self.events.shrink_to_fit();
+    }
+}
+
+/// A connection's output, taken from the pool on first use in a turn, and the connection noted for writing.
+#[inline]
+pub(crate) fn open_output<'a>(
+    connection: &'a mut Connection,
+    key: ConnectionKey,
+    dirty: &mut Vec<ConnectionKey>,
+    pool: &mut OutputPool,
+) -> &'a mut Output {
+    if !connection.dirty {
+        connection.dirty = true;
+        dirty.push(key);
+    }
+    connection.output.get_or_insert_with(|| pool.take())
+}

@@ -1,0 +1,280 @@
+//! Where a message goes: to this shard's subscribers and shared groups, to other shards, and to its topic's home.
+
+use tidegate_mqtt::QoS;
+
+use crate::deliver::Terms;
+use crate::desk::Desk;
+use crate::engine::Engine;
+use crate::groups::Groups;
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, partition_of};
+use crate::layouts::Layouts;
+use crate::link::Links;
+use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::session::BlockedPublisher;
+use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
+
+/// Where a message comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source {
+    /// The publishing session, when it lives on this shard.
+    pub session: Option<SessionKey>,
+    /// The publishing connection on its shard, which waits when a queue is full and blocks.
+    pub connection: Option<ConnectionKey>,
+    /// The shard where the message entered.
+    pub origin: ShardId,
+    /// Under which others confirm.
+    pub ticket: Option<Ticket>,
+    /// When the message entered.
+    pub entered_at: Millis,
+    /// Places passed.
+    pub hops: u8,
+}
+
+impl Source {
+    /// The broker itself: wills, `$SYS`.
+    pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
+        Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }
+    }
+
+    pub(crate) fn publisher(&self) -> Option<BlockedPublisher> {
+        self.connection.map(|connection| BlockedPublisher { shard: self.origin, connection })
+    }
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dispatched {
+    /// Confirmations to wait for.
+    pub waits: u16,
+    /// Shards whose links are full now.
+    pub full: u64,
+    /// Whether anyone got it, as far as this shard knows.
+    pub reached: bool,
+}
+
+/// The parts of an engine that delivering needs, apart from the cache that holds the route.
+pub(crate) struct Reach<'e> {
+    pub desk: &'e mut Desk,
+    pub layouts: &'e mut Layouts,
+    pub links: &'e mut Links,
+    pub groups: &'e mut Groups,
+    pub index: &'e mut SubscriptionIndex,
+    pub scratch: &'e mut Route,
+    pub next_sequence: &'e mut u64,
+    pub place: Place,
+}
+
+/// Splits an engine into its route cache and what delivering needs.
+macro_rules! reach {
+    ($engine:ident) => {
+        $crate::dispatch::Reach {
+            desk: &mut $engine.desk,
+            layouts: &mut $engine.layouts,
+            links: &mut $engine.links,
+            groups: &mut $engine.groups,
+            index: &mut $engine.index,
+            scratch: &mut $engine.scratch_route,
+            next_sequence: &mut $engine.next_sequence,
+            place: $engine.place,
+        }
+    };
+}
+pub(crate) use reach;
+
+impl Engine {
+    /// The route of a topic name that is valid.
+    #[inline]
+    pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
+        match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            Some(slot) => slot,
+            None => self.cache.fill(&mut self.index, tenant, topic),
+        }
+    }
+
+    /// Publishes a message of the broker's own making, such as a will.
+    pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>) {
+        let slot = self.route_of(publication.tenant, publication.topic);
+        if publication.retain {
+            self.retain(now, publication);
+        }
+        let source = Source::inside(self.place.shard, now);
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, publication, &source);
+    }
+
+    /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does nothing
+    /// where the home is elsewhere: the envelope takes it there.
+    pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        if !self.place.owns(partition_of(publication.tenant, publication.topic)) {
+            return None;
+        }
+        if publication.payload.is_empty() {
+            self.retained.clear(publication.tenant, publication.topic);
+            return None;
+        }
+        let message = publication.keep();
+        let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        if let Some(reason) = refused {
+            self.desk.counters.drop_message(reason);
+        }
+        refused
+    }
+}
+
+impl Reach<'_> {
+    /// Delivers a message along its route: here, to groups, and on to other shards.
+    #[inline]
+    pub(crate) fn dispatch(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
+        let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
+        self.deliver_here(now, route, publication, source);
+        let remote = route.remote_bits();
+        if remote != 0 || publication.retain || !route.groups().is_empty() {
+            self.set_publisher(publication, source);
+            self.deal(now, route, publication, source);
+            self.send_on(remote, publication, source, &mut done);
+        }
+        done
+    }
+
+    /// Delivers a message that another shard has passed on: to sessions and groups of this one, and no further.
+    #[inline]
+    pub(crate) fn dispatch_here(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        self.deliver_here(now, route, publication, source);
+        self.deal(now, route, publication, source);
+    }
+
+    /// Delivers to this shard's own sessions.
+    #[inline]
+    pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        let targets = route.targets();
+        self.layouts.begin(targets.len());
+        let publisher = source.publisher();
+        let check_no_local = route.has_no_local() && source.session.is_some();
+        if publication.retain && self.place.shards > 1 {
+            for target in targets {
+                self.desk.note_fresh(target.session, publication.topic);
+            }
+        }
+        for target in targets {
+            if check_no_local && target.options.no_local() && source.session == Some(target.session) {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && target.options.retain_as_published(),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+    }
+
+    /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
+    #[cold]
+    fn deliver_to_publisher(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        target: &Target,
+        publisher: Option<BlockedPublisher>,
+    ) {
+        let (tenant, topic) = (publication.tenant, publication.topic);
+        let Some(own) = self.index.match_for_session(tenant, topic, target.session, self.scratch) else { return };
+        let terms = Terms {
+            qos: own.qos(),
+            retain: publication.retain && own.options.retain_as_published(),
+            subscription_ids: self.scratch.subscription_ids(&own),
+            group: None,
+            publisher,
+            metered: false,
+        };
+        self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+    }
+
+    /// The publisher's name as a number, for dealing by client.
+    fn set_publisher(&mut self, publication: &mut Publication<'_>, source: &Source) {
+        if let Some(session) = source.session.and_then(|session| self.desk.sessions.get(session.0)) {
+            publication.publisher = hash_name(session.tenant, &session.client_id);
+        }
+    }
+
+    /// Deals to the shared groups whose home is here.
+    fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        for group in route.groups() {
+            self.deal_to(now, *group, publication, source, None);
+        }
+    }
+
+    /// Passes a message on to the shards that want it, and to its topic's home.
+    fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
+        let home = self.place.home_of(partition_of(publication.tenant, publication.topic));
+        let mut homes = 0;
+        if publication.retain && home != self.place.shard {
+            homes = 1u64 << home.0;
+        }
+        let mut bits = remote | homes;
+        while bits != 0 {
+            let bit = bits & bits.wrapping_neg();
+            bits &= bits - 1;
+            let shard = ShardId(bit.trailing_zeros() as u16);
+            let mut purpose = 0;
+            if remote & bit != 0 {
+                purpose |= DELIVER;
+            }
+            if homes & bit != 0 {
+                purpose |= RETAIN_AT_HOME;
+            }
+            let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
+            let envelope = self.envelope(purpose, publication, source, ticket);
+            self.links.send(shard, Record::Publish(envelope));
+            self.desk.counters.shard_messages_out += 1;
+            done.waits += u16::from(ticket.is_some());
+            if self.links.is_full(shard) {
+                done.full |= bit;
+            }
+        }
+    }
+
+    /// The form in which a message leaves this shard.
+    pub(crate) fn envelope<'p>(
+        &mut self,
+        purpose: u8,
+        publication: &mut Publication<'p>,
+        source: &Source,
+        ticket: Option<Ticket>,
+    ) -> Envelope<'p> {
+        *self.next_sequence += 1;
+        publication.share();
+        Envelope {
+            purpose,
+            origin: source.origin,
+            sequence: *self.next_sequence,
+            entered_at: source.entered_at,
+            priority: 0,
+            hops: source.hops,
+            from: source.connection,
+            ticket,
+            publication: publication.clone(),
+        }
+    }
+}

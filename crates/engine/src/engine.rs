@@ -1,0 +1,308 @@
+//! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
+
+use std::sync::Arc;
+
+use crate::connection::{Connection, Phase};
+use crate::counters::{Counters, Gauges};
+use crate::desk::{Desk, Timer};
+use crate::event::Event;
+use crate::groups::Groups;
+use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId};
+use crate::inner::InnerSubscribers;
+use crate::layouts::Layouts;
+use crate::link::{Batch, Links};
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
+use crate::output::Output;
+use crate::reason::Reason;
+use crate::retained::Retained;
+use crate::retained_fetch::Fetches;
+use crate::settings::Settings;
+use crate::sys::Sys;
+use crate::topics::{Route, RouteCache, SubscriptionIndex};
+
+/// The broker logic of one shard, without sockets, clock or threads.
+///
+/// The shell calls, in each turn: `handle_*` for what arrived, [`Engine::handle_timers`], [`Engine::poll_event`],
+/// [`Engine::take_batch`] for each other shard, and then writes the outputs of all connections that
+/// [`Engine::pop_dirty`] names. Batches go out before outputs, so that whatever an output acknowledges is already under
+/// way to the other shards.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) place: Place,
+    pub(crate) desk: Desk,
+    pub(crate) index: SubscriptionIndex,
+    pub(crate) cache: RouteCache,
+    /// A route that is not cached, reused.
+    pub(crate) scratch_route: Route,
+    /// Properties of the message at hand that are passed on, reused.
+    pub(crate) scratch_properties: Vec<u8>,
+    pub(crate) layouts: Layouts,
+    pub(crate) links: Links,
+    pub(crate) retained: Retained<MessageRef>,
+    pub(crate) fetches: Fetches,
+    pub(crate) groups: Groups,
+    pub(crate) inner: InnerSubscribers,
+    pub(crate) sys: Sys,
+    /// Announcements of interest that other shards have not confirmed yet.
+    pub(crate) interest_under_way: u64,
+    /// Number of the next envelope that leaves this shard.
+    pub(crate) next_sequence: u64,
+    /// For client ids that the server assigns.
+    pub(crate) assigned: AssignedNames,
+    pub(crate) stopping: bool,
+    /// Whether [`Engine::work_off`] is running.
+    working_off: bool,
+}
+
+/// Numbers for assigned client ids: unguessable enough not to collide with what a client names itself.
+#[derive(Debug)]
+pub(crate) struct AssignedNames {
+    pub seed: u64,
+    pub next: u64,
+}
+
+impl Engine {
+    /// An engine for the shard at `place`. `seed` makes assigned client ids differ between runs.
+    ///
+    /// # Panics
+    ///
+    /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's constants.
+    pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
+        assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
+        let retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
+        Self {
+            place,
+            desk: Desk::new(Arc::clone(&settings), place),
+            index: SubscriptionIndex::default(),
+            cache: RouteCache::default(),
+            scratch_route: Route::default(),
+            scratch_properties: Vec::new(),
+            layouts: Layouts::default(),
+            links: Links::new(place, settings.limits.shard_link_bytes),
+            retained,
+            fetches: Fetches::default(),
+            groups: Groups::default(),
+            inner: InnerSubscribers::default(),
+            sys: Sys::new(now),
+            interest_under_way: 0,
+            next_sequence: 0,
+            assigned: AssignedNames { seed, next: 0 },
+            stopping: false,
+            working_off: false,
+            settings,
+        }
+    }
+
+    /// Takes a new connection in.
+    ///
+    /// # Errors
+    ///
+    /// The reason when the connection has to be refused; the shell closes it at once.
+    pub fn open_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
+        let refused = if self.stopping {
+            Some(Reason::ServerShuttingDown)
+        } else if self.desk.is_over_ceiling() {
+            Some(Reason::MemoryCeiling)
+        } else {
+            let open = self.desk.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);
+            let limit = self.desk.listener(listener).map_or(0, |listener| listener.max_connections);
+            (limit != 0 && open >= limit).then_some(Reason::TooManyConnections)
+        };
+        if let Some(reason) = refused {
+            self.desk.counters.connects_refused[reason.number()] += 1;
+            return Err(reason);
+        }
+        let key = self.desk.connections.insert(Connection::new(listener, now.monotonic));
+        if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
+            *open += 1;
+        }
+        self.desk.counters.sockets_opened += 1;
+        let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
+        self.desk.set_connection_timer(key, deadline);
+        Ok(key)
+    }
+
+    /// Forgets a connection whose transport the shell has closed after [`Event::Close`].
+    pub fn release_connection(&mut self, key: ConnectionKey) {
+        self.desk.set_connection_timer(key, Millis::NEVER);
+        let Some(connection) = self.desk.connections.remove(key) else { return };
+        if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(connection.listener.0)) {
+            *open = open.saturating_sub(1);
+        }
+        if connection.blocked {
+            self.desk.memory -= KERNEL_BUFFER_BYTES;
+        }
+        if let Some(tail) = &connection.tail {
+            self.desk.memory -= tail.len() as u64;
+            self.desk.input_bytes -= tail.len() as u64;
+        }
+        if let Some(output) = connection.output {
+            self.desk.pool.put(output);
+        }
+    }
+
+    /// The next connection with output, each once per turn.
+    #[inline]
+    pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
+        let key = self.desk.dirty.pop()?;
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.dirty = false;
+        }
+        Some(key)
+    }
+
+    /// The output of a connection, while there is any.
+    #[inline]
+    pub fn output(&mut self, key: ConnectionKey) -> Option<&mut Output> {
+        self.desk.connections.get_mut(key)?.output.as_deref_mut()
+    }
+
+    /// Tells that output was written as far as the transport took it. Frees the buffer if that was all, and sends from
+    /// the session's queue what there is room for.
+    #[inline]
+    pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let done = connection.output.as_ref().is_none_or(|output| output.is_empty());
+        if done && let Some(output) = connection.output.take() {
+            self.desk.pool.put(output);
+        }
+        if done == connection.blocked {
+            // A socket that takes no more holds a full kernel buffer, which is memory like any other.
+            connection.blocked = !done;
+            if done {
+                self.desk.memory -= KERNEL_BUFFER_BYTES;
+            } else {
+                self.desk.memory += KERNEL_BUFFER_BYTES;
+            }
+        }
+        let Some(session) = connection.session else { return };
+        let waiting = self.desk.sessions.get(session.0).is_some_and(|session| {
+            session.flow.as_ref().is_some_and(|flow| !flow.queue.is_empty() || !flow.blocking.is_empty())
+                || session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty())
+        });
+        if waiting && connection.phase == Phase::Open {
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.after_frame(now);
+        }
+    }
+
+    /// The next thing that the shell has to do.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.desk.events.pop_front()
+    }
+
+    /// What was gathered for another shard since the last call.
+    #[inline]
+    pub fn take_batch(&mut self, to: ShardId) -> Option<Batch> {
+        self.links.take_batch(to)
+    }
+
+    /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
+    /// [`Millis::NEVER`] when nothing is.
+    pub fn next_deadline(&self) -> Millis {
+        if self.fetches.has_runnable() || !self.desk.hungry.is_empty() {
+            return Millis(0);
+        }
+        self.desk.timers.next().min(self.retained.next_expiry())
+    }
+
+    /// Does what is due, a bounded part of it at a time.
+    pub fn handle_timers(&mut self, now: Now) {
+        for _ in 0..TIMERS_PER_TURN {
+            let Some((_, timer)) = self.desk.timers.pop_due(now.monotonic) else { break };
+            self.handle_timer(now, timer);
+        }
+        self.retained.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
+        self.run_fetches(now);
+        self.after_frame(now);
+    }
+
+    fn handle_timer(&mut self, now: Now, timer: Timer) {
+        match timer {
+            Timer::Connection(key) => self.handle_connection_timer(now, key),
+            Timer::Parked(key) => self.give_up_parking(now, key),
+            Timer::Will(session) => self.handle_will_timer(now, session),
+            Timer::SessionEnd(session) => self.handle_session_timer(now, session),
+            Timer::Sys => self.publish_sys(now),
+        }
+    }
+
+    /// This shard's counters.
+    pub fn counters(&self) -> &Counters {
+        &self.desk.counters
+    }
+
+    /// What there is at this moment.
+    pub fn gauges(&self) -> Gauges {
+        let desk = &self.desk;
+        let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        Gauges {
+            connections: desk.connections.len() as u64,
+            sessions_connected: desk.sessions_connected,
+            sessions_disconnected: desk.sessions.len() as u64 - desk.sessions_connected,
+            subscriptions: self.index.subscriptions() as u64,
+            shared_subscriptions: desk.shared_memberships,
+            retained_messages: self.retained.len() as u64,
+            retained_bytes: self.retained.bytes(),
+            queued_messages: desk.queued_messages,
+            queued_bytes: desk.queued_bytes,
+            inflight_messages: inflight.map(|flow| flow.inflight.len() as u64).sum(),
+            input_bytes: desk.input_bytes,
+            link_bytes: self.links.bytes(),
+        }
+    }
+
+    /// Gives memory back after a peak.
+    pub fn shrink(&mut self) {
+        self.desk.shrink();
+        self.layouts.trim();
+        self.cache.clear();
+    }
+
+    /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
+    /// connections that a policy closes.
+    #[inline]
+    pub(crate) fn after_frame(&mut self, now: Now) {
+        let desk = &self.desk;
+        if desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty() && desk.hungry.is_empty() {
+            return;
+        }
+        self.work_off(now);
+    }
+
+    #[cold]
+    fn work_off(&mut self, now: Now) {
+        // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
+        if std::mem::replace(&mut self.working_off, true) {
+            return;
+        }
+        loop {
+            if let Some(publisher) = self.desk.to_park.pop() {
+                self.park_publisher(now, publisher);
+            } else if let Some((key, reason)) = self.desk.to_close.pop() {
+                self.close_connection(now, key, reason, None);
+            } else if let Some(session) = self.desk.hungry.pop() {
+                self.fetches.wake(&self.desk, session);
+            } else if let Some(publisher) = self.desk.to_unpark.pop() {
+                self.unpark_publisher(now, publisher);
+            } else {
+                break;
+            }
+        }
+        self.working_off = false;
+    }
+
+    /// The session of a client id, for whoever asks by name.
+    pub(crate) fn session_named(&self, tenant: crate::TenantId, client_id: &str) -> Option<SessionKey> {
+        self.desk.find_session(tenant, client_id)
+    }
+}
+
+/// Timers worked off in one turn; the rest is due in the next.
+const TIMERS_PER_TURN: usize = 1024;
+/// Expired retained messages removed in one turn.
+const RETAINED_EXPIRED_PER_TURN: u32 = 1024;
+/// What a blocked socket is taken to hold in the kernel, towards the memory ceiling.
+const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;

@@ -1,0 +1,137 @@
+//! What the engine asks of its shell.
+
+use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::reason::Reason;
+use tidegate_mqtt::Version;
+
+/// Something that the shell has to do or to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Write what the output still holds, within a bound, then close the transport and release the connection.
+    Close {
+        /// The connection.
+        key: ConnectionKey,
+        /// Why it ends.
+        reason: Reason,
+    },
+    /// The client's home is another shard: the socket and all bytes read so far go there. The key is forgotten already.
+    HandOver {
+        /// The connection.
+        key: ConnectionKey,
+        /// Where it goes.
+        home: ShardId,
+        /// The listener that it came from.
+        listener: ListenerId,
+        /// Everything that was received and not worked off: the CONNECT packet and what follows.
+        bytes: Vec<u8>,
+    },
+    /// Stop reading the socket: what it sends cannot be taken now.
+    PauseReading {
+        /// The connection.
+        key: ConnectionKey,
+    },
+    /// Read the socket again.
+    ResumeReading {
+        /// The connection.
+        key: ConnectionKey,
+    },
+    /// A CONNECT waits for [`Engine::handle_verdict`](crate::Engine::handle_verdict).
+    Authenticate {
+        /// The connection.
+        key: ConnectionKey,
+        /// Who wants to come in.
+        request: AuthRequest,
+    },
+    /// Something for the log.
+    Log(LogEvent),
+}
+
+/// The credentials of a CONNECT.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthRequest {
+    /// The tenant of the listener.
+    pub tenant: TenantId,
+    /// The listener.
+    pub listener: ListenerId,
+    /// The client id, as assigned if the client gave none.
+    pub client_id: String,
+    /// The user name.
+    pub user_name: Option<String>,
+    /// The password.
+    pub password: Option<Vec<u8>>,
+}
+
+impl std::fmt::Debug for AuthRequest {
+    /// Leaves the password out: requests end up in logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuthRequest")
+            .field("tenant", &self.tenant)
+            .field("listener", &self.listener)
+            .field("client_id", &self.client_id)
+            .field("user_name", &self.user_name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The answer to a CONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The client may come in.
+    Accept,
+    /// The client is refused with this reason.
+    Refuse(Reason),
+}
+
+/// Something for the log, told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEvent {
+    /// A client connected.
+    Connected {
+        /// Its connection.
+        key: ConnectionKey,
+        /// Its client id.
+        client_id: String,
+        /// Its protocol version.
+        version: Version,
+        /// Whether an earlier session was resumed.
+        session_present: bool,
+    },
+    /// A client's connection ended.
+    Disconnected {
+        /// Its connection.
+        key: ConnectionKey,
+        /// Its client id.
+        client_id: String,
+        /// Why.
+        reason: Reason,
+    },
+    /// A connection was refused or broke off before it was a client's.
+    Refused {
+        /// The connection.
+        key: ConnectionKey,
+        /// Why.
+        reason: Reason,
+        /// What exactly was wrong, when a packet was.
+        detail: String,
+    },
+    /// A packet was refused; the connection ends.
+    BadPacket {
+        /// The connection.
+        key: ConnectionKey,
+        /// Its client id.
+        client_id: String,
+        /// What was wrong.
+        detail: String,
+    },
+    /// Messages for a session are being dropped: told once until its queue has room again.
+    QueueFull {
+        /// The client.
+        client_id: String,
+        /// The policy's reason.
+        reason: Reason,
+        /// The oldest packet id that the client has not acknowledged, if that is what holds the queue up.
+        unacknowledged: Option<u16>,
+        /// Milliseconds since the client last acknowledged anything.
+        waiting_ms: u64,
+    },
+}

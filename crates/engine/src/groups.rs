@@ -1,0 +1,385 @@
+//! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tidegate_mqtt::ReasonCode;
+
+use crate::deliver::Terms;
+use crate::dispatch::{Reach, Source, reach};
+use crate::engine::Engine;
+use crate::hash::{hash_bytes, hash_name};
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::Ticket;
+use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::session::Membership;
+use crate::shared_group::{Group, Member};
+use crate::slab::Slab;
+use crate::topics::{GroupKey, SubscriberOptions};
+
+/// The groups that this shard deals for.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    by_name: BTreeMap<(TenantId, Box<str>, Box<str>), GroupKey>,
+    groups: Slab<DealtGroup>,
+    /// Joins from other shards that wait until all shards know of the group.
+    joining: BTreeMap<u32, Joining>,
+    next_joining: u32,
+}
+
+#[derive(Debug)]
+struct DealtGroup {
+    tenant: TenantId,
+    share: Box<str>,
+    filter: Box<str>,
+    members: Group<Receiver, Seat>,
+}
+
+/// A member: a session of a shard.
+type Receiver = (ShardId, u32);
+
+/// A member's place at the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    /// Hash of the client id: a slot that another client has taken since is not mistaken for it.
+    pub client: u64,
+    pub member: MemberOptions,
+}
+
+#[derive(Debug)]
+struct Joining {
+    shard: ShardId,
+    ticket: Option<Ticket>,
+    waits: u16,
+}
+
+/// Tickets with this connection index belong to a join from another shard, numbered by the generation.
+pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
+
+/// A message that came back this often finds no taker.
+const RETURNS_MAX: u8 = 16;
+
+fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
+    partition_of(tenant, &format!("{share}/{filter}"))
+}
+
+impl Engine {
+    /// Makes a session a member of a group; returns how many confirmations its SUBACK has to wait for.
+    pub(crate) fn join_group(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        share: &str,
+        filter: &str,
+        member: MemberOptions,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return 0 };
+        let tenant = session.tenant;
+        let client = hash_name(tenant, &session.client_id);
+        let home = self.place.home_of(group_partition(tenant, share, filter));
+        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), home, member });
+        let memberships = &mut session.rare_mut().memberships;
+        match memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
+            Some(other) => *other = membership,
+            None => {
+                memberships.push(membership);
+                self.desk.shared_memberships += 1;
+            }
+        }
+        let group = GroupName { tenant, share, filter };
+        if home != self.place.shard {
+            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket });
+            return u16::from(ticket.is_some());
+        }
+        self.take_seat(now, self.place.shard, group, key.0, Seat { client, member }, ticket)
+    }
+
+    /// Seats a member at a group of this shard; returns how many shards will confirm that they know of the group.
+    fn take_seat(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        let key = self.groups.find_or_make(group, self.settings.shared.strategy);
+        if let Some(dealt) = self.groups.groups.get_mut(key.0) {
+            dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
+        }
+        let added = self.index.add_group(group.tenant, group.filter, key);
+        if added.first_local {
+            self.note_sys_interest(now, group.filter, true);
+        }
+        if added.first_local || self.interest_under_way > 0 {
+            return self.announce_interest(group.tenant, group.filter, true, ticket);
+        }
+        0
+    }
+
+    /// A session of another shard joins a group of this one.
+    pub(crate) fn handle_group_join(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        group: GroupName<'_>,
+        session: u32,
+        seat: Seat,
+        ticket: Option<Ticket>,
+    ) {
+        let id = self.groups.next_joining;
+        self.groups.next_joining = id.wrapping_add(1);
+        let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
+        let waits = self.take_seat(now, from, group, session, seat, Some(own));
+        if waits == 0 {
+            self.confirm_to(now, from, ticket, ReasonCode::Success);
+        } else {
+            self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
+        }
+    }
+
+    /// One shard more knows of the group that a member of another shard is joining.
+    pub(crate) fn confirm_joining(&mut self, now: Now, id: u32) {
+        let Some(joining) = self.groups.joining.get_mut(&id) else { return };
+        joining.waits -= 1;
+        if joining.waits > 0 {
+            return;
+        }
+        if let Some(joining) = self.groups.joining.remove(&id) {
+            self.confirm_to(now, joining.shard, joining.ticket, ReasonCode::Success);
+        }
+    }
+
+    /// Ends a session's membership; says whether there was one.
+    pub(crate) fn leave_group(&mut self, now: Now, key: SessionKey, share: &str, filter: &str) -> bool {
+        let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
+            return false;
+        };
+        let Some(at) = rare.memberships.iter().position(|other| &*other.share == share && &*other.filter == filter)
+        else {
+            return false;
+        };
+        let membership = rare.memberships.swap_remove(at);
+        self.desk.shared_memberships -= 1;
+        self.leave_home(now, key, &membership);
+        self.return_waiting(now, key, &membership);
+        true
+    }
+
+    /// Messages of a group that wait in the queue of a member that has left go back; what was sent stays its own.
+    fn return_waiting(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
+        let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
+        let (back, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
+            .into_iter()
+            .partition(|delivery| delivery.group.as_ref().is_some_and(|group| Rc::ptr_eq(group, membership)));
+        flow.queue = stay.into();
+        for delivery in back {
+            let cost = delivery.cost();
+            if let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) {
+                flow.queue_bytes -= cost;
+            }
+            self.desk.forget_queued(cost);
+            self.give_back(now, membership, key, &mut delivery.message.publication());
+        }
+    }
+
+    /// Tells a group's home that a member is gone.
+    pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        let group = membership.group();
+        if membership.home == self.place.shard {
+            self.handle_group_leave(now, self.place.shard, group, key.0);
+        } else {
+            self.links.send(membership.home, Record::GroupLeave { group, session: key.0 });
+        }
+    }
+
+    /// A member leaves a group of this shard.
+    pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
+        let Some(key) = self.groups.find(group) else { return };
+        let Some(dealt) = self.groups.groups.get_mut(key.0) else { return };
+        dealt.members.leave(&(from, session));
+        if !dealt.members.is_empty() {
+            return;
+        }
+        self.groups.remove(key);
+        let removed = self.index.remove_group(group.tenant, group.filter, key);
+        if removed.is_some_and(|removed| removed.last_local) {
+            self.announce_interest(group.tenant, group.filter, false, None);
+            self.note_sys_interest(now, group.filter, false);
+        }
+    }
+
+    /// A session went online or offline: its groups prefer members that are there.
+    pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
+        let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
+        for membership in &rare.memberships {
+            let group = membership.group();
+            if membership.home == self.place.shard {
+                self.groups.set_online(group, self.place.shard, key.0, online);
+            } else {
+                self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online });
+            }
+        }
+    }
+
+    /// A message that a member did not take goes back to be dealt to another.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Now,
+        membership: &Membership,
+        from: SessionKey,
+        publication: &mut Publication<'_>,
+    ) {
+        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
+        let group = membership.group();
+        if membership.home == self.place.shard {
+            self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
+        } else {
+            let envelope = reach!(self).envelope(0, publication, &source, None);
+            self.links.send(membership.home, Record::Return { group, not_to: from.0, envelope });
+        }
+    }
+
+    /// Deals a message that came back.
+    pub(crate) fn deal_again(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: (ShardId, u32),
+    ) {
+        match self.groups.find(group) {
+            Some(key) if source.hops <= RETURNS_MAX => {
+                reach!(self).deal_to(now, key, publication, source, Some(not_to));
+            }
+            _ => self.desk.counters.drop_message(Reason::NoGroupMember),
+        }
+    }
+
+    /// A message that a group of another shard has dealt to a session of this one.
+    pub(crate) fn handle_deal(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        session: SessionKey,
+        client: u64,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let seated = self
+            .desk
+            .sessions
+            .get(session.0)
+            .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
+        if !seated || !reach!(self).deliver_dealt(now, session, group, publication, source) {
+            let source = Source { hops: source.hops + 1, ..*source };
+            let envelope = reach!(self).envelope(0, publication, &source, None);
+            self.links.send(from, Record::Return { group, not_to: session.0, envelope });
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// Deals a message to one member of a group, other than `not_to` if there is another.
+    pub(crate) fn deal_to(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: Option<(ShardId, u32)>,
+    ) {
+        let topic = hash_bytes(0, publication.topic.as_bytes());
+        let Some(dealt) = self.groups.groups.get_mut(key.0) else { return };
+        let place = dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to);
+        let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
+            self.desk.counters.drop_message(Reason::NoGroupMember);
+            return;
+        };
+        let ((shard, session), seat) = (member.receiver, member.options);
+        let (tenant, share, filter) = (dealt.tenant, dealt.share.clone(), dealt.filter.clone());
+        let group = GroupName { tenant, share: &share, filter: &filter };
+        if shard == self.place.shard {
+            self.deliver_dealt(now, SessionKey(session), group, publication, source);
+            return;
+        }
+        let envelope = self.envelope(0, publication, source, None);
+        let Seat { client, member } = seat;
+        self.links.send(shard, Record::Deal { session, client, group, member, envelope });
+        self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// Delivers a dealt message to a session of this shard; says whether it is a member.
+    pub(crate) fn deliver_dealt(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> bool {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let membership = rare.and_then(|rare| {
+            rare.memberships
+                .iter()
+                .find(|other| *other.share == *group.share && *other.filter == *group.filter)
+                .cloned()
+        });
+        let Some(membership) = membership else { return false };
+        let options = SubscriberOptions::from_bits(membership.member.options);
+        let ids = [membership.member.subscription_id];
+        let terms = Terms {
+            qos: options.qos(),
+            retain: publication.retain && options.retain_as_published(),
+            subscription_ids: if ids[0] == 0 { &[] } else { &ids },
+            group: Some(&membership),
+            publisher: source.publisher(),
+            metered: false,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+        true
+    }
+}
+
+impl Groups {
+    fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {
+        self.by_name.get(&(group.tenant, Box::from(group.share), Box::from(group.filter))).copied()
+    }
+
+    fn find_or_make(&mut self, group: GroupName<'_>, strategy: crate::settings::SharedStrategy) -> GroupKey {
+        if let Some(key) = self.find(group) {
+            return key;
+        }
+        let key = GroupKey(self.groups.insert(DealtGroup {
+            tenant: group.tenant,
+            share: group.share.into(),
+            filter: group.filter.into(),
+            members: Group::new(strategy),
+        }));
+        self.by_name.insert((group.tenant, group.share.into(), group.filter.into()), key);
+        key
+    }
+
+    fn remove(&mut self, key: GroupKey) {
+        if let Some(dealt) = self.groups.remove(key.0) {
+            self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
+        }
+    }
+
+    /// A member of a group of this shard went online or offline.
+    pub(crate) fn set_online(&mut self, group: GroupName<'_>, shard: ShardId, session: u32, online: bool) {
+        if let Some(key) = self.find(group)
+            && let Some(dealt) = self.groups.get_mut(key.0)
+        {
+            dealt.members.set_online(&(shard, session), online);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Names of places and things: distinct types, so that a session cannot be taken for a connection.
+
+use std::fmt;
+
+/// A shard of this process: one thread, one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ShardId(pub u16);
+
+/// Where an engine stands among its peers: its own number and how many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// This engine's shard.
+    pub shard: ShardId,
+    /// Number of shards in the process, 1..=[`MAX_SHARDS`].
+    pub shards: u16,
+}
+
+/// More shards than this are refused at start; interest in a topic is kept as a set of this many bits.
+pub const MAX_SHARDS: u16 = 64;
+
+/// Number of partitions that client ids, retained topics and shared groups are spread over, fixed for a deployment.
+pub const PARTITIONS: u16 = 64;
+
+/// A share of all client ids, retained topics and shared groups, and the unit of everything that moves between places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u16);
+
+impl Place {
+    /// A process of a single shard.
+    pub const ALONE: Self = Self { shard: ShardId(0), shards: 1 };
+
+    /// The shard that works `partition`.
+    #[inline]
+    pub fn home_of(self, partition: PartitionId) -> ShardId {
+        ShardId(partition.0 % self.shards)
+    }
+
+    /// Whether this shard works `partition`.
+    #[inline]
+    pub fn owns(self, partition: PartitionId) -> bool {
+        self.home_of(partition) == self.shard
+    }
+
+    /// All other shards of the process.
+    pub fn others(self) -> impl Iterator<Item = ShardId> {
+        (0..self.shards).map(ShardId).filter(move |other| *other != self.shard)
+    }
+}
+
+/// A tenant: every client id, topic, group and quota belongs to one. A broker without tenants has only [`TenantId::DEFAULT`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TenantId(pub u16);
+
+impl TenantId {
+    /// The tenant of listeners that name none.
+    pub const DEFAULT: Self = Self(0);
+}
+
+/// The partition of a client id, a retained topic, or a shared group's name and filter.
+pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
+    // `$SYS` has one writer; keeping its values together lets that writer be their home.
+    if name.starts_with("$SYS/") {
+        return PartitionId(0);
+    }
+    PartitionId((crate::hash::hash_name(tenant, name) >> 32) as u16 % PARTITIONS)
+}
+
+/// A connection of this shard. The generation keeps an event for a closed connection from reaching its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionKey {
+    /// Slot in the shard's table, reused.
+    pub index: u32,
+    /// Which use of the slot this is.
+    pub generation: u32,
+}
+
+/// A session of this shard, by its slot. Every use is checked against the client id or dies with the session's subscriptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SessionKey(pub u32);
+
+/// A listener, as numbered in [`Settings::listeners`](crate::Settings::listeners).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u16);
+
+impl fmt::Display for ShardId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shard {}", self.0)
+    }
+}

@@ -1,0 +1,295 @@
+//! What one shard tells another.
+
+use std::sync::Arc;
+
+use tidegate_mqtt::ReasonCode;
+
+use crate::ids::{ConnectionKey, TenantId};
+use crate::link::envelope::{Envelope, Ticket, put_connection, read_connection};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// A shared group by name: its home is `partition_of(tenant, "share/filter")`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupName<'a> {
+    pub tenant: TenantId,
+    /// The share name.
+    pub share: &'a str,
+    /// The topic filter behind it.
+    pub filter: &'a str,
+}
+
+/// How a member of a shared group wants its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemberOptions {
+    /// Packed subscription options.
+    pub options: u8,
+    /// Subscription identifier, 0 for none.
+    pub subscription_id: u32,
+}
+
+/// One message from shard to shard.
+#[derive(Debug)]
+pub(crate) enum Record<'a> {
+    /// An application message to deliver, to retain, or both.
+    Publish(Envelope<'a>),
+    /// What the ticket stands for is done at the sender, or was refused there with a code.
+    Confirm { ticket: Ticket, code: ReasonCode },
+    /// The sender has (or no longer has) subscribers for a filter.
+    Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
+    /// The sender has taken note of an interest.
+    InterestSeen { ticket: Ticket },
+    /// Asks for retained messages behind `after` that match the filter.
+    RetainedQuery { fetch: u32, tenant: TenantId, filter: &'a str, after: &'a str },
+    /// One retained message for a fetch.
+    RetainedItem { fetch: u32, envelope: Envelope<'a> },
+    /// The step is over; `after` is where the next one continues, empty when there is no more.
+    RetainedEnd { fetch: u32, after: &'a str },
+    /// A session of the sender joins a group of the receiver.
+    GroupJoin { group: GroupName<'a>, session: u32, client: u64, member: MemberOptions, ticket: Option<Ticket> },
+    /// A session of the sender leaves a group of the receiver.
+    GroupLeave { group: GroupName<'a>, session: u32 },
+    /// A member of a group went online or offline.
+    GroupPresence { group: GroupName<'a>, session: u32, online: bool },
+    /// The receiver's session is dealt a message of a group.
+    Deal { session: u32, client: u64, group: GroupName<'a>, member: MemberOptions, envelope: Envelope<'a> },
+    /// A message that a member did not finish goes back to its group's home, to be dealt to another.
+    Return { group: GroupName<'a>, not_to: u32, envelope: Envelope<'a> },
+    /// A queue is full: the receiver's connection shall wait with publishing.
+    Park { connection: ConnectionKey },
+    /// The queue has room again.
+    Unpark { connection: ConnectionKey },
+    /// The receiver's queues no longer wait with this publisher: it has waited too long.
+    GiveUp { connection: ConnectionKey },
+    /// Asks for the numbers that `$SYS` shows.
+    SysQuery,
+    /// The numbers that `$SYS` shows, of the sender.
+    SysReport { values: &'a [u8] },
+    /// The sender has worked off this many bytes of the receiver's batches.
+    Credit { bytes: u64 },
+}
+
+fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
+    out.put_u16(group.tenant.0);
+    out.put_bytes(group.share.as_bytes());
+    out.put_bytes(group.filter.as_bytes());
+}
+
+fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireError> {
+    let tenant = TenantId(reader.u16("a tenant")?);
+    Ok(GroupName { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
+}
+
+fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
+    put_connection(out, ticket.map(|ticket| ticket.connection));
+    out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
+}
+
+fn read_ticket(reader: &mut WireReader<'_>) -> Result<Option<Ticket>, WireError> {
+    let connection = read_connection(reader)?;
+    let sequence = reader.u32("a ticket")?;
+    Ok(connection.map(|connection| Ticket { connection, sequence }))
+}
+
+fn read_some_ticket(reader: &mut WireReader<'_>) -> Result<Ticket, WireError> {
+    read_ticket(reader)?.ok_or(WireError { reading: "a ticket" })
+}
+
+fn read_code(reader: &mut WireReader<'_>) -> Result<ReasonCode, WireError> {
+    ReasonCode::from_byte(reader.u8("a reason code")?).ok_or(WireError { reading: "a reason code" })
+}
+
+fn put_member(out: &mut Vec<u8>, member: MemberOptions) {
+    out.put_u8(member.options);
+    out.put_u32(member.subscription_id);
+}
+
+fn read_member(reader: &mut WireReader<'_>) -> Result<MemberOptions, WireError> {
+    Ok(MemberOptions { options: reader.u8("options")?, subscription_id: reader.u32("a subscription identifier")? })
+}
+
+fn read_some_connection(reader: &mut WireReader<'_>) -> Result<ConnectionKey, WireError> {
+    read_connection(reader)?.ok_or(WireError { reading: "a connection" })
+}
+
+impl<'a> Record<'a> {
+    /// Appends the record.
+    #[inline]
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+        match self {
+            Self::Publish(envelope) => {
+                out.put_u8(1);
+                envelope.write(out, shared);
+            }
+            Self::Confirm { ticket, code } => {
+                out.put_u8(2);
+                put_ticket(out, Some(*ticket));
+                out.put_u8(code.byte());
+            }
+            other => other.write_rare(out, shared),
+        }
+    }
+
+    fn write_rare(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+        match self {
+            Self::Publish(_) | Self::Confirm { .. } => {}
+            Self::Interest { tenant, filter, present, ticket } => {
+                out.put_u8(3);
+                out.put_u16(tenant.0);
+                out.put_bytes(filter.as_bytes());
+                out.put_u8(u8::from(*present));
+                put_ticket(out, *ticket);
+            }
+            Self::RetainedQuery { fetch, tenant, filter, after } => {
+                out.put_u8(4);
+                out.put_u32(*fetch);
+                out.put_u16(tenant.0);
+                out.put_bytes(filter.as_bytes());
+                out.put_bytes(after.as_bytes());
+            }
+            Self::RetainedItem { fetch, envelope } => {
+                out.put_u8(5);
+                out.put_u32(*fetch);
+                envelope.write(out, shared);
+            }
+            Self::RetainedEnd { fetch, after } => {
+                out.put_u8(6);
+                out.put_u32(*fetch);
+                out.put_bytes(after.as_bytes());
+            }
+            Self::InterestSeen { ticket } => {
+                out.put_u8(15);
+                put_ticket(out, Some(*ticket));
+            }
+            Self::Park { connection } => {
+                out.put_u8(12);
+                put_connection(out, Some(*connection));
+            }
+            Self::Unpark { connection } => {
+                out.put_u8(13);
+                put_connection(out, Some(*connection));
+            }
+            Self::GiveUp { connection } => {
+                out.put_u8(16);
+                put_connection(out, Some(*connection));
+            }
+            Self::SysQuery => out.put_u8(17),
+            Self::SysReport { values } => {
+                out.put_u8(18);
+                out.put_bytes(values);
+            }
+            Self::Credit { bytes } => {
+                out.put_u8(14);
+                out.put_u64(*bytes);
+            }
+            group => group.write_group(out, shared),
+        }
+    }
+
+    fn write_group(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+        match self {
+            Self::GroupJoin { group, session, client, member, ticket } => {
+                out.put_u8(7);
+                put_group(out, group);
+                out.put_u32(*session);
+                out.put_u64(*client);
+                put_member(out, *member);
+                put_ticket(out, *ticket);
+            }
+            Self::GroupLeave { group, session } => {
+                out.put_u8(8);
+                put_group(out, group);
+                out.put_u32(*session);
+            }
+            Self::GroupPresence { group, session, online } => {
+                out.put_u8(9);
+                put_group(out, group);
+                out.put_u32(*session);
+                out.put_u8(u8::from(*online));
+            }
+            Self::Deal { session, client, group, member, envelope } => {
+                out.put_u8(10);
+                out.put_u32(*session);
+                out.put_u64(*client);
+                put_group(out, group);
+                put_member(out, *member);
+                envelope.write(out, shared);
+            }
+            Self::Return { group, not_to, envelope } => {
+                out.put_u8(11);
+                put_group(out, group);
+                out.put_u32(*not_to);
+                envelope.write(out, shared);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads the next record.
+    #[inline]
+    pub(crate) fn read(
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Self, WireError> {
+        match reader.u8("a record's kind")? {
+            1 => Ok(Self::Publish(Envelope::read(reader, shared)?)),
+            2 => Ok(Self::Confirm { ticket: read_some_ticket(reader)?, code: read_code(reader)? }),
+            kind => Self::read_rare(kind, reader, shared),
+        }
+    }
+
+    fn read_rare(
+        kind: u8,
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Self, WireError> {
+        Ok(match kind {
+            3 => Self::Interest {
+                tenant: TenantId(reader.u16("a tenant")?),
+                filter: reader.text("a topic filter")?,
+                present: reader.u8("a flag")? != 0,
+                ticket: read_ticket(reader)?,
+            },
+            4 => Self::RetainedQuery {
+                fetch: reader.u32("a fetch")?,
+                tenant: TenantId(reader.u16("a tenant")?),
+                filter: reader.text("a topic filter")?,
+                after: reader.text("a cursor")?,
+            },
+            5 => Self::RetainedItem { fetch: reader.u32("a fetch")?, envelope: Envelope::read(reader, shared)? },
+            6 => Self::RetainedEnd { fetch: reader.u32("a fetch")?, after: reader.text("a cursor")? },
+            7 => Self::GroupJoin {
+                group: read_group(reader)?,
+                session: reader.u32("a session")?,
+                client: reader.u64("a client")?,
+                member: read_member(reader)?,
+                ticket: read_ticket(reader)?,
+            },
+            8 => Self::GroupLeave { group: read_group(reader)?, session: reader.u32("a session")? },
+            9 => Self::GroupPresence {
+                group: read_group(reader)?,
+                session: reader.u32("a session")?,
+                online: reader.u8("a flag")? != 0,
+            },
+            10 => Self::Deal {
+                session: reader.u32("a session")?,
+                client: reader.u64("a client")?,
+                group: read_group(reader)?,
+                member: read_member(reader)?,
+                envelope: Envelope::read(reader, shared)?,
+            },
+            11 => Self::Return {
+                group: read_group(reader)?,
+                not_to: reader.u32("a session")?,
+                envelope: Envelope::read(reader, shared)?,
+            },
+            12 => Self::Park { connection: read_some_connection(reader)? },
+            13 => Self::Unpark { connection: read_some_connection(reader)? },
+            15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
+            16 => Self::GiveUp { connection: read_some_connection(reader)? },
+            17 => Self::SysQuery,
+            18 => Self::SysReport { values: reader.bytes("numbers")? },
+            14 => Self::Credit { bytes: reader.u64("a credit")? },
+            _ => return Err(WireError { reading: "a record of a known kind" }),
+        })
+    }
+}

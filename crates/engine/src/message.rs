@@ -1,0 +1,176 @@
+//! An application message that is kept: queued, in flight for a lasting session, retained, or a will.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tidegate_mqtt::QoS;
+
+use crate::ids::TenantId;
+use crate::now::Millis;
+use crate::retained::Retainable;
+
+/// Payloads of at least this many bytes are shared between receivers and shards instead of being copied to each.
+pub(crate) const SHARED_PAYLOAD_MIN: usize = 16 * 1024;
+
+/// A kept message; receivers share it.
+pub(crate) type MessageRef = Rc<Message>;
+
+/// Topic, properties and payload as published, plus what the engine needs to pass it on later.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Topic, forwarded properties and (unless shared) payload, one after the other.
+    bytes: Box<[u8]>,
+    topic_len: u32,
+    properties_len: u32,
+    /// A large payload, which all holders share.
+    shared: Option<Arc<[u8]>>,
+    /// The tenant it belongs to.
+    pub tenant: TenantId,
+    /// QoS of the publisher.
+    pub qos: QoS,
+    /// RETAIN as published.
+    pub retain: bool,
+    /// When it expires, or never.
+    pub expires_at: Millis,
+    /// Hash of the publisher's client id, for dealing within shared groups.
+    pub publisher: u64,
+}
+
+/// A message on its way through the engine, borrowed from where its bytes arrived.
+#[derive(Clone, Debug)]
+pub(crate) struct Publication<'a> {
+    pub tenant: TenantId,
+    pub topic: &'a str,
+    pub qos: QoS,
+    pub retain: bool,
+    /// Encoded MQTT 5 properties to pass on: all but topic alias, expiry and subscription identifiers.
+    pub properties: &'a [u8],
+    pub expires_at: Millis,
+    pub payload: &'a [u8],
+    /// The payload once more when it is large enough to be shared.
+    pub shared: Option<Arc<[u8]>>,
+    /// Hash of the publisher's client id.
+    pub publisher: u64,
+    /// Made on the first use by [`Publication::keep`].
+    kept: Option<MessageRef>,
+}
+
+impl<'a> Publication<'a> {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one constructor with every part named beats a builder on the message path"
+    )]
+    #[inline]
+    pub(crate) fn new(
+        tenant: TenantId,
+        topic: &'a str,
+        qos: QoS,
+        retain: bool,
+        properties: &'a [u8],
+        expires_at: Millis,
+        payload: &'a [u8],
+        publisher: u64,
+    ) -> Self {
+        Self { tenant, topic, qos, retain, properties, expires_at, payload, shared: None, publisher, kept: None }
+    }
+
+    /// The same message with an expiry of its own.
+    #[must_use]
+    pub(crate) fn expiring(mut self, expires_at: Millis) -> Self {
+        self.expires_at = expires_at;
+        self.kept = None;
+        self
+    }
+
+    /// The same message as something that outlives this turn; made once and shared.
+    pub(crate) fn keep(&mut self) -> MessageRef {
+        if let Some(kept) = &self.kept {
+            return Rc::clone(kept);
+        }
+        let shared = self.share();
+        let inline = if shared.is_some() { &[][..] } else { self.payload };
+        let mut bytes = Vec::with_capacity(self.topic.len() + self.properties.len() + inline.len());
+        bytes.extend_from_slice(self.topic.as_bytes());
+        bytes.extend_from_slice(self.properties);
+        bytes.extend_from_slice(inline);
+        let kept = Rc::new(Message {
+            bytes: bytes.into_boxed_slice(),
+            topic_len: self.topic.len() as u32,
+            properties_len: self.properties.len() as u32,
+            shared,
+            tenant: self.tenant,
+            qos: self.qos,
+            retain: self.retain,
+            expires_at: self.expires_at,
+            publisher: self.publisher,
+        });
+        self.kept = Some(Rc::clone(&kept));
+        kept
+    }
+
+    /// The payload as a shared one, if it is large enough to be worth it.
+    #[inline]
+    pub(crate) fn share(&mut self) -> Option<Arc<[u8]>> {
+        if self.payload.len() < SHARED_PAYLOAD_MIN {
+            return None;
+        }
+        Some(Arc::clone(self.shared.get_or_insert_with(|| Arc::from(self.payload))))
+    }
+}
+
+impl Message {
+    /// The topic name.
+    pub(crate) fn topic(&self) -> &str {
+        // The bytes were copied from a `&str`; an empty topic would be the visible sign of a broken invariant.
+        std::str::from_utf8(&self.bytes[..self.topic_len as usize]).unwrap_or_default()
+    }
+
+    /// The encoded properties that are passed on.
+    pub(crate) fn properties(&self) -> &[u8] {
+        &self.bytes[self.topic_len as usize..(self.topic_len + self.properties_len) as usize]
+    }
+
+    /// The payload.
+    pub(crate) fn payload(&self) -> &[u8] {
+        match &self.shared {
+            Some(shared) => shared,
+            None => &self.bytes[(self.topic_len + self.properties_len) as usize..],
+        }
+    }
+
+    /// Bytes that this message holds in memory, its bookkeeping included.
+    pub(crate) fn cost(&self) -> u64 {
+        (self.bytes.len() + self.shared.as_ref().map_or(0, |payload| payload.len()) + size_of::<Self>() + 16) as u64
+    }
+
+    /// Whether its expiry has passed.
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+        self.expires_at <= now
+    }
+
+    /// The message as a publication, for passing it on again.
+    pub(crate) fn publication(self: &Rc<Self>) -> Publication<'_> {
+        Publication {
+            tenant: self.tenant,
+            topic: self.topic(),
+            qos: self.qos,
+            retain: self.retain,
+            properties: self.properties(),
+            expires_at: self.expires_at,
+            payload: self.payload(),
+            shared: self.shared.clone(),
+            publisher: self.publisher,
+            kept: Some(Rc::clone(self)),
+        }
+    }
+}
+
+impl Retainable for MessageRef {
+    fn bytes(&self) -> u64 {
+        self.cost()
+    }
+
+    fn expires_at(&self) -> Millis {
+        self.expires_at
+    }
+}

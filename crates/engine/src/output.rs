@@ -1,0 +1,214 @@
+//! Bytes that wait for one socket.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// Encoded packets in order. Small packets lie in one buffer; a large payload is referred to at its place between them.
+#[derive(Debug, Default)]
+pub struct Output {
+    bytes: Vec<u8>,
+    /// How much of `bytes` is written already.
+    head: usize,
+    /// Shared payloads by their place in `bytes`, in order.
+    shared: VecDeque<Shared>,
+    /// Unwritten bytes of all shared payloads.
+    shared_len: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The payload follows this many bytes of `bytes`.
+    at: usize,
+    payload: Arc<[u8]>,
+    written: usize,
+}
+
+impl Output {
+    /// Whether everything is written.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == self.bytes.len() && self.shared.is_empty()
+    }
+
+    /// Bytes not yet written.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.head + self.shared_len
+    }
+
+    /// Fills `into` with the unwritten bytes in order and returns how many slices were filled.
+    pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let mut filled = 0;
+        let mut from = self.head;
+        let mut push = |slice: &'a [u8]| {
+            if slice.is_empty() {
+                return true;
+            }
+            let Some(place) = into.get_mut(filled) else { return false };
+            *place = IoSlice::new(slice);
+            filled += 1;
+            true
+        };
+        for shared in &self.shared {
+            if !push(&self.bytes[from..shared.at]) || !push(&shared.payload[shared.written..]) {
+                return filled;
+            }
+            from = shared.at;
+        }
+        push(&self.bytes[from..]);
+        filled
+    }
+
+    /// Marks `written` bytes as gone.
+    #[inline]
+    pub fn advance(&mut self, written: usize) {
+        if self.shared.is_empty() {
+            self.head = (self.head + written).min(self.bytes.len());
+            if self.head == self.bytes.len() {
+                self.bytes.clear();
+                self.head = 0;
+            }
+        } else {
+            self.advance_shared(written);
+        }
+        self.compact();
+    }
+
+    fn advance_shared(&mut self, mut written: usize) {
+        while written > 0 {
+            let end = self.shared.front().map_or(self.bytes.len(), |shared| shared.at);
+            let step = written.min(end - self.head);
+            self.head += step;
+            written -= step;
+            let Some(shared) = self.shared.front_mut() else { break };
+            let step = written.min(shared.payload.len() - shared.written);
+            shared.written += step;
+            self.shared_len -= step;
+            written -= step;
+            if shared.written == shared.payload.len() {
+                self.shared.pop_front();
+            }
+        }
+        if self.shared.is_empty() && self.head == self.bytes.len() {
+            self.bytes.clear();
+            self.head = 0;
+        }
+    }
+
+    /// A slow reader's buffer would creep upwards forever; moving the rest down once half is written keeps it bounded.
+    fn compact(&mut self) {
+        if self.head < 64 * 1024 || self.head * 2 < self.bytes.len() {
+            return;
+        }
+        self.bytes.drain(..self.head);
+        for shared in &mut self.shared {
+            shared.at -= self.head;
+        }
+        self.head = 0;
+    }
+
+    /// The buffer that packets are appended to.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Appends a payload without copying it.
+    pub(crate) fn push_shared(&mut self, payload: Arc<[u8]>) {
+        self.shared_len += payload.len();
+        self.shared.push_back(Shared { at: self.bytes.len(), payload, written: 0 });
+    }
+
+    /// Bytes that its own buffer could hold.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Empties it for its next user.
+    pub(crate) fn reset(&mut self) {
+        self.bytes.clear();
+        self.head = 0;
+        self.shared.clear();
+        self.shared_len = 0;
+    }
+}
+
+/// Output buffers that no connection needs at the moment, kept warm for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct OutputPool {
+    #[expect(clippy::vec_box, reason = "a connection holds one pointer; the box itself is what is reused")]
+    free: Vec<Box<Output>>,
+}
+
+/// Buffers kept for reuse; more are freed.
+const POOL_BUFFERS: usize = 128;
+/// A buffer that grew beyond this is freed, so that one burst does not stay in memory.
+const POOL_BUFFER_BYTES: usize = 64 * 1024;
+
+impl OutputPool {
+    #[inline]
+    pub(crate) fn take(&mut self) -> Box<Output> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, mut output: Box<Output>) {
+        if self.free.len() < POOL_BUFFERS && output.capacity() <= POOL_BUFFER_BYTES {
+            output.reset();
+            self.free.push(output);
+        }
+    }
+
+    /// Frees everything, after a peak.
+    pub(crate) fn clear(&mut self) {
+        self.free = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(output: &mut Output, step: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 3];
+            let filled = output.slices(&mut slices);
+            let mut bytes: Vec<u8> = slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect();
+            bytes.truncate(step);
+            all.extend_from_slice(&bytes);
+            let written = bytes.len();
+            output.advance(written);
+        }
+        all
+    }
+
+    #[test]
+    fn shared_payloads_leave_in_their_place_whatever_the_writes_take() {
+        for step in 1..40 {
+            let mut output = Output::default();
+            output.buffer().extend_from_slice(b"head-1:");
+            output.push_shared(Arc::from(&b"payload one"[..]));
+            output.buffer().extend_from_slice(b"head-2:");
+            output.push_shared(Arc::from(&b"payload two"[..]));
+            output.push_shared(Arc::from(&b"payload three"[..]));
+            output.buffer().extend_from_slice(b"end");
+            let expected = b"head-1:payload onehead-2:payload twopayload threeend";
+            assert_eq!(output.len(), expected.len());
+            assert_eq!(drain(&mut output, step), expected, "step {step}");
+            assert_eq!(output.len(), 0);
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_does_not_make_the_buffer_creep() {
+        let mut output = Output::default();
+        for _ in 0..1000 {
+            output.buffer().extend_from_slice(&[7; 4096]);
+            let waiting = output.len();
+            output.advance(waiting.min(4000));
+        }
+        assert!(output.capacity() < 1024 * 1024, "{}", output.capacity());
+    }
+}

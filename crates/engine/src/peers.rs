@@ -1,0 +1,173 @@
+//! What other shards send.
+
+use tidegate_mqtt::ReasonCode;
+
+use crate::connection::Phase;
+use crate::dispatch::{Source, reach};
+use crate::engine::Engine;
+use crate::groups::{JOINING_INDEX, Seat};
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::link::Batch;
+use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::session::BlockedPublisher;
+use crate::wire::WireReader;
+
+/// A message that passed more places than this is not passed on: something goes round in a circle.
+const HOPS_MAX: u8 = 32;
+
+impl Engine {
+    /// Takes a batch from another shard.
+    pub fn handle_batch(&mut self, now: Now, batch: Batch) {
+        let from = batch.from;
+        let mut reader = WireReader::new(&batch.bytes);
+        let mut shared = batch.shared.iter();
+        while !reader.is_empty() {
+            match Record::read(&mut reader, &mut shared) {
+                Ok(record) => self.handle_record(now, from, record),
+                Err(error) => {
+                    // Both ends are this program, so this is a defect in it; what the batch still held is lost.
+                    debug_assert!(false, "{from} sent a batch in which {error}");
+                    self.desk.counters.drop_message(Reason::ShardInboxFull);
+                    break;
+                }
+            }
+            self.after_frame(now);
+        }
+        self.links.worked_off(from, batch.bytes_len() as u64);
+    }
+
+    #[inline]
+    fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::Publish(envelope) => self.handle_envelope(now, envelope),
+            Record::Confirm { ticket, code } => self.confirm(now, ticket, code),
+            other => self.handle_rare_record(now, from, other),
+        }
+    }
+
+    fn handle_rare_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::Interest { tenant, filter, present, ticket } => {
+                self.handle_interest(now, from, tenant, filter, present, ticket);
+            }
+            Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
+            Record::RetainedQuery { fetch, tenant, filter, after } => {
+                self.answer_retained_query(now, from, fetch, tenant, filter, after);
+            }
+            Record::RetainedItem { fetch, mut envelope } => {
+                self.handle_retained_item(now, fetch, &mut envelope.publication);
+            }
+            Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
+            Record::Park { connection } => self.park_for(now, from, connection),
+            Record::Unpark { connection } => self.unpark(now, connection),
+            Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
+            Record::Credit { bytes } => {
+                for publisher in self.links.credit(from, bytes) {
+                    self.unpark(now, publisher);
+                }
+            }
+            Record::SysQuery => self.answer_sys_query(from),
+            Record::SysReport { values } => self.handle_sys_report(now, values),
+            group => self.handle_group_record(now, from, group),
+        }
+    }
+
+    fn handle_group_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        match record {
+            Record::GroupJoin { group, session, client, member, ticket } => {
+                self.handle_group_join(now, from, group, session, Seat { client, member }, ticket);
+            }
+            Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
+            Record::GroupPresence { group, session, online } => self.groups.set_online(group, from, session, online),
+            Record::Deal { session, client, group, member: _, mut envelope } => {
+                self.desk.counters.shard_messages_in += 1;
+                let source = source_of(&envelope);
+                self.handle_deal(now, from, SessionKey(session), client, group, &mut envelope.publication, &source);
+            }
+            Record::Return { group, not_to, mut envelope } => {
+                let source = source_of(&envelope);
+                self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
+            }
+            _ => {}
+        }
+    }
+
+    /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
+    #[inline]
+    fn handle_envelope(&mut self, now: Now, mut envelope: Envelope<'_>) {
+        self.desk.counters.shard_messages_in += 1;
+        let source = source_of(&envelope);
+        let mut code = ReasonCode::Success;
+        if envelope.purpose & RETAIN_AT_HOME != 0 {
+            code = self.retain(now, &mut envelope.publication).map_or(code, Reason::code);
+        }
+        if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
+            let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
+            let (_, route) = self.cache.get(slot);
+            reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
+        }
+        self.confirm_to(now, envelope.origin, envelope.ticket, code);
+    }
+
+    fn handle_interest(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        tenant: TenantId,
+        filter: &str,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) {
+        if self.index.set_remote(tenant, filter, from, present) {
+            self.note_sys_interest(now, filter, present);
+        }
+        if let Some(ticket) = ticket {
+            self.links.send(from, Record::InterestSeen { ticket });
+        }
+    }
+
+    fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
+        self.interest_under_way = self.interest_under_way.saturating_sub(1);
+        if ticket.connection.index == JOINING_INDEX {
+            self.confirm_joining(now, ticket.connection.generation);
+        } else {
+            self.confirm(now, ticket, ReasonCode::Success);
+        }
+    }
+
+    /// Another shard's queue is full. If the publisher is gone, that shard need not wait for it.
+    fn park_for(&mut self, now: Now, from: ShardId, connection: ConnectionKey) {
+        let open = self.desk.connections.get(connection).is_some_and(|connection| connection.phase == Phase::Open);
+        if open {
+            self.park(now, connection);
+        } else {
+            self.links.send(from, Record::GiveUp { connection });
+        }
+    }
+
+    /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
+    pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
+        for (_, session) in self.desk.sessions.iter_mut() {
+            if let Some(flow) = session.flow.as_mut()
+                && flow.blocking.contains(&publisher)
+            {
+                flow.blocking.retain(|other| *other != publisher);
+                flow.block_given_up = true;
+            }
+        }
+    }
+}
+
+fn source_of(envelope: &Envelope<'_>) -> Source {
+    Source {
+        session: None,
+        connection: envelope.from,
+        origin: envelope.origin,
+        ticket: envelope.ticket,
+        entered_at: envelope.entered_at,
+        hops: envelope.hops + 1,
+    }
+}

@@ -1,0 +1,319 @@
+//! PUBLISH from a client: checks, aliases, exactly-once, and the way to its subscribers.
+
+use tidegate_mqtt::{
+    Frame, PacketId, PayloadFormat, PublishProperties, QoS, RawPublish, ReasonCode, TopicName, Version,
+};
+
+use crate::connection::Answer;
+use crate::dispatch::{Source, reach};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::input::Refused;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::topics::RouteSlot;
+
+/// What the properties of a PUBLISH say about passing it on.
+struct Forwarding<'a> {
+    properties: &'a [u8],
+    expires_at: Millis,
+}
+
+impl Engine {
+    #[inline]
+    pub(crate) fn handle_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
+        let Some(session) = connection.session else { return Ok(()) };
+        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
+        let tenant = listener.tenant;
+        if raw.qos > listener.maximum_qos {
+            return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
+        }
+        if raw.retain && !self.settings.retained.available {
+            return Err(Refused::new(Reason::RetainNotSupported, "RETAIN is set"));
+        }
+        self.desk.counters.messages_in[raw.qos as usize] += 1;
+        self.desk.counters.payload_bytes_in += raw.payload.len() as u64;
+        if raw.qos != QoS::AtMostOnce {
+            self.check_receive_maximum(key, session, version, &raw)?;
+        }
+        if raw.properties.is_empty() {
+            let slot = self.slot_of(tenant, raw.topic)?;
+            let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
+            self.publish(now, key, session, tenant, slot, &raw, &forwarding);
+            return Ok(());
+        }
+        self.publish_with_properties(now, key, session, tenant, &raw)
+    }
+
+    /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
+    #[inline]
+    fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
+            return Ok(slot);
+        }
+        self.new_slot(tenant, topic)
+    }
+
+    fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        let name =
+            TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
+        self.check_topic_levels(name.as_str())?;
+        Ok(self.cache.fill(&mut self.index, tenant, name.as_str()))
+    }
+
+    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
+    fn publish_with_properties(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        let properties = PublishProperties::decode(raw.properties)?;
+        if properties.subscription_identifiers.iter().next().is_some() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
+        }
+        let slot = match properties.topic_alias {
+            None => self.slot_of(tenant, raw.topic)?,
+            Some(alias) => self.slot_by_alias(key, tenant, alias, raw.topic)?,
+        };
+        if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
+            check_payload(raw)?;
+        }
+        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let mut forwarded = std::mem::take(&mut self.scratch_properties);
+        forwarded.clear();
+        properties.copy_forwardable(&mut forwarded);
+        let forwarding = Forwarding { properties: &forwarded, expires_at };
+        self.publish(now, key, session, tenant, slot, raw, &forwarding);
+        self.scratch_properties = forwarded;
+        Ok(())
+    }
+
+    fn checks_payload_format(&self, key: ConnectionKey) -> bool {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.is_some_and(|listener| listener.check_payload_format)
+    }
+
+    fn slot_by_alias(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        alias: std::num::NonZeroU16,
+        topic: &[u8],
+    ) -> Result<RouteSlot, Refused> {
+        let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+        let max = self.desk.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        if alias.get() > max {
+            return Err(Refused::new(
+                Reason::InvalidTopicAlias,
+                format!("topic alias {alias} is above the maximum of {max}"),
+            ));
+        }
+        if topic.is_empty() {
+            let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+            let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
+            let Some(topic) = known else {
+                return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
+            };
+            return Ok(match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                Some(slot) => slot,
+                None => self.cache.fill(&mut self.index, tenant, topic),
+            });
+        }
+        let slot = self.slot_of(tenant, topic)?;
+        let (name, _) = self.cache.get(slot);
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.extra_mut().aliases_in.set(alias, name, max);
+        }
+        Ok(slot)
+    }
+
+    /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
+    fn check_receive_maximum(
+        &mut self,
+        key: ConnectionKey,
+        session: SessionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        if !version.is_v5() {
+            return Ok(());
+        }
+        let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
+        let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let received = flow.map_or(0, |flow| flow.received.len());
+        let acks = connection.extra.as_ref().map_or(0, |extra| extra.acks.pub_acks());
+        if received + acks < usize::from(listener.receive_maximum) {
+            return Ok(());
+        }
+        // A repetition of what is under way already is not one more.
+        if flow.is_some_and(|flow| raw.packet_id.is_some_and(|id| flow.received.contains(id))) {
+            return Ok(());
+        }
+        if listener.receive_maximum_lenient {
+            self.desk.counters.receive_maximum_tolerated += 1;
+            return Ok(());
+        }
+        Err(Refused::new(
+            Reason::ReceiveMaximumExceeded,
+            format!("more than {} messages unacknowledged", listener.receive_maximum),
+        ))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of them are in registers on the hottest path")]
+    #[inline]
+    fn publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+    ) {
+        let mut ticket = None;
+        if let Some(id) = raw.packet_id {
+            if raw.qos == QoS::ExactlyOnce && !self.is_first_receipt(now, key, session, id) {
+                return;
+            }
+            ticket = Some(self.next_ticket(key));
+        }
+        let (topic, _) = self.cache.get(slot);
+        if topic.starts_with("$SYS/") || topic == "$SYS" {
+            self.desk.counters.drop_message(Reason::NotAuthorized);
+            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0);
+            return;
+        }
+        let source = Source {
+            session: Some(session),
+            connection: Some(key),
+            origin: self.place.shard,
+            ticket,
+            entered_at: now.monotonic,
+            hops: 0,
+        };
+        let mut code = ReasonCode::Success;
+        if raw.retain {
+            code = self.retain_published(now, slot, raw, forwarding, tenant, session);
+        }
+        let (topic, route) = self.cache.get(slot);
+        let mut publication = Publication::new(
+            tenant,
+            topic,
+            raw.qos,
+            raw.retain,
+            forwarding.properties,
+            forwarding.expires_at,
+            raw.payload,
+            0,
+        );
+        let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if raw.packet_id.is_some() {
+            if !done.reached && code == ReasonCode::Success {
+                code = ReasonCode::NoMatchingSubscribers;
+            }
+            self.answer_publish(now, key, raw, code, done.waits);
+        }
+        if done.full != 0 {
+            self.wait_for_links(now, key, done.full);
+        }
+    }
+
+    #[cold]
+    fn retain_published(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+        tenant: TenantId,
+        session: SessionKey,
+    ) -> ReasonCode {
+        let topic = self.cache.get(slot).0.to_owned();
+        let publisher = self
+            .desk
+            .sessions
+            .get(session.0)
+            .map_or(0, |session| crate::hash::hash_name(session.tenant, &session.client_id));
+        let mut publication = Publication::new(
+            tenant,
+            &topic,
+            raw.qos,
+            true,
+            forwarding.properties,
+            forwarding.expires_at,
+            raw.payload,
+            publisher,
+        );
+        self.retain(now, &mut publication).map_or(ReasonCode::Success, Reason::code)
+    }
+
+    /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
+    fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return false };
+        if session.flow_mut().received.insert(id) {
+            return true;
+        }
+        let pending = self
+            .desk
+            .connections
+            .get(key)
+            .and_then(|connection| connection.extra.as_ref())
+            .is_some_and(|extra| extra.acks.has_pub_rec(id));
+        if !pending {
+            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0);
+        }
+        false
+    }
+
+    #[inline]
+    fn answer_publish(&mut self, now: Now, key: ConnectionKey, raw: &RawPublish<'_>, code: ReasonCode, waits: u16) {
+        let Some(id) = raw.packet_id else { return };
+        let answer = match raw.qos {
+            QoS::ExactlyOnce => Answer::PubRec(code),
+            _ => Answer::PubAck(code),
+        };
+        self.answer(now, key, id, answer, waits);
+    }
+
+    /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
+    pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
+        let session = self.desk.session_of(key);
+        let flow = session.and_then(|session| self.desk.sessions.get_mut(session.0)?.flow.as_mut());
+        if let Some(flow) = flow {
+            flow.received.remove(id);
+        }
+    }
+
+    /// The publisher waits until the links that it has filled have drained.
+    #[cold]
+    fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
+        while full != 0 {
+            let shard = ShardId(full.trailing_zeros() as u16);
+            full &= full - 1;
+            self.links.wait(shard, key);
+            self.park(now, key);
+        }
+    }
+}
+
+/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
+fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
+    if std::str::from_utf8(raw.payload).is_ok() {
+        return Ok(());
+    }
+    Err(Refused::new(Reason::InvalidPayloadFormat, "the payload is said to be UTF-8 and is not"))
+}

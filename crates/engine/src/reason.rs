@@ -1,0 +1,154 @@
+//! The one table of reasons: why a message, a connection or a request was not served.
+//!
+//! Each has a number that stays, a name for logs, a text for people, the reason code that an MQTT 5 peer is told, and a
+//! label for metrics. `docs/reasons.md` explains each.
+
+use tidegate_mqtt::ReasonCode;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $label:literal, $code:ident, $text:literal;)*) => {
+        /// Why something was not served.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Reason { $($(#[$doc])* $name = $number,)* }
+
+        impl Reason {
+            /// Every reason, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The metric label and the name in logs: lower case with underscores.
+            pub const fn label(self) -> &'static str {
+                match self { $(Self::$name => $label,)* }
+            }
+
+            /// What a person is told.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// What an MQTT 5 peer is told.
+            pub const fn code(self) -> ReasonCode {
+                match self { $(Self::$name => ReasonCode::$code,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The client said goodbye.
+    NormalDisconnect = 0, "normal_disconnect", Success, "the client disconnected";
+    /// The transport ended without a DISCONNECT packet.
+    ConnectionLost = 1, "connection_lost", UnspecifiedError, "the network connection ended without a DISCONNECT";
+    /// No packet within one and a half times the keep-alive time.
+    KeepAliveTimeout = 2, "keep_alive_timeout", KeepAliveTimeout, "no packet within one and a half times the keep-alive time";
+    /// No complete CONNECT in time.
+    ConnectTimeout = 3, "connect_timeout", KeepAliveTimeout, "no CONNECT packet arrived in time";
+    /// A newer connection of the same client id took over.
+    SessionTakenOver = 4, "session_taken_over", SessionTakenOver, "another connection with the same client id took the session over";
+    /// A packet that breaks the wire format.
+    MalformedPacket = 5, "malformed_packet", MalformedPacket, "a packet broke the wire format";
+    /// A packet that the protocol does not allow at this point.
+    ProtocolError = 6, "protocol_error", ProtocolError, "a packet was not allowed at this point of the protocol";
+    /// A protocol level that is not served.
+    UnsupportedVersion = 7, "unsupported_version", UnsupportedProtocolVersion, "the protocol version is not supported; use MQTT 3.1, 3.1.1 or 5";
+    /// A client id that is not allowed.
+    InvalidClientId = 8, "invalid_client_id", ClientIdentifierNotValid, "the client id is not valid";
+    /// More than `receive maximum` unacknowledged messages from a client.
+    ReceiveMaximumExceeded = 9, "receive_maximum_exceeded", ReceiveMaximumExceeded, "more unacknowledged QoS 1 and 2 messages than the receive maximum";
+    /// A packet longer than the listener allows.
+    PacketTooLarge = 10, "packet_too_large", PacketTooLarge, "a packet was longer than the maximum packet size";
+    /// A topic alias of 0 or above the maximum, or one that was never set.
+    InvalidTopicAlias = 11, "invalid_topic_alias", TopicAliasInvalid, "a topic alias was out of range or not set";
+    /// A topic name that is not valid in a PUBLISH.
+    InvalidTopicName = 12, "invalid_topic_name", TopicNameInvalid, "the topic name is not valid";
+    /// A topic filter that is not valid.
+    InvalidTopicFilter = 13, "invalid_topic_filter", TopicFilterInvalid, "the topic filter is not valid";
+    /// A payload that is not UTF-8 although its publisher says so.
+    InvalidPayloadFormat = 14, "invalid_payload_format", PayloadFormatInvalid, "the payload is not the UTF-8 text that its format indicator promises";
+    /// The server is stopping.
+    ServerShuttingDown = 15, "server_shutting_down", ServerShuttingDown, "the server is shutting down";
+    /// Connections of the server or of the listener are at their limit.
+    TooManyConnections = 16, "too_many_connections", ServerBusy, "the limit of connections is reached";
+    /// Bytes of unfinished packets or waiting output are at the shard's limit.
+    MemoryCeiling = 17, "memory_ceiling", QuotaExceeded, "the memory limit of the broker is reached";
+    /// A client sent more behind its CONNECT than may wait for the answer.
+    PipelinedTooMuch = 18, "pipelined_too_much", QuotaExceeded, "too many bytes were sent before the CONNACK";
+    /// Credentials were refused.
+    BadCredentials = 19, "bad_credentials", BadUserNameOrPassword, "user name or password was refused";
+    /// The rules do not allow it.
+    NotAuthorized = 20, "not_authorized", NotAuthorized, "the access rules do not allow it";
+    /// The authentication method is not known.
+    BadAuthenticationMethod = 21, "bad_authentication_method", BadAuthenticationMethod, "the authentication method is not supported";
+    /// A queue was full and its policy drops the newest message.
+    QueueFullNewest = 22, "queue_full_drop_newest", QuotaExceeded, "the subscriber's queue was full; the new message was dropped";
+    /// A queue was full and its policy drops the oldest message.
+    QueueFullOldest = 23, "queue_full_drop_oldest", QuotaExceeded, "the subscriber's queue was full; its oldest message was dropped";
+    /// A queue was full and its policy disconnects the slow reader.
+    QueueFullDisconnect = 24, "queue_full_disconnect", QuotaExceeded, "the client read too slowly and its queue was full";
+    /// A publisher waited too long for a full queue.
+    BlockedTooLong = 25, "blocked_too_long", QuotaExceeded, "a blocking queue stayed full longer than the limit; the message was dropped";
+    /// A message outlived its expiry.
+    MessageExpired = 26, "message_expired", UnspecifiedError, "the message expired before it could be delivered";
+    /// A message is larger than its subscriber's maximum packet size.
+    SubscriberPacketLimit = 27, "subscriber_packet_limit", PacketTooLarge, "the message is larger than the subscriber's maximum packet size";
+    /// A QoS 0 message for a client that is away.
+    OfflineQos0 = 28, "offline_qos0", UnspecifiedError, "the subscriber is away and QoS 0 messages are not kept";
+    /// A session ended with messages still owed to it.
+    SessionExpired = 29, "session_expired", UnspecifiedError, "the session expired with messages still queued";
+    /// A client started a clean session over one with messages still owed.
+    SessionDiscarded = 30, "session_discarded", UnspecifiedError, "the client started anew and gave up what was queued for it";
+    /// Sessions are at their limit.
+    TooManySessions = 31, "too_many_sessions", QuotaExceeded, "the limit of sessions is reached";
+    /// Subscriptions of a client are at their limit.
+    TooManySubscriptions = 32, "too_many_subscriptions", QuotaExceeded, "the limit of subscriptions is reached";
+    /// Retained messages are at their limit in number.
+    RetainedCountLimit = 33, "retained_count_limit", QuotaExceeded, "the limit of retained messages is reached";
+    /// Retained messages are at their limit in bytes.
+    RetainedBytesLimit = 34, "retained_bytes_limit", QuotaExceeded, "the memory limit of retained messages is reached";
+    /// Retained messages are switched off.
+    RetainNotSupported = 35, "retain_not_supported", RetainNotSupported, "retained messages are switched off";
+    /// A QoS above the server's maximum.
+    QosNotSupported = 36, "qos_not_supported", QosNotSupported, "the QoS is above the maximum that the server offers";
+    /// Shared subscriptions are switched off.
+    SharedNotSupported = 37, "shared_subscriptions_not_supported", SharedSubscriptionsNotSupported, "shared subscriptions are switched off";
+    /// An inner link between two shards is full.
+    ShardInboxFull = 38, "shard_inbox_full", QuotaExceeded, "the queue between two shards was full";
+    /// A shared group had no member left to take a message.
+    NoGroupMember = 39, "no_group_member", UnspecifiedError, "no member of the shared group could take the message";
+    /// A message in flight was given up by its receiver with an error code.
+    RefusedByReceiver = 40, "refused_by_receiver", UnspecifiedError, "the subscriber refused the message with an error code";
+    /// The client is asked to use another server.
+    UseAnotherServer = 41, "use_another_server", UseAnotherServer, "the client was sent to another server";
+    /// An operator closed the connection.
+    AdministrativeAction = 42, "administrative_action", AdministrativeAction, "an operator closed the connection";
+    /// A topic name or filter with more levels than allowed.
+    TopicTooDeep = 43, "topic_too_deep", TopicNameInvalid, "the topic has more levels than the limit";
+    /// The client ended the connection and asked for its will to be published.
+    DisconnectWithWill = 44, "disconnect_with_will", DisconnectWithWillMessage, "the client disconnected and asked for its will to be published";
+}
+
+/// Number of reasons, the length of a table of counters by reason.
+pub const REASONS: usize = Reason::ALL.len();
+
+impl Reason {
+    /// The reason for a packet that the codec refused with this code.
+    pub fn of_code(code: ReasonCode) -> Self {
+        match code {
+            ReasonCode::MalformedPacket => Self::MalformedPacket,
+            ReasonCode::UnsupportedProtocolVersion => Self::UnsupportedVersion,
+            ReasonCode::ClientIdentifierNotValid => Self::InvalidClientId,
+            ReasonCode::TopicNameInvalid => Self::InvalidTopicName,
+            ReasonCode::TopicFilterInvalid => Self::InvalidTopicFilter,
+            ReasonCode::TopicAliasInvalid => Self::InvalidTopicAlias,
+            ReasonCode::PacketTooLarge => Self::PacketTooLarge,
+            ReasonCode::PayloadFormatInvalid => Self::InvalidPayloadFormat,
+            ReasonCode::QosNotSupported => Self::QosNotSupported,
+            _ => Self::ProtocolError,
+        }
+    }
+
+    /// The stable number, an index into tables of [`REASONS`] counters.
+    pub const fn number(self) -> usize {
+        self as usize
+    }
+}

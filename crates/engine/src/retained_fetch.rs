@@ -1,0 +1,271 @@
+//! Bringing retained messages to new subscriptions: step by step, from every shard that has some, as fast as the client
+//! takes them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use crate::connection::FetchRequest;
+use crate::deliver::Terms;
+use crate::desk::Desk;
+use crate::dispatch::Source;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::Envelope;
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::retained::ScanEnd;
+use crate::topics::SubscriberOptions;
+
+/// All fetches of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Fetches {
+    fetches: BTreeMap<u32, Fetch>,
+    /// Those whose next step may be taken.
+    runnable: VecDeque<u32>,
+    next: u32,
+}
+
+/// The retained messages of one new subscription.
+#[derive(Debug)]
+struct Fetch {
+    session: SessionKey,
+    tenant: TenantId,
+    filter: Box<str>,
+    options: SubscriberOptions,
+    subscription_id: u32,
+    /// Shards that are still to be asked, the present one last.
+    shards: Vec<ShardId>,
+    /// The last topic that was seen on the present shard.
+    after: String,
+    state: FetchState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FetchState {
+    /// In the list of those that may take a step.
+    Runnable,
+    /// Another shard was asked.
+    Asked,
+    /// The client has to read or acknowledge first.
+    NoRoom,
+}
+
+/// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
+const FRESH_TOPICS_MAX: usize = 4096;
+
+/// Steps taken in one turn, so that other work gets its turn.
+const STEPS_PER_TURN: usize = 8;
+
+impl Fetches {
+    pub(crate) fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// A session has room again.
+    pub(crate) fn wake(&mut self, desk: &Desk, session: SessionKey) {
+        if !desk.has_room(session) {
+            return;
+        }
+        let Some(rare) = desk.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
+        for id in &rare.fetches {
+            if let Some(fetch) = self.fetches.get_mut(id)
+                && fetch.state == FetchState::NoRoom
+            {
+                fetch.state = FetchState::Runnable;
+                self.runnable.push_back(*id);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Begins to bring the retained messages of new subscriptions.
+    pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
+        let Some(session) = self.desk.session_of(key) else { return };
+        for request in requests {
+            let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
+            let wildcard = request.filter.contains(['+', '#']);
+            let home = self.place.home_of(partition_of(tenant, &request.filter));
+            let shards = if wildcard { (0..self.place.shards).map(ShardId).collect() } else { vec![home] };
+            let id = self.fetches.next;
+            self.fetches.next = id.wrapping_add(1);
+            self.fetches.fetches.insert(
+                id,
+                Fetch {
+                    session,
+                    tenant,
+                    options: SubscriberOptions::from_bits(request.options),
+                    subscription_id: request.subscription_id,
+                    filter: request.filter,
+                    shards,
+                    after: String::new(),
+                    state: FetchState::Runnable,
+                },
+            );
+            self.fetches.runnable.push_back(id);
+            if let Some(session) = self.desk.sessions.get_mut(session.0) {
+                session.rare_mut().fetches.push(id);
+            }
+        }
+        self.run_fetches(now);
+    }
+
+    /// Takes some steps.
+    pub(crate) fn run_fetches(&mut self, now: Now) {
+        for _ in 0..STEPS_PER_TURN {
+            let Some(id) = self.fetches.runnable.pop_front() else { return };
+            self.step_fetch(now, id);
+        }
+    }
+
+    fn step_fetch(&mut self, now: Now, id: u32) {
+        let Some(fetch) = self.fetches.fetches.get_mut(&id) else { return };
+        if !self.desk.has_room(fetch.session) {
+            fetch.state = FetchState::NoRoom;
+            return;
+        }
+        let Some(shard) = fetch.shards.last().copied() else {
+            self.end_fetch(id);
+            return;
+        };
+        if shard != self.place.shard {
+            fetch.state = FetchState::Asked;
+            let (tenant, filter, after) = (fetch.tenant, &*fetch.filter, &*fetch.after);
+            self.links.send(shard, Record::RetainedQuery { fetch: id, tenant, filter, after });
+            return;
+        }
+        let mut found = Vec::new();
+        let after = (!fetch.after.is_empty()).then_some(&*fetch.after);
+        let budget = self.settings.retained.step;
+        let end = self.retained.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
+            found.push(Rc::clone(message));
+        });
+        let after = match end {
+            ScanEnd::Done => String::new(),
+            ScanEnd::More(after) => after.into(),
+        };
+        for message in found {
+            self.deliver_retained(now, id, &mut message.publication());
+        }
+        self.continue_fetch(id, after);
+    }
+
+    /// One step is done; the next one starts behind `after`, or on the next shard.
+    fn continue_fetch(&mut self, id: u32, after: String) {
+        let Some(fetch) = self.fetches.fetches.get_mut(&id) else { return };
+        if after.is_empty() {
+            fetch.shards.pop();
+        }
+        fetch.after = after;
+        if fetch.shards.is_empty() {
+            self.end_fetch(id);
+            return;
+        }
+        fetch.state = FetchState::Runnable;
+        self.fetches.runnable.push_back(id);
+    }
+
+    fn end_fetch(&mut self, id: u32) {
+        let Some(fetch) = self.fetches.fetches.remove(&id) else { return };
+        let Some(session) = self.desk.sessions.get_mut(fetch.session.0) else { return };
+        if let Some(rare) = session.rare.as_mut() {
+            rare.fetches.retain(|other| *other != id);
+            if rare.fetches.is_empty() {
+                rare.fresh_topics = std::collections::HashSet::default();
+            }
+            if rare.is_idle() {
+                session.rare = None;
+            }
+        }
+    }
+
+    /// Ends all fetches of a session whose connection is gone.
+    pub(crate) fn end_fetches(&mut self, session: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        for id in std::mem::take(&mut rare.fetches) {
+            self.fetches.fetches.remove(&id);
+        }
+    }
+
+    fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
+        let Some(fetch) = self.fetches.fetches.get(&id) else { return };
+        let session = self.desk.sessions.get(fetch.session.0);
+        if session
+            .and_then(|session| session.rare.as_ref())
+            .is_some_and(|rare| rare.fresh_topics.contains(publication.topic))
+        {
+            return;
+        }
+        let ids = [fetch.subscription_id];
+        let terms = Terms {
+            qos: fetch.options.qos(),
+            retain: true,
+            subscription_ids: if fetch.subscription_id == 0 { &[] } else { &ids },
+            group: None,
+            publisher: None,
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, &mut self.layouts, fetch.session, &terms);
+    }
+
+    /// Another shard asks for retained messages of this one: one step's worth, and where the next one starts.
+    pub(crate) fn answer_retained_query(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        fetch: u32,
+        tenant: TenantId,
+        filter: &str,
+        after: &str,
+    ) {
+        let after = (!after.is_empty()).then_some(after);
+        let source = Source::inside(self.place.shard, now);
+        let (links, sequence) = (&mut self.links, &mut self.next_sequence);
+        let budget = self.settings.retained.step;
+        let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
+            *sequence += 1;
+            let envelope = Envelope {
+                purpose: 0,
+                origin: source.origin,
+                sequence: *sequence,
+                entered_at: source.entered_at,
+                priority: 0,
+                hops: 0,
+                from: None,
+                ticket: None,
+                publication: message.publication(),
+            };
+            links.send(from, Record::RetainedItem { fetch, envelope });
+        });
+        let after: Box<str> = match end {
+            ScanEnd::Done => "".into(),
+            ScanEnd::More(after) => after.into(),
+        };
+        links.send(from, Record::RetainedEnd { fetch, after: &after });
+    }
+
+    /// A retained message that another shard has sent.
+    pub(crate) fn handle_retained_item(&mut self, now: Now, fetch: u32, publication: &mut Publication<'_>) {
+        self.deliver_retained(now, fetch, publication);
+    }
+
+    /// Another shard has sent one step's worth.
+    pub(crate) fn handle_retained_end(&mut self, fetch: u32, after: &str) {
+        self.continue_fetch(fetch, after.to_owned());
+    }
+}
+
+impl Desk {
+    /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
+    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str) {
+        let Some(rare) = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else { return };
+        if !rare.fetches.is_empty() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
+            rare.fresh_topics.insert(topic.into());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What the server keeps for a client id, with or without a connection.
+
+use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+
+use tidegate_mqtt::{PacketId, QoS};
+
+use crate::hash::NameHasher;
+use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::link::record::{GroupName, MemberOptions};
+use crate::message::{Message, MessageRef};
+use crate::now::Millis;
+use crate::packet_ids::{Inflight, ReceivedIds};
+use crate::topics::FilterKey;
+
+/// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub client_id: Box<str>,
+    pub connection: Option<ConnectionKey>,
+    pub filters: FilterList,
+    /// Message flow; present once a message above QoS 0 or a queue was needed.
+    pub flow: Option<Box<Flow>>,
+    /// What few sessions have.
+    pub rare: Option<Box<Rare>>,
+    /// Session Expiry Interval, seconds; 0 ends the session with its connection, `u32::MAX` never.
+    pub expiry_seconds: u32,
+    pub tenant: TenantId,
+    pub listener: ListenerId,
+    /// How many unacknowledged messages the client takes.
+    pub receive_maximum: u16,
+    /// Epoch of the access rules under which the subscriptions were compiled; a higher epoch asks again.
+    pub rights_epoch: u16,
+}
+
+/// A session's ordinary subscriptions, by their place in the index. One needs no heap.
+#[derive(Debug, Default)]
+pub(crate) struct FilterList {
+    one: Option<FilterKey>,
+    #[expect(
+        clippy::box_collection,
+        reason = "most sessions have one subscription; a vector in place would cost each 16 bytes more"
+    )]
+    rest: Option<Box<Vec<FilterKey>>>,
+}
+
+impl FilterList {
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.one.is_some()) + self.rest.as_ref().map_or(0, |rest| rest.len())
+    }
+
+    pub(crate) fn push(&mut self, filter: FilterKey) {
+        if self.one.is_none() {
+            self.one = Some(filter);
+        } else {
+            self.rest.get_or_insert_default().push(filter);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, filter: FilterKey) {
+        if self.one == Some(filter) {
+            self.one = self.rest.as_mut().and_then(|rest| rest.pop());
+        } else if let Some(rest) = &mut self.rest {
+            rest.retain(|other| *other != filter);
+        }
+        if self.rest.as_ref().is_some_and(|rest| rest.is_empty()) {
+            self.rest = None;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = FilterKey> + '_ {
+        self.one.into_iter().chain(self.rest.iter().flat_map(|rest| rest.iter().copied()))
+    }
+}
+
+/// Messages on their way to and from a session.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
+    pub inflight: Inflight<Option<Delivery>>,
+    /// Waiting for the client to come back, to read, or to acknowledge.
+    pub queue: VecDeque<Delivery>,
+    /// Cost of the queue in bytes.
+    pub queue_bytes: u64,
+    /// QoS 2 packet ids received and not yet released.
+    pub received: ReceivedIds,
+    /// Publishers parked by this queue.
+    pub blocking: Vec<BlockedPublisher>,
+    /// A publisher waited too long: until the queue has room again, what comes is dropped.
+    pub block_given_up: bool,
+    /// The log was told that the queue is full.
+    pub full_told: bool,
+    /// How many at the back of `inflight` are still to be sent again after the session was resumed.
+    pub to_resend: usize,
+    /// Since when nothing in flight was acknowledged; tells the owner who stopped.
+    pub waiting_since: Millis,
+}
+
+impl Flow {
+    /// Whether nothing at all is owed or remembered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty()
+    }
+}
+
+/// Who has to wait for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockedPublisher {
+    /// The publisher's shard.
+    pub shard: ShardId,
+    pub connection: ConnectionKey,
+}
+
+/// A message as it is owed to one session.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub message: MessageRef,
+    /// QoS of this delivery.
+    pub qos: QoS,
+    /// RETAIN as the receiver will see it.
+    pub retain: bool,
+    pub ids: SubscriptionIds,
+    /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
+    pub group: Option<Rc<Membership>>,
+}
+
+impl Delivery {
+    /// Bytes that this delivery counts for in a queue.
+    pub(crate) fn cost(&self) -> u64 {
+        self.message.cost() + size_of::<Self>() as u64
+    }
+
+    /// Whether it has outlived its expiry.
+    pub(crate) fn is_expired(&self, now: Millis) -> bool {
+        Message::is_expired(&self.message, now)
+    }
+}
+
+/// Subscription identifiers of a delivery.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum SubscriptionIds {
+    #[default]
+    None,
+    One(u32),
+    Many(Rc<[u32]>),
+}
+
+impl SubscriptionIds {
+    pub(crate) fn from_slice(ids: &[u32]) -> Self {
+        match ids {
+            [] => Self::None,
+            [one] => Self::One(*one),
+            many => Self::Many(Rc::from(many)),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// What few sessions have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// The will of the present or last connection.
+    pub will: Option<Will>,
+    /// When a will that waits is due; also its key among the timers.
+    pub will_due: Option<Millis>,
+    /// When a session without a connection ends; also its key among the timers.
+    pub ends_at: Option<Millis>,
+    /// Memberships in shared groups.
+    pub memberships: Vec<Rc<Membership>>,
+    /// Retained messages being fetched, by their numbers.
+    pub fetches: Vec<u32>,
+    /// Topics that arrived live while a fetch was under way: the fetched value is older.
+    pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
+}
+
+impl Rare {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.will.is_none() && self.ends_at.is_none() && self.memberships.is_empty() && self.fetches.is_empty()
+    }
+}
+
+/// A will, published when its connection ends without a goodbye.
+#[derive(Clone, Debug)]
+pub(crate) struct Will {
+    pub message: MessageRef,
+    /// Will Delay Interval, seconds.
+    pub delay_seconds: u32,
+    /// Message Expiry Interval, seconds from publication.
+    pub expiry_seconds: Option<u32>,
+}
+
+/// A session's place in a shared group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    pub tenant: TenantId,
+    pub share: Box<str>,
+    pub filter: Box<str>,
+    /// The shard that deals.
+    pub home: ShardId,
+    pub member: MemberOptions,
+}
+
+impl Membership {
+    pub(crate) fn group(&self) -> GroupName<'_> {
+        GroupName { tenant: self.tenant, share: &self.share, filter: &self.filter }
+    }
+}
+
+impl Session {
+    /// Whether the session outlives its connection, so that what is owed must be kept.
+    #[inline]
+    pub(crate) fn lasts(&self) -> bool {
+        self.expiry_seconds > 0
+    }
+
+    /// The flow, made on first use.
+    #[inline]
+    pub(crate) fn flow_mut(&mut self) -> &mut Flow {
+        self.flow.get_or_insert_default()
+    }
+
+    pub(crate) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Frees what an idle session does not need.
+    pub(crate) fn settle(&mut self) {
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) {
+            self.flow = None;
+        }
+        if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {
+            self.rare = None;
+        }
+    }
+
+    /// Packet ids of this session that wait for PUBREL.
+    pub(crate) fn has_received(&self, id: PacketId) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.received.contains(id))
+    }
+}

@@ -1,0 +1,247 @@
+//! What an engine is told at start: limits with names and units, and the policy for when each is hit.
+
+use crate::ids::TenantId;
+use tidegate_mqtt::QoS;
+
+/// Everything an engine needs to know. Built and checked by the caller; the engine reads it and never changes it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Name of this node in `$SYS/brokers/NAME/...`.
+    pub node_name: String,
+    /// Version text for `$SYS/broker/version`.
+    pub version: String,
+    /// The listeners that connections may come from, indexed by [`ListenerId`](crate::ListenerId).
+    pub listeners: Vec<ListenerSettings>,
+    /// Limits of connections, sessions and memory.
+    pub limits: Limits,
+    /// Queues of sessions.
+    pub queue: QueueSettings,
+    /// Retained messages.
+    pub retained: RetainedSettings,
+    /// Shared subscriptions.
+    pub shared: SharedSettings,
+    /// Seconds between two rounds of `$SYS` values while someone is subscribed; 0 switches `$SYS` off.
+    pub sys_interval_seconds: u32,
+    /// Whether connects and disconnects are published below `$SYS/brokers/NAME/clients/`.
+    pub sys_events: bool,
+    /// Who decides about CONNECT packets.
+    pub authentication: Authentication,
+    /// What happens to wills when the server stops.
+    pub wills_on_shutdown: bool,
+}
+
+/// Who decides about a CONNECT.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authentication {
+    /// Everyone may come in.
+    Open,
+    /// Each CONNECT becomes an [`Event::Authenticate`](crate::Event::Authenticate) and waits for its verdict.
+    External,
+}
+
+/// What holds for the connections of one listener.
+#[derive(Clone, Debug)]
+pub struct ListenerSettings {
+    /// Name in logs and metrics.
+    pub name: String,
+    /// Tenant of its clients.
+    pub tenant: TenantId,
+    /// Longest packet taken from a client, bytes, 1..=268,435,455 plus header is the protocol's bound.
+    pub max_packet_size: u32,
+    /// Unacknowledged QoS 1 and 2 messages that a client may have under way to the server, 1..=65,535.
+    pub receive_maximum: u16,
+    /// Whether exceeding it is counted and tolerated (as old firmware needs) or answered by DISCONNECT 0x93.
+    pub receive_maximum_lenient: bool,
+    /// Highest topic alias a client may set, 0..=65,535.
+    pub topic_alias_maximum: u16,
+    /// Highest topic alias that the broker sets towards a client that allows it, 0 switches it off.
+    pub topic_alias_maximum_out: u16,
+    /// Highest QoS offered.
+    pub maximum_qos: QoS,
+    /// Keep-alive imposed on clients that ask for more or none, seconds; 0 imposes none.
+    pub keep_alive_maximum: u16,
+    /// Whether payloads that say they are UTF-8 are checked.
+    pub check_payload_format: bool,
+    /// Whether an empty client id is given a name by the server.
+    pub allow_empty_client_id: bool,
+    /// Longest client id, bytes.
+    pub max_client_id_len: u16,
+    /// Connections at once through this listener and shard; 0 is no limit.
+    pub max_connections: u32,
+    /// Response Information given to clients that request it; `None` gives none.
+    pub response_information: Option<String>,
+    /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
+    pub server_reference: Option<String>,
+}
+
+impl Default for ListenerSettings {
+    fn default() -> Self {
+        Self {
+            name: "default".into(),
+            tenant: TenantId::DEFAULT,
+            max_packet_size: 2 * 1024 * 1024,
+            receive_maximum: 1024,
+            receive_maximum_lenient: false,
+            topic_alias_maximum: 32,
+            topic_alias_maximum_out: 16,
+            maximum_qos: QoS::ExactlyOnce,
+            keep_alive_maximum: 0,
+            check_payload_format: false,
+            allow_empty_client_id: true,
+            max_client_id_len: 1024,
+            max_connections: 0,
+            response_information: None,
+            server_reference: None,
+        }
+    }
+}
+
+/// Limits of one shard.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Milliseconds within which a complete CONNECT must arrive.
+    pub connect_timeout_ms: u64,
+    /// Bytes that a client may send behind its CONNECT before it is answered.
+    pub pipelined_bytes: u32,
+    /// Sessions (connected or not) of one shard; 0 is no limit.
+    pub max_sessions: u32,
+    /// Longest session expiry granted, seconds; `u32::MAX` grants sessions without end.
+    pub max_session_expiry_seconds: u32,
+    /// Subscriptions of one client.
+    pub max_subscriptions_per_client: u32,
+    /// Levels of a topic name or filter.
+    pub max_topic_levels: u16,
+    /// Unacknowledged messages that the server sends to a client that names no receive maximum of its own (3.1, 3.1.1), 1..=65,535.
+    pub max_inflight: u16,
+    /// Bytes of encoded output per connection that are written ahead; beyond it messages wait in the session's queue.
+    pub output_high_water: u32,
+    /// Bytes of unfinished packets, output and queues in one shard above which new work is refused; 0 is no limit.
+    pub memory_ceiling: u64,
+    /// Bytes under way from one shard to another before publishers are parked.
+    pub shard_link_bytes: u64,
+    /// Bytes of PUBLISH packets parked per connection before its socket is no longer read.
+    pub parked_bytes: u32,
+    /// Milliseconds that a publisher may be parked before its message is dropped with a reason.
+    pub block_timeout_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connect_timeout_ms: 10_000,
+            pipelined_bytes: 64 * 1024,
+            max_sessions: 0,
+            max_session_expiry_seconds: u32::MAX,
+            max_subscriptions_per_client: 10_000,
+            max_topic_levels: 128,
+            max_inflight: 1024,
+            output_high_water: 256 * 1024,
+            memory_ceiling: 0,
+            shard_link_bytes: 8 * 1024 * 1024,
+            parked_bytes: 256 * 1024,
+            block_timeout_ms: 30_000,
+        }
+    }
+}
+
+/// What happens to a message for a session whose queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverflowPolicy {
+    /// The new message is dropped.
+    DropNewest,
+    /// The oldest waiting message makes room.
+    DropOldest,
+    /// The slow reader is disconnected; its session keeps what it may keep.
+    Disconnect,
+    /// The publisher waits.
+    Block,
+}
+
+/// The queue of a session: what waits because the client is away, reads slowly or has its window full.
+#[derive(Clone, Debug)]
+pub struct QueueSettings {
+    /// Messages waiting per session.
+    pub max_messages: u32,
+    /// Bytes waiting per session.
+    pub max_bytes: u64,
+    /// What happens beyond.
+    pub overflow: OverflowPolicy,
+    /// Whether QoS 0 messages are kept for clients that are away.
+    pub keep_qos0_offline: bool,
+}
+
+impl Default for QueueSettings {
+    fn default() -> Self {
+        Self {
+            max_messages: 10_000,
+            max_bytes: 16 * 1024 * 1024,
+            overflow: OverflowPolicy::DropNewest,
+            keep_qos0_offline: false,
+        }
+    }
+}
+
+/// Retained messages of one shard.
+#[derive(Clone, Debug)]
+pub struct RetainedSettings {
+    /// Whether the server keeps retained messages at all.
+    pub available: bool,
+    /// How many; 0 is no limit. What comes beyond is refused, what is kept may still be replaced.
+    pub max_messages: u64,
+    /// How many bytes of topics and payloads; 0 is no limit.
+    pub max_bytes: u64,
+    /// Retained messages looked at in one step before other work gets its turn.
+    pub step: u32,
+}
+
+impl Default for RetainedSettings {
+    fn default() -> Self {
+        Self { available: true, max_messages: 0, max_bytes: 0, step: 512 }
+    }
+}
+
+/// Who of a shared group gets the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedStrategy {
+    /// Each member in turn.
+    RoundRobin,
+    /// The same member as long as it takes messages.
+    Sticky,
+    /// By the publisher's client id.
+    HashClient,
+    /// By the topic.
+    HashTopic,
+}
+
+/// Shared subscriptions.
+#[derive(Clone, Debug)]
+pub struct SharedSettings {
+    /// Whether `$share/...` is served.
+    pub available: bool,
+    /// How messages are dealt.
+    pub strategy: SharedStrategy,
+}
+
+impl Default for SharedSettings {
+    fn default() -> Self {
+        Self { available: true, strategy: SharedStrategy::RoundRobin }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node_name: "tidegate".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            listeners: vec![ListenerSettings::default()],
+            limits: Limits::default(),
+            queue: QueueSettings::default(),
+            retained: RetainedSettings::default(),
+            shared: SharedSettings::default(),
+            sys_interval_seconds: 10,
+            sys_events: true,
+            authentication: Authentication::Open,
+            wills_on_shutdown: true,
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! SUBSCRIBE and UNSUBSCRIBE, and telling the other shards what this one is interested in.
+
+use tidegate_mqtt::{
+    Frame, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, TopicFilter, Unsubscribe, Version,
+};
+
+use crate::connection::{Answer, FetchRequest, SubAckAnswer};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::input::Refused;
+use crate::link::envelope::Ticket;
+use crate::link::record::{MemberOptions, Record};
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::topics::{Subscriber, SubscriberOptions};
+
+/// One filter of a SUBSCRIBE packet.
+struct Request<'a> {
+    key: ConnectionKey,
+    session: SessionKey,
+    tenant: TenantId,
+    filter: TopicFilter<'a>,
+    /// QoS, No Local and Retain As Published as granted.
+    options: SubscriberOptions,
+    retain_handling: RetainHandling,
+    subscription_id: u32,
+    ticket: Ticket,
+}
+
+impl Engine {
+    pub(crate) fn handle_subscribe(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let subscribe = Subscribe::decode(version, frame.first_byte, frame.body)?;
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
+        let max_qos = self.maximum_qos(key);
+        let ticket = self.next_ticket(key);
+        let mut answer = Box::<SubAckAnswer>::default();
+        let mut waits = 0;
+        for (filter, options) in subscribe.filters() {
+            let result = match filter {
+                Err(_) => Err(Reason::InvalidTopicFilter),
+                Ok(filter) => self.subscribe(
+                    now,
+                    &Request {
+                        key,
+                        session,
+                        tenant,
+                        filter,
+                        options: granted_options(&options, max_qos),
+                        retain_handling: options.retain_handling,
+                        subscription_id: subscribe.subscription_identifier.unwrap_or(0),
+                        ticket,
+                    },
+                    &mut answer.fetches,
+                ),
+            };
+            answer.codes.push(match result {
+                Ok(more) => {
+                    waits += more;
+                    granted_code(options.qos.min(max_qos))
+                }
+                Err(reason) => {
+                    self.desk.counters.requests_refused[reason.number()] += 1;
+                    reason.code()
+                }
+            });
+        }
+        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits);
+        Ok(())
+    }
+
+    fn maximum_qos(&self, key: ConnectionKey) -> QoS {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
+    }
+
+    /// Adds one subscription; returns how many confirmations its SUBACK has to wait for.
+    fn subscribe(&mut self, now: Now, request: &Request<'_>, fetches: &mut Vec<FetchRequest>) -> Result<u16, Reason> {
+        let max_levels = usize::from(self.settings.limits.max_topic_levels);
+        if request.filter.levels().count() > max_levels {
+            return Err(Reason::InvalidTopicFilter);
+        }
+        if let Some((share, filter)) = request.filter.shared() {
+            if !self.settings.shared.available {
+                return Err(Reason::SharedNotSupported);
+            }
+            self.check_subscription_limit(request)?;
+            let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
+            return Ok(self.join_group(now, request.session, share, filter.as_str(), member, Some(request.ticket)));
+        }
+        let filter = request.filter.as_str();
+        if self.index.find(request.tenant, filter).is_none() {
+            self.check_subscription_limit(request)?;
+        }
+        let subscriber =
+            Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
+        let subscribed = self.index.subscribe(request.tenant, filter, subscriber);
+        if subscribed.replaced.is_none()
+            && let Some(session) = self.desk.sessions.get_mut(request.session.0)
+        {
+            session.filters.push(subscribed.entry);
+        }
+        let fetch = match request.retain_handling {
+            RetainHandling::SendAtSubscribe => true,
+            RetainHandling::SendIfNew => subscribed.replaced.is_none(),
+            RetainHandling::DoNotSend => false,
+        };
+        if fetch && self.settings.retained.available {
+            fetches.push(FetchRequest {
+                filter: filter.into(),
+                options: request.options.bits(),
+                subscription_id: request.subscription_id,
+            });
+        }
+        if subscribed.first_local {
+            self.note_sys_interest(now, filter, true);
+        }
+        // Someone else's interest in the same filter may still be on its way; then this SUBACK waits for it, too.
+        if subscribed.first_local || self.interest_under_way > 0 {
+            return Ok(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+        }
+        Ok(0)
+    }
+
+    fn check_subscription_limit(&self, request: &Request<'_>) -> Result<(), Reason> {
+        let max = self.settings.limits.max_subscriptions_per_client as usize;
+        let Some(session) = self.desk.sessions.get(request.session.0) else { return Ok(()) };
+        let shared = session.rare.as_ref().map_or(0, |rare| rare.memberships.len());
+        if session.filters.len() + shared >= max { Err(Reason::TooManySubscriptions) } else { Ok(()) }
+    }
+
+    /// Tells all other shards; returns how many will confirm.
+    pub(crate) fn announce_interest(
+        &mut self,
+        tenant: TenantId,
+        filter: &str,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) -> u16 {
+        let mut told = 0;
+        for shard in self.place.others() {
+            self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
+            told += 1;
+        }
+        if ticket.is_none() {
+            return 0;
+        }
+        self.interest_under_way += u64::from(told);
+        told
+    }
+
+    pub(crate) fn handle_unsubscribe(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let mut codes = Vec::new();
+        for filter in unsubscribe.filters() {
+            codes.push(match filter {
+                Err(_) => ReasonCode::TopicFilterInvalid,
+                Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
+                Ok(_) => ReasonCode::NoSubscriptionExisted,
+            });
+        }
+        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(codes.into()), 0);
+        Ok(())
+    }
+
+    /// Removes one subscription; says whether there was one.
+    fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
+        if let Some((share, filter)) = filter.shared() {
+            return self.leave_group(now, key, share, filter.as_str());
+        }
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
+        let tenant = session.tenant;
+        let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
+        session.filters.remove(removed.entry);
+        if removed.last_local {
+            self.announce_interest(tenant, filter.as_str(), false, None);
+            self.note_sys_interest(now, filter.as_str(), false);
+        }
+        true
+    }
+
+    /// Removes all subscriptions of a session that ends.
+    pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let filters = std::mem::take(&mut session.filters);
+        let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
+        let mut sys = Vec::new();
+        for filter in filters.iter() {
+            let (links, place) = (&mut self.links, self.place);
+            self.index.unsubscribe_entry(filter, key, |tenant, filter| {
+                for shard in place.others() {
+                    links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
+                }
+                if filter.starts_with("$SYS") {
+                    sys.push(filter.to_owned());
+                }
+            });
+        }
+        for filter in sys {
+            self.note_sys_interest(now, &filter, false);
+        }
+        for membership in memberships {
+            self.desk.shared_memberships -= 1;
+            self.leave_home(now, key, &membership);
+        }
+    }
+}
+
+fn granted_options(options: &SubscriptionOptions, max_qos: QoS) -> SubscriberOptions {
+    SubscriberOptions::new(options.qos.min(max_qos), options.no_local, options.retain_as_published)
+}
+
+fn granted_code(qos: QoS) -> ReasonCode {
+    match qos {
+        QoS::AtMostOnce => ReasonCode::Success,
+        QoS::AtLeastOnce => ReasonCode::GrantedQos1,
+        QoS::ExactlyOnce => ReasonCode::GrantedQos2,
+    }
+}

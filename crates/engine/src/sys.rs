@@ -1,0 +1,315 @@
+//! `$SYS`: what the broker tells of itself, in the dialect of Mosquitto, while someone listens.
+//!
+//! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a subscription
+//! below `$SYS`.
+
+use std::fmt::Write as _;
+
+use tidegate_mqtt::{QoS, TopicName};
+
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::{REASONS, Reason};
+use crate::wire::{WireReader, WireWrite};
+
+/// State of `$SYS` on a shard.
+#[derive(Debug)]
+pub(crate) struct Sys {
+    started: Now,
+    /// Filters below `$SYS` that shards are interested in.
+    watchers: u32,
+    /// When the next round is due; also its key among the timers.
+    next: Option<Millis>,
+    /// What the shards have reported in this round.
+    gathered: SysValues,
+    /// Reports that this round still waits for.
+    missing: u16,
+    /// Most clients seen connected at once.
+    clients_maximum: u64,
+    loads: Vec<Load>,
+    last: Option<(Millis, SysValues)>,
+    /// What subscribers can find as retained values, to be cleared when the last one leaves.
+    published: Vec<String>,
+}
+
+/// An average per minute over 1, 5 and 15 minutes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    averages: [f64; 3],
+}
+
+/// Numbers that are added up over shards, by position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SysValues {
+    plain: [u64; PLAIN.len()],
+    dropped: [u64; REASONS],
+}
+
+/// The plain numbers: topics below `$SYS/broker/`.
+const PLAIN: [&str; 18] = [
+    "clients/connected",
+    "clients/disconnected",
+    "clients/expired",
+    "messages/received",
+    "messages/sent",
+    "publish/messages/received",
+    "publish/messages/sent",
+    "publish/messages/dropped",
+    "publish/bytes/received",
+    "publish/bytes/sent",
+    "bytes/received",
+    "bytes/sent",
+    "subscriptions/count",
+    "shared_subscriptions/count",
+    "retained messages/count",
+    "store/messages/count",
+    "store/messages/bytes",
+    "connections/socket/count",
+];
+
+/// Counters with a moving average: position among [`PLAIN`] and topic below `$SYS/broker/load/`.
+const LOADS: [(usize, &str); 6] = [
+    (3, "messages/received"),
+    (4, "messages/sent"),
+    (5, "publish/received"),
+    (6, "publish/sent"),
+    (10, "bytes/received"),
+    (11, "bytes/sent"),
+];
+
+const MINUTES: [f64; 3] = [1.0, 5.0, 15.0];
+
+impl Default for SysValues {
+    fn default() -> Self {
+        Self { plain: [0; PLAIN.len()], dropped: [0; REASONS] }
+    }
+}
+
+impl SysValues {
+    fn add(&mut self, other: &Self) {
+        let mine = self.plain.iter_mut().chain(&mut self.dropped);
+        for (mine, theirs) in mine.zip(other.plain.iter().chain(&other.dropped)) {
+            *mine += theirs;
+        }
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for value in self.plain.iter().chain(&self.dropped) {
+            out.put_u64(*value);
+        }
+        out
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        let mut values = Self::default();
+        let mut reader = WireReader::new(bytes);
+        for value in values.plain.iter_mut().chain(&mut values.dropped) {
+            *value = reader.u64("a number of $SYS").unwrap_or(0);
+        }
+        values
+    }
+}
+
+impl Sys {
+    pub(crate) fn new(now: Now) -> Self {
+        Self {
+            started: now,
+            watchers: 0,
+            next: None,
+            gathered: SysValues::default(),
+            missing: 0,
+            clients_maximum: 0,
+            loads: vec![Load::default(); LOADS.len()],
+            last: None,
+            published: Vec::new(),
+        }
+    }
+}
+
+impl Engine {
+    /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
+    pub(crate) fn note_sys_interest(&mut self, now: Now, filter: &str, present: bool) {
+        if !filter.starts_with("$SYS") {
+            return;
+        }
+        if present {
+            self.sys.watchers += 1;
+        } else {
+            self.sys.watchers = self.sys.watchers.saturating_sub(1);
+        }
+        if self.place.shard != ShardId(0) || self.settings.sys_interval_seconds == 0 {
+            return;
+        }
+        if self.sys.watchers > 0 && self.sys.next.is_none() {
+            self.set_sys_timer(now.monotonic);
+        } else if self.sys.watchers == 0
+            && let Some(at) = self.sys.next.take()
+        {
+            self.desk.timers.cancel(at, Timer::Sys);
+            self.sys.last = None;
+            for topic in std::mem::take(&mut self.sys.published) {
+                self.retained.clear(TenantId::DEFAULT, &topic);
+            }
+        }
+    }
+
+    fn set_sys_timer(&mut self, at: Millis) {
+        self.sys.next = Some(at);
+        self.desk.timers.set(at, Timer::Sys);
+    }
+
+    /// Begins a round: every shard is asked.
+    pub(crate) fn publish_sys(&mut self, now: Now) {
+        self.set_sys_timer(now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.gathered = self.sys_values();
+        self.sys.missing = self.place.shards - 1;
+        for shard in self.place.others() {
+            self.links.send(shard, Record::SysQuery);
+        }
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    pub(crate) fn answer_sys_query(&mut self, from: ShardId) {
+        let values = self.sys_values().write();
+        self.links.send(from, Record::SysReport { values: &values });
+    }
+
+    pub(crate) fn handle_sys_report(&mut self, now: Now, values: &[u8]) {
+        self.sys.gathered.add(&SysValues::read(values));
+        self.sys.missing = self.sys.missing.saturating_sub(1);
+        if self.sys.missing == 0 {
+            self.finish_sys_round(now);
+        }
+    }
+
+    fn sys_values(&self) -> SysValues {
+        let counters = self.counters();
+        let gauges = self.gauges();
+        let plain = [
+            gauges.sessions_connected,
+            gauges.sessions_disconnected,
+            counters.sessions_expired,
+            counters.packets_in.iter().sum(),
+            counters.packets_out.iter().sum(),
+            counters.messages_in.iter().sum(),
+            counters.messages_out.iter().sum(),
+            counters.dropped_total(),
+            counters.payload_bytes_in,
+            counters.payload_bytes_out,
+            counters.bytes_in,
+            counters.bytes_out,
+            gauges.subscriptions,
+            gauges.shared_subscriptions,
+            gauges.retained_messages,
+            gauges.retained_messages + gauges.queued_messages,
+            gauges.retained_bytes + gauges.queued_bytes,
+            counters.sockets_opened,
+        ];
+        SysValues { plain, dropped: counters.dropped }
+    }
+
+    fn finish_sys_round(&mut self, now: Now) {
+        if self.sys.watchers == 0 {
+            return;
+        }
+        let values = self.sys.gathered.clone();
+        let [connected, disconnected, ..] = values.plain;
+        self.sys.clients_maximum = self.sys.clients_maximum.max(connected);
+        let uptime = now.monotonic.since(self.sys.started.monotonic) / 1000;
+        let mut texts: Vec<(String, String)> = vec![
+            ("version".into(), format!("tidegate version {}", self.settings.version)),
+            ("uptime".into(), format!("{uptime} seconds")),
+            ("clients/total".into(), (connected + disconnected).to_string()),
+            ("clients/maximum".into(), self.sys.clients_maximum.to_string()),
+            ("clients/active".into(), connected.to_string()),
+            ("clients/inactive".into(), disconnected.to_string()),
+            ("messages/stored".into(), values.plain[15].to_string()),
+        ];
+        texts.extend(PLAIN.iter().zip(values.plain).map(|(topic, value)| ((*topic).to_owned(), value.to_string())));
+        for (reason, count) in Reason::ALL.iter().zip(values.dropped) {
+            if count > 0 {
+                texts.push((format!("publish/messages/dropped/{}", reason.label()), count.to_string()));
+            }
+        }
+        self.add_loads(now, &values, &mut texts);
+        for (topic, text) in texts {
+            self.publish_sys_value(now, format!("$SYS/broker/{topic}"), &text);
+        }
+        self.sys.last = Some((now.monotonic, values));
+    }
+
+    /// Moves the averages on by what was counted since the last round.
+    fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
+        let Some((then, last)) = &self.sys.last else { return };
+        let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
+        if minutes <= 0.0 {
+            return;
+        }
+        for ((at, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
+            let per_minute = values.plain[*at].saturating_sub(last.plain[*at]) as f64 / minutes;
+            for (average, window) in load.averages.iter_mut().zip(MINUTES) {
+                let weight = (-minutes / window).exp();
+                *average = per_minute + (*average - per_minute) * weight;
+                texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
+            }
+        }
+    }
+
+    fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication);
+        if !self.sys.published.contains(&topic) {
+            self.sys.published.push(topic);
+        }
+    }
+
+    /// Tells watchers that a client came (no reason) or went (its reason).
+    pub(crate) fn publish_client_event(&mut self, now: Now, key: SessionKey, reason: Option<Reason>) {
+        if self.sys.watchers == 0 || !self.settings.sys_events {
+            return;
+        }
+        let Some(session) = self.desk.sessions.get(key.0) else { return };
+        let what = if reason.is_some() { "disconnected" } else { "connected" };
+        // A client id may hold what a topic level may not.
+        let level = session.client_id.replace(['+', '#', '/'], "_");
+        let topic = format!("$SYS/brokers/{}/clients/{level}/{what}", self.settings.node_name);
+        let mut text = String::from("{\"clientid\":");
+        put_json_string(&mut text, &session.client_id);
+        let _ = write!(text, ",\"ts\":{}", now.unix);
+        if let Some(reason) = reason {
+            let _ = write!(text, ",\"reason\":\"{}\",\"reason_code\":{}", reason.label(), reason.code().byte());
+        }
+        text.push('}');
+        let tenant = session.tenant;
+        if TopicName::new(&topic).is_err() {
+            return;
+        }
+        let mut publication =
+            Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
+        self.publish_inside(now, &mut publication);
+    }
+}
+
+/// Appends a JSON string with everything escaped that has to be.
+fn put_json_string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
