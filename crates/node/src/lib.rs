@@ -1,1 +1,42 @@
-//! Placeholder.
+//! The data plane's shell: threads, sockets and clocks around engines that know none of these.
+//!
+//! A [`Node`] runs one thread per core, a *shard*, each with its own engine and event loop. A shard reads its sockets into
+//! one buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the
+//! shard that its client id picks; the shard that accepted its socket hands it over as soon as the CONNECT packet is
+//! there. `docs/data-plane.md` explains the turn and every limit.
+//!
+//! Nothing here knows what a topic means, and nothing here waits: what may be slow belongs to the control plane, which
+//! talks to shards through a [`NodeHandle`].
+
+pub mod address;
+mod clock;
+mod close;
+mod connections;
+pub mod files;
+mod handle;
+mod inbox;
+mod limits;
+mod listener;
+mod memory;
+mod node;
+mod observer;
+mod report;
+mod settings;
+mod shard;
+mod table;
+#[cfg(test)]
+mod tests;
+mod transport;
+mod turn;
+mod wake;
+pub mod websocket;
+
+pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
+pub use clock::Clock;
+pub use files::{OpenFileLimit, TooFewFiles};
+pub use handle::{NoAnswer, NodeHandle};
+pub use listener::BindError;
+pub use node::{Node, StartError, Stopped};
+pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
+pub use report::{NodeReport, ShardReport, ShellCounters};
+pub use settings::NodeSettings;

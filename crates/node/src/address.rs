@@ -1,0 +1,266 @@
+//! Where a listener listens, as a person writes it.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Path of WebSocket listeners that name none, as most clients expect it.
+pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
+
+/// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `ws://HOST:PORT[/PATH]`, or `unix:/PATH`.
+///
+/// A host may be a name, an IPv4 address or an IPv6 address in brackets; names are resolved when the listener starts.
+/// Port 0 lets the system choose.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// MQTT over TCP.
+    Tcp(HostPort),
+    /// MQTT over WebSocket over TCP.
+    WebSocket {
+        /// Where to listen.
+        at: HostPort,
+        /// The one request path that is served; starts with `/`.
+        path: String,
+    },
+    /// MQTT over a Unix domain socket.
+    Unix(PathBuf),
+}
+
+/// A host and a port, not yet resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostPort {
+    /// Name or address; an IPv6 address is without its brackets.
+    pub host: String,
+    /// Port, 0 for one that the system chooses.
+    pub port: u16,
+}
+
+/// Why a text is no listener address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Neither host and port nor a known scheme.
+    #[error("`{0}` is no listener address: write HOST:PORT, ws://HOST:PORT/PATH or unix:/PATH")]
+    Form(String),
+    /// A scheme that this build does not serve.
+    #[error("`{scheme}` in `{text}` is not served: use tcp://, ws:// or unix:")]
+    Scheme {
+        /// The unknown scheme.
+        scheme: String,
+        /// The whole text.
+        text: String,
+    },
+    /// A port outside 0..=65,535.
+    #[error("`{port}` in `{text}` is no port: use a number from 0 (the system chooses) to 65535")]
+    Port {
+        /// What stands where the port belongs.
+        port: String,
+        /// The whole text.
+        text: String,
+    },
+    /// An IPv6 address without brackets.
+    #[error("`{0}` has several colons: put an IPv6 address into brackets, as in [::1]:1883")]
+    Brackets(String),
+    /// A path where none belongs.
+    #[error("`{0}` has a path, which only ws:// and unix: take")]
+    Path(String),
+    /// A Unix socket without a path.
+    #[error("`{0}` names no file: write unix:/PATH")]
+    NoFile(String),
+}
+
+impl FromStr for ListenAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // `unix:///run/x` is the same file as `unix:/run/x`.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(AddressError::NoFile(text.into()));
+            }
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        match text.split_once("://") {
+            None | Some(("tcp" | "mqtt", _)) => {
+                let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
+                let rest = rest.strip_suffix('/').unwrap_or(rest);
+                if rest.contains('/') {
+                    return Err(AddressError::Path(text.into()));
+                }
+                Ok(Self::Tcp(host_port(rest, text)?))
+            }
+            Some(("ws", rest)) => {
+                let (authority, path) = match rest.find('/') {
+                    Some(slash) if slash + 1 < rest.len() => rest.split_at(slash),
+                    Some(slash) => (&rest[..slash], "/"),
+                    None => (rest, DEFAULT_WEBSOCKET_PATH),
+                };
+                Ok(Self::WebSocket { at: host_port(authority, text)?, path: path.into() })
+            }
+            Some((scheme, _)) => Err(AddressError::Scheme { scheme: format!("{scheme}://"), text: text.into() }),
+        }
+    }
+}
+
+fn host_port(authority: &str, text: &str) -> Result<HostPort, AddressError> {
+    let (host, port) = authority.rsplit_once(':').ok_or_else(|| AddressError::Form(text.into()))?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']').ok_or_else(|| AddressError::Form(text.into()))?,
+        None if host.contains(':') => return Err(AddressError::Brackets(text.into())),
+        None => host,
+    };
+    if host.is_empty() {
+        return Err(AddressError::Form(text.into()));
+    }
+    // `u16::from_str` takes a sign, which nobody means.
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if digits { port.parse().ok() } else { None };
+    let port = number.ok_or_else(|| AddressError::Port { port: port.into(), text: text.into() })?;
+    Ok(HostPort { host: host.into(), port })
+}
+
+impl HostPort {
+    /// All addresses of the host.
+    ///
+    /// # Errors
+    /// When the name cannot be resolved.
+    pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        Ok((self.host.as_str(), self.port).to_socket_addrs()?.collect())
+    }
+
+    /// Whether only this machine can reach the address: a loopback address or the name `localhost`.
+    pub fn is_loopback(&self) -> bool {
+        match self.host.parse::<std::net::IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => self.host.eq_ignore_ascii_case("localhost"),
+        }
+    }
+}
+
+impl ListenAddress {
+    /// Whether only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(at) | Self::WebSocket { at, .. } => at.is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(at) => at.fmt(f),
+            Self::WebSocket { at, path } => write!(f, "ws://{at}{path}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// An address that is listened on, with the port that the system chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LocalAddress {
+    /// MQTT over TCP.
+    Tcp(SocketAddr),
+    /// MQTT over WebSocket.
+    WebSocket(SocketAddr, String),
+    /// MQTT over a Unix domain socket.
+    Unix(PathBuf),
+}
+
+impl LocalAddress {
+    /// The socket address, unless it is a file.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(at) | Self::WebSocket(at, _) => Some(*at),
+            Self::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for LocalAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(at) => at.fmt(f),
+            Self::WebSocket(at, path) => write!(f, "ws://{at}{path}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn tcp(host: &str, port: u16) -> ListenAddress {
+        ListenAddress::Tcp(HostPort { host: host.into(), port })
+    }
+
+    fn web(host: &str, port: u16, path: &str) -> ListenAddress {
+        ListenAddress::WebSocket { at: HostPort { host: host.into(), port }, path: path.into() }
+    }
+
+    #[test]
+    fn every_form_is_read_and_written() {
+        let cases = [
+            ("127.0.0.1:1883", tcp("127.0.0.1", 1883), "127.0.0.1:1883"),
+            ("tcp://localhost:0", tcp("localhost", 0), "localhost:0"),
+            ("mqtt://0.0.0.0:1883/", tcp("0.0.0.0", 1883), "0.0.0.0:1883"),
+            ("[::1]:1883", tcp("::1", 1883), "[::1]:1883"),
+            ("ws://127.0.0.1:8080", web("127.0.0.1", 8080, "/mqtt"), "ws://127.0.0.1:8080/mqtt"),
+            ("ws://[::]:8080/a/b", web("::", 8080, "/a/b"), "ws://[::]:8080/a/b"),
+            ("ws://h:8080/", web("h", 8080, "/"), "ws://h:8080/"),
+            ("unix:/run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
+            ("unix:///run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
+            ("unix:t.sock", ListenAddress::Unix("t.sock".into()), "unix:t.sock"),
+        ];
+        for (text, address, shown) in cases {
+            assert_eq!(text.parse(), Ok(address.clone()), "{text}");
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(address), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_says_what_to_write() {
+        let cases = [
+            ("1883", "is no listener address: write HOST:PORT"),
+            (":1883", "is no listener address"),
+            ("[::1:1883", "is no listener address"),
+            ("::1:1883", "put an IPv6 address into brackets"),
+            ("localhost:mqtt", "`mqtt` in `localhost:mqtt` is no port"),
+            ("localhost:65536", "is no port"),
+            ("localhost:+1", "is no port"),
+            ("localhost:1883/mqtt", "has a path"),
+            ("wss://localhost:1883", "`wss://` in `wss://localhost:1883` is not served"),
+            ("unix:", "names no file"),
+        ];
+        for (text, part) in cases {
+            let error = text.parse::<ListenAddress>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_recognised() {
+        for text in ["127.9.9.9:1", "[::1]:1", "localhost:1", "ws://LOCALHOST:1", "unix:/x"] {
+            assert!(text.parse::<ListenAddress>().unwrap().is_local(), "{text}");
+        }
+        for text in ["0.0.0.0:1", "[::]:1", "example.org:1", "ws://10.0.0.1:1"] {
+            assert!(!text.parse::<ListenAddress>().unwrap().is_local(), "{text}");
+        }
+    }
+}

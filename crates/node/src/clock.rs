@@ -1,0 +1,56 @@
+//! The only reader of clocks: everything else is handed a [`Now`].
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_engine::{Millis, Now};
+
+/// Both clocks of the process. Copies share their start, so that a deadline means the same on every shard.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    /// A clock whose monotonic time begins at one second, so that 0 can mean "already due".
+    pub fn start() -> Self {
+        let now = Instant::now();
+        Self { start: now.checked_sub(Duration::from_secs(1)).unwrap_or(now) }
+    }
+
+    /// Reads both clocks.
+    pub fn now(self) -> Now {
+        let monotonic = Instant::now().saturating_duration_since(self.start);
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { monotonic: Millis(milliseconds(monotonic)), unix: milliseconds(unix) }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long to wait for events when the next work is due at `deadline`: `None` waits without end.
+pub(crate) fn time_until(deadline: Millis, now: Millis) -> Option<Duration> {
+    (deadline != Millis::NEVER).then(|| Duration::from_millis(deadline.since(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_at_the_deadline_and_never_without_one() {
+        assert_eq!(time_until(Millis::NEVER, Millis(5)), None);
+        assert_eq!(time_until(Millis(8), Millis(5)), Some(Duration::from_millis(3)));
+        assert_eq!(time_until(Millis(2), Millis(5)), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn copies_of_a_clock_agree() {
+        let clock = Clock::start();
+        let copy = clock;
+        let (first, second) = (clock.now(), copy.now());
+        assert!(second.monotonic >= first.monotonic);
+        assert!(first.unix > 1_600_000_000_000, "the wall clock counts from 1970");
+    }
+}

@@ -1,0 +1,247 @@
+//! Connections of a shard, from accept to the first and every later read and write.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
+
+use crate::inbox::{Adoption, ToShard};
+use crate::limits::ACCEPTS_PER_TURN;
+use crate::listener::AcceptFailure;
+use crate::shard::Shard;
+use crate::table::{Flags, token_of};
+use crate::transport::{Input, Transport, Wrote};
+use crate::websocket::Ended;
+
+impl Shard {
+    /// Whether connections wait to be accepted and may be.
+    pub(crate) fn wants_to_accept(&mut self) -> bool {
+        self.acceptors.iter().any(|acceptor| acceptor.ready) && !self.shortage.is_resting(self.now.monotonic)
+    }
+
+    /// Accepts a bounded number of connections from each listener that has some.
+    pub(crate) fn accept_connections(&mut self) {
+        if !self.wants_to_accept() {
+            return;
+        }
+        self.reserve.refill();
+        for position in 0..self.acceptors.len() {
+            for _ in 0..ACCEPTS_PER_TURN {
+                let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { break };
+                match acceptor.accept() {
+                    Ok(transport) => {
+                        let listener = acceptor.id();
+                        self.take_in(transport, listener);
+                    }
+                    Err(error) => match AcceptFailure::of(&error) {
+                        AcceptFailure::Empty => acceptor.ready = false,
+                        AcceptFailure::ThisOne => self.counters.accept_failed += 1,
+                        AcceptFailure::Exhausted => {
+                            self.turn_one_away(position, &error);
+                            return;
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    /// There is no file for another connection: the next client is let in and out again, so that it knows, and the
+    /// others wait.
+    fn turn_one_away(&mut self, position: usize, error: &std::io::Error) {
+        self.counters.accept_exhausted += 1;
+        if let Some(acceptor) = self.acceptors.get(position) {
+            self.reserve.spend(|| drop(acceptor.accept()));
+        }
+        self.shortage.rest(self.now.monotonic);
+        if let Some(times) = self.shortage.note(self.now.monotonic) {
+            let connections = self.shared.connections.load(Ordering::Relaxed);
+            tracing::error!(
+                %error, times, connections,
+                "no files left for another connection: raise the limit of open files or lower the limit of connections"
+            );
+        }
+    }
+
+    /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
+    /// client whose home is elsewhere was never registered here.
+    fn take_in(&mut self, transport: Transport, listener: ListenerId) {
+        self.counters.accepted += 1;
+        let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
+        if self.shared.max_connections != 0 && before >= self.shared.max_connections {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            self.counters.refused_full += 1;
+            if let Some(times) = self.full.note(self.now.monotonic) {
+                let limit = self.shared.max_connections;
+                tracing::warn!(limit, times, "the limit of connections is reached: new ones are closed at once");
+            }
+            return;
+        }
+        if let Some(key) = self.open(transport, listener) {
+            self.read_connection(key);
+            // A client that is handed over now gives its key free, and the next connection may get it.
+            self.take_events();
+            self.register(key);
+        }
+    }
+
+    /// Takes in a connection whose client has its home here.
+    pub(crate) fn adopt(&mut self, adoption: Adoption) {
+        self.counters.adopted += 1;
+        let waiting = adoption.transport.is_waiting();
+        let Some(key) = self.open(adoption.transport, adoption.listener) else { return };
+        self.engine.handle_input(self.now, key, &adoption.bytes);
+        self.register(key);
+        if waiting {
+            self.dirty.push(key);
+        }
+    }
+
+    /// Asks the engine for a key and takes the transport in under it, or closes it.
+    fn open(&mut self, transport: Transport, listener: ListenerId) -> Option<ConnectionKey> {
+        // The key of a connection that was handed over is free as soon as the event exists.
+        self.take_events();
+        let Ok(key) = self.engine.open_connection(self.now, listener) else {
+            self.counters.refused_by_engine += 1;
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        self.table.insert(key, transport, listener);
+        self.ebb.note(self.now.monotonic, self.table.len());
+        Some(key)
+    }
+
+    /// Asks to be told about a socket. It reports at once what has arrived since it was read.
+    fn register(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        match transport.register(self.poll.registry(), token_of(key)) {
+            Ok(()) => flags.set(Flags::REGISTERED),
+            Err(error) => {
+                tracing::error!(%error, "a socket could not be registered");
+                self.lose(key);
+            }
+        }
+    }
+
+    /// Sends a connection to the home of its client, with all that was received.
+    pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
+        let Some((flags, mut transport)) = self.table.remove(key) else { return };
+        self.ebb.note(self.now.monotonic, self.table.len());
+        let deregistered =
+            if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+        let inbox = self.inboxes.get(usize::from(home.0));
+        if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
+            self.counters.handed_over += 1;
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, bytes })));
+        } else {
+            self.shared.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a socket once.
+    pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
+            // Nobody takes its input any more, but its last output has not left yet; it is drained after that.
+            flags.set(Flags::READABLE);
+            return;
+        }
+        flags.clear(Flags::READABLE);
+        self.counters.reads += 1;
+        match transport.read(&mut self.buffer) {
+            Ok(Input::Bytes { payload, full }) => {
+                if full || flags.has(Flags::PEER_CLOSED) {
+                    flags.set(Flags::READABLE);
+                    self.ring.push_back(key);
+                }
+                let ignored = flags.has(Flags::LINGERING);
+                // A pong or the answer to a handshake is no output of the engine, which so does not name the connection.
+                if transport.is_waiting() {
+                    self.dirty.push(key);
+                }
+                self.read_budget = self.read_budget.saturating_sub(payload.len());
+                if !ignored {
+                    self.feed(key, payload);
+                }
+            }
+            Ok(Input::Last { payload, ended }) => {
+                self.feed(key, payload);
+                self.end_websocket(key, ended);
+            }
+            Ok(Input::Blocked) => {}
+            Ok(Input::Closed) | Err(_) => self.lose(key),
+        }
+    }
+
+    /// Hands bytes of the buffer to the engine.
+    fn feed(&mut self, key: ConnectionKey, payload: Range<usize>) {
+        if let Some(bytes) = self.buffer.get(payload).filter(|bytes| !bytes.is_empty()) {
+            self.engine.handle_input(self.now, key, bytes);
+        }
+    }
+
+    fn end_websocket(&mut self, key: ConnectionKey, ended: Ended) {
+        match ended {
+            Ended::Closed => {}
+            Ended::Refused(_) => self.counters.websocket_refused += 1,
+            Ended::Violation(_) => self.counters.websocket_violations += 1,
+        }
+        if let Some((flags, transport)) = self.table.get(key)
+            && ended != Ended::Closed
+        {
+            flags.set(Flags::WILL_LINGER);
+            tracing::debug!(peer = %transport.peer(), %ended, "WebSocket ended");
+        }
+        self.engine.handle_transport_closed(self.now, key);
+    }
+
+    /// The socket is of no use any more.
+    pub(crate) fn lose(&mut self, key: ConnectionKey) {
+        let Some((flags, _)) = self.table.get(key) else { return };
+        flags.set(Flags::BROKEN);
+        if flags.has(Flags::CLOSING) {
+            self.finish_close(key);
+        } else {
+            self.engine.handle_transport_closed(self.now, key);
+        }
+    }
+
+    /// A socket that refused output takes some again.
+    pub(crate) fn unblock(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if !flags.has(Flags::BLOCKED) {
+            return;
+        }
+        flags.clear(Flags::BLOCKED);
+        let _ = transport.set_blocked(self.poll.registry(), token_of(key), false);
+        self.dirty.push(key);
+    }
+
+    /// Writes the output of a connection once.
+    pub(crate) fn write_connection(&mut self, key: ConnectionKey) {
+        let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::BLOCKED | Flags::BROKEN | Flags::LINGERING) {
+            return;
+        }
+        self.counters.writes += 1;
+        match transport.write(self.engine.output(key)) {
+            Ok(Wrote::All) => {}
+            Ok(Wrote::Some) => self.dirty.push(key),
+            Ok(Wrote::Blocked) => {
+                self.counters.writes_blocked += 1;
+                flags.set(Flags::BLOCKED);
+                if transport.set_blocked(self.poll.registry(), token_of(key), true).is_err() {
+                    flags.set(Flags::BROKEN);
+                }
+            }
+            Err(_) => flags.set(Flags::BROKEN),
+        }
+        let (closing, broken) = (flags.has(Flags::CLOSING), flags.has(Flags::BROKEN));
+        self.engine.handle_written(self.now, key);
+        if closing {
+            self.finish_close(key);
+        } else if broken {
+            self.engine.handle_transport_closed(self.now, key);
+        }
+    }
+}

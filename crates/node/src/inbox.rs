@@ -1,0 +1,111 @@
+//! What other threads put before a shard, and how they wake it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use mio::Waker;
+use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
+
+use crate::report::ShardReport;
+use crate::transport::Transport;
+use crate::wake::Gate;
+
+/// Something put before a shard. Batches and sockets come from other shards, the rest from the control plane.
+#[derive(Debug)]
+pub(crate) enum ToShard {
+    /// Messages and changes of interest from another engine. Their bytes are bounded by the sender's link limit.
+    Batch(Batch),
+    /// A connection whose client has its home here.
+    Adopt(Box<Adoption>),
+    /// The answer to a request for authentication.
+    Verdict { key: ConnectionKey, verdict: Verdict },
+    /// A request of the control plane.
+    Admin(Admin),
+}
+
+/// A connection on its way to its client's home.
+#[derive(Debug)]
+pub(crate) struct Adoption {
+    /// The socket, registered with no poller, and what its transport knows.
+    pub transport: Transport,
+    /// The listener that it came through.
+    pub listener: ListenerId,
+    /// What the client has sent so far, from the first byte of its CONNECT.
+    pub bytes: Vec<u8>,
+}
+
+/// A request of the control plane.
+#[derive(Debug)]
+pub(crate) enum Admin {
+    /// Answer with this shard's numbers.
+    Report(Sender<ShardReport>),
+    /// Close the connection of a client and answer whether there was one.
+    Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
+    /// Stop accepting, say goodbye to every client, and report when the last connection is closed.
+    Stop { drained: Sender<ShardId> },
+    /// Leave the loop and close what is left.
+    Exit,
+    /// Panic, so that a test sees what a failing shard does to the process.
+    #[cfg(test)]
+    Panic,
+}
+
+/// The sending side of a shard's inbox.
+#[derive(Clone, Debug)]
+pub(crate) struct InboxSender {
+    queue: Sender<ToShard>,
+    gate: Arc<Gate>,
+    waker: Arc<Waker>,
+}
+
+/// The receiving side, owned by the shard.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    queue: Receiver<ToShard>,
+    gate: Arc<Gate>,
+    /// Whether the last drain was cut off by its bound.
+    more: bool,
+}
+
+/// An inbox whose owner sleeps in the poll that `waker` belongs to.
+pub(crate) fn inbox(waker: Waker) -> (InboxSender, Inbox) {
+    let (sender, receiver) = channel();
+    let gate = Arc::new(Gate::default());
+    let sender = InboxSender { queue: sender, gate: Arc::clone(&gate), waker: Arc::new(waker) };
+    (sender, Inbox { queue: receiver, gate, more: false })
+}
+
+impl InboxSender {
+    /// Puts something before the shard and wakes it if it sleeps. What comes too late for a shard that has left its
+    /// loop is dropped: its connections are closed.
+    pub(crate) fn send(&self, message: ToShard) {
+        if self.queue.send(message).is_err() || !self.gate.notify() {
+            return;
+        }
+        if let Err(error) = self.waker.wake() {
+            tracing::error!(%error, "a shard could not be woken");
+        }
+    }
+}
+
+impl Inbox {
+    /// Tells senders that no wake-up is needed, right after a poll: what they put is found by [`Inbox::next`].
+    pub(crate) fn awake(&mut self) {
+        self.more |= self.gate.wake_up();
+    }
+
+    /// The next message; the caller bounds how many it takes per turn.
+    pub(crate) fn next(&mut self) -> Option<ToShard> {
+        if !self.more {
+            return None;
+        }
+        let message = self.queue.try_recv().ok();
+        self.more = message.is_some();
+        message
+    }
+
+    /// Whether the shard may sleep: nothing waits, and who puts something from now on wakes it.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        !self.more && self.gate.fall_asleep()
+    }
+}

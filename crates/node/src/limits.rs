@@ -1,0 +1,53 @@
+//! Bounds of the shell: how much one turn may do, and how long goodbyes may take. Each is a constant with its reason;
+//! what an operator chooses is in [`NodeSettings`](crate::NodeSettings).
+
+/// The one read buffer of a shard, bytes. A read that fills it leaves the socket in the ring of those that are still
+/// readable, so this is also the share of one socket per turn.
+pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Bytes read per turn before outputs are written; the other readable sockets go first in the next turn. It matches the
+/// output that a connection may have waiting, so that what one turn publishes to a subscriber that keeps up does not
+/// overflow its queue.
+pub(crate) const READ_BYTES_PER_TURN: usize = 256 * 1024;
+
+/// Readiness events taken from the poller per turn; the rest stays in the kernel's list.
+pub(crate) const EVENTS_PER_TURN: usize = 1024;
+
+/// Connections accepted per turn and listener. Each is read at once, so a storm of connects delays others by this many.
+pub(crate) const ACCEPTS_PER_TURN: usize = 64;
+
+/// Inbox messages taken per turn. Each is a batch of another shard, a socket, or a request.
+pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
+
+/// Pieces of output per write; more wait for the next turn. A piece is a run of small packets or one large payload.
+pub(crate) const SLICES_PER_WRITE: usize = 32;
+
+/// Connections that the kernel holds before they are accepted. It caps this at `net.core.somaxconn`.
+pub(crate) const BACKLOG: i32 = 4096;
+
+/// How long the output of a closing connection may take to leave, milliseconds.
+pub(crate) const CLOSE_FLUSH_MS: u64 = 5_000;
+
+/// How long a connection that was closed by the server is drained, milliseconds. Closing a socket with unread bytes
+/// resets it, and the client would lose the DISCONNECT that tells it why.
+pub(crate) const LINGER_MS: u64 = 1_000;
+
+/// How long accepting rests when files have run out and no connection closes, milliseconds.
+pub(crate) const ACCEPT_REST_MS: u64 = 1_000;
+
+/// Silence between two log lines about the same shortage, milliseconds.
+pub(crate) const SHORTAGE_LOG_MS: u64 = 10_000;
+
+/// Quiet time after which memory is given back, milliseconds.
+pub(crate) const TRIM_QUIET_MS: u64 = 1_000;
+
+/// When memory is given back although connections still come and go, milliseconds after they fell to half of the peak.
+pub(crate) const TRIM_LATEST_MS: u64 = 10_000;
+
+/// Peaks of fewer connections than this are not worth giving memory back.
+pub(crate) const TRIM_MIN_PEAK: usize = 256;
+
+/// Seconds without traffic after which the kernel asks whether a peer still exists, seconds between its questions, and
+/// questions without an answer before the connection is closed. MQTT's own keep-alive is optional; behind a carrier's
+/// address translation, dead peers would pile up.
+pub(crate) const TCP_KEEPALIVE: (u64, u64, u32) = (300, 60, 5);

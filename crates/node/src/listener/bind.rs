@@ -1,0 +1,259 @@
+//! From an address to a listening socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::{TcpListener, UnixListener};
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+use tidegate_engine::ListenerId;
+
+use super::{Acceptor, ListenSocket};
+use crate::address::{HostPort, ListenAddress, LocalAddress};
+use crate::limits::{BACKLOG, TCP_KEEPALIVE};
+
+/// A listener could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}; {}", advice(.source, .address))]
+pub struct BindError {
+    /// The address as configured.
+    pub address: String,
+    /// What the system said.
+    #[source]
+    pub source: io::Error,
+}
+
+/// What a person can do about it.
+fn advice(error: &io::Error, address: &str) -> &'static str {
+    let file = address.starts_with("unix:");
+    match error.kind() {
+        io::ErrorKind::AddrInUse if file => {
+            "a process listens on this socket, or the file is no socket: stop the process or choose another path"
+        }
+        io::ErrorKind::AddrInUse => {
+            "another process listens there: stop it or choose another port (`ss -ltnp` shows who it is)"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address: `ip address` lists those it has",
+        io::ErrorKind::PermissionDenied if file => {
+            "let the broker's user write to the directory, or choose another path"
+        }
+        io::ErrorKind::PermissionDenied => {
+            "ports below 1024 need the capability CAP_NET_BIND_SERVICE: grant it or choose a higher port"
+        }
+        io::ErrorKind::NotFound if file => "create the directory first",
+        _ if file => "check the path",
+        _ => "check the host name and the port",
+    }
+}
+
+/// Starts to listen, on every address that a host name has. With port 0, all of them get the same port.
+///
+/// # Errors
+/// With the address, the cause and what to do.
+pub(crate) fn bind(address: &ListenAddress, id: ListenerId) -> Result<Vec<Acceptor>, BindError> {
+    let sockets = match address {
+        ListenAddress::Tcp(at) => bind_all(at).map(|all| all.into_iter().map(plain).collect()),
+        ListenAddress::WebSocket { at, path } => {
+            let path: Arc<str> = path.as_str().into();
+            bind_all(at).map(|all| {
+                let web = |(listener, at)| web(listener, at, &path);
+                all.into_iter().map(web).collect()
+            })
+        }
+        ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
+    };
+    let sockets: Vec<_> = sockets.map_err(|source| BindError { address: address.to_string(), source })?;
+    Ok(sockets.into_iter().map(|(socket, address)| Acceptor::new(id, socket, address)).collect())
+}
+
+fn plain((listener, at): (TcpListener, SocketAddr)) -> (ListenSocket, LocalAddress) {
+    (ListenSocket::Tcp(listener), LocalAddress::Tcp(at))
+}
+
+fn web(listener: TcpListener, at: SocketAddr, path: &Arc<str>) -> (ListenSocket, LocalAddress) {
+    let socket = ListenSocket::WebSocket(listener, Arc::clone(path));
+    (socket, LocalAddress::WebSocket(at, path.to_string()))
+}
+
+fn bind_all(at: &HostPort) -> io::Result<Vec<(TcpListener, SocketAddr)>> {
+    let mut bound: Vec<(TcpListener, SocketAddr)> = Vec::new();
+    let mut failed = None;
+    for mut address in at.resolve()? {
+        if let Some((_, first)) = bound.first() {
+            address.set_port(first.port());
+        }
+        if bound.iter().any(|(_, other)| *other == address) {
+            continue;
+        }
+        match bind_tcp(address) {
+            Ok(listener) => bound.push(listener),
+            // A name often has an IPv6 address on machines without IPv6.
+            Err(error) if is_missing_family(&error) => failed = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    match failed {
+        Some(error) if bound.is_empty() => Err(error),
+        None if bound.is_empty() => Err(io::ErrorKind::AddrNotAvailable.into()),
+        _ => Ok(bound),
+    }
+}
+
+fn is_missing_family(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(libc::EAFNOSUPPORT)
+}
+
+fn bind_tcp(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    // So that a restart need not wait for old connections to be forgotten. SO_REUSEPORT stays off: with it, a second
+    // broker would start and quietly take half of the clients.
+    socket.set_reuse_address(true)?;
+    // Accepted sockets inherit these, which saves two calls for each.
+    socket.set_tcp_nodelay(true)?;
+    let (time, interval, retries) = TCP_KEEPALIVE;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(time))
+        .with_interval(Duration::from_secs(interval))
+        .with_retries(retries);
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let listener = TcpListener::from_std(socket.into());
+    let local = listener.local_addr()?;
+    Ok((listener, local))
+}
+
+fn bind_unix(path: &Path) -> io::Result<(ListenSocket, LocalAddress)> {
+    let listener = match listen_unix(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_stale(path) => {
+            std::fs::remove_file(path)?;
+            listen_unix(path)?
+        }
+        outcome => outcome?,
+    };
+    let file = SocketFile::of(path)?;
+    Ok((ListenSocket::Unix(listener, file), LocalAddress::Unix(path.to_owned())))
+}
+
+fn listen_unix(path: &Path) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(BACKLOG)?;
+    Ok(UnixListener::from_std(socket.into()))
+}
+
+/// Whether a file is a socket that nobody listens on any more. Anything else is somebody's, and stays.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
+/// The file of a Unix socket; removed with the listener, unless another one has taken its place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        let file = std::fs::symlink_metadata(path)?;
+        Ok(Self { path: path.to_owned(), device: file.dev(), inode: file.ino() })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == (self.device, self.inode));
+        if ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "could not remove the socket file");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
+        bind(&text.parse().unwrap(), ListenerId(0))
+    }
+
+    fn temporary(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("tidegate-bind-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory.join(name)
+    }
+
+    #[test]
+    fn a_second_listener_fails_and_says_where_why_and_what_to_do() {
+        let first = listen("127.0.0.1:0").unwrap();
+        let address = first[0].address().to_string();
+        let text = listen(&address).unwrap_err().to_string();
+        for part in [address.as_str(), "ddress already in use", "choose another port"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let text = listen("192.0.2.1:1").unwrap_err().to_string();
+        assert!(text.contains("192.0.2.1:1") && text.contains("no such address"), "{text}");
+        let text = listen("no-such-host.invalid:1").unwrap_err().to_string();
+        assert!(text.contains("check the host name"), "{text}");
+    }
+
+    #[test]
+    fn all_addresses_of_a_name_get_the_same_port() {
+        let bound = listen("localhost:0").unwrap();
+        let ports: Vec<u16> = bound.iter().filter_map(|one| one.address().socket()).map(|at| at.port()).collect();
+        assert!(ports[0] != 0 && ports.iter().all(|port| *port == ports[0]), "{ports:?}");
+    }
+
+    #[test]
+    fn accepted_sockets_inherit_no_delay_and_keep_alive() {
+        let mut bound = listen("127.0.0.1:0").unwrap();
+        let at = bound[0].address().socket().unwrap();
+        let _client = std::net::TcpStream::connect(at).unwrap();
+        let ListenSocket::Tcp(listener) = bound[0].socket_mut() else { unreachable!() };
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+        assert!(socket2::SockRef::from(&accepted).keepalive().unwrap());
+    }
+
+    #[test]
+    fn a_stale_socket_file_is_replaced_a_live_one_and_a_foreign_file_are_not() {
+        let path = temporary("stale.sock");
+        let address = format!("unix:{}", path.display());
+        let stale = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        drop(stale);
+        assert!(path.exists(), "the file outlives its listener");
+        let live = listen(&address).unwrap();
+        let text = listen(&address).unwrap_err().to_string();
+        assert!(text.contains(&address) && text.contains("choose another path"), "{text}");
+        drop(live);
+        assert!(!path.exists(), "the file goes with its listener");
+
+        std::fs::write(&path, "precious").unwrap();
+        assert!(listen(&address).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_listener_leaves_the_file_of_its_successor() {
+        let path = temporary("successor.sock");
+        let first = listen(&format!("unix:{}", path.display())).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = listen(&format!("unix:{}", path.display())).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+}

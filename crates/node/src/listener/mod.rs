@@ -1,0 +1,120 @@
+//! Listening sockets and what to do when accepting fails.
+
+mod bind;
+mod shortage;
+
+use std::io;
+use std::sync::Arc;
+
+use mio::event::Source;
+use mio::net::{TcpListener, UnixListener};
+use mio::{Interest, Registry, Token};
+use tidegate_engine::ListenerId;
+
+pub use bind::BindError;
+pub(crate) use bind::{SocketFile, bind};
+pub(crate) use shortage::{Reserve, Shortage};
+
+use crate::address::LocalAddress;
+use crate::transport::Transport;
+
+/// A listening socket.
+#[derive(Debug)]
+pub(crate) enum ListenSocket {
+    Tcp(TcpListener),
+    /// With the request path that it serves.
+    WebSocket(TcpListener, Arc<str>),
+    Unix(UnixListener, #[expect(dead_code, reason = "dropping it removes the file")] SocketFile),
+}
+
+/// A listening socket on its shard.
+#[derive(Debug)]
+pub(crate) struct Acceptor {
+    id: ListenerId,
+    socket: ListenSocket,
+    address: LocalAddress,
+    /// Connections may be waiting: the poller said so, and accepting has not come to an end since.
+    pub ready: bool,
+}
+
+/// What a failed accept means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcceptFailure {
+    /// Nobody is waiting.
+    Empty,
+    /// This one connection came to nothing.
+    ThisOne,
+    /// The process or the machine has no files or memory left for another.
+    Exhausted,
+}
+
+impl AcceptFailure {
+    /// Network errors that were pending on the new socket surface here and concern only it [accept(2)]; so whatever is
+    /// not known to be a shortage passes with the connection.
+    pub(crate) fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            _ if error.kind() == io::ErrorKind::WouldBlock => Self::Empty,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => Self::Exhausted,
+            _ => Self::ThisOne,
+        }
+    }
+}
+
+impl Acceptor {
+    pub(crate) fn new(id: ListenerId, socket: ListenSocket, address: LocalAddress) -> Self {
+        Self { id, socket, address, ready: false }
+    }
+
+    /// The listener's number.
+    pub(crate) fn id(&self) -> ListenerId {
+        self.id
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &LocalAddress {
+        &self.address
+    }
+
+    #[cfg(test)]
+    pub(crate) fn socket_mut(&mut self) -> &mut ListenSocket {
+        &mut self.socket
+    }
+
+    /// Takes the next connection. One system call: the socket does not block and inherits its options.
+    pub(crate) fn accept(&self) -> io::Result<Transport> {
+        Ok(match &self.socket {
+            ListenSocket::Tcp(listener) => Transport::Tcp(listener.accept()?.0),
+            ListenSocket::WebSocket(listener, path) => Transport::websocket(listener.accept()?.0, Arc::clone(path)),
+            ListenSocket::Unix(listener, _) => Transport::Unix(listener.accept()?.0),
+        })
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match &mut self.socket {
+            ListenSocket::Tcp(listener) | ListenSocket::WebSocket(listener, _) => listener,
+            ListenSocket::Unix(listener, _) => listener,
+        }
+    }
+
+    /// Asks the poller to report connections that wait.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.source().register(registry, token, Interest::READABLE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_accept_is_understood() {
+        let of = |code| AcceptFailure::of(&io::Error::from_raw_os_error(code));
+        assert_eq!(of(libc::EAGAIN), AcceptFailure::Empty);
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM] {
+            assert_eq!(of(code), AcceptFailure::Exhausted);
+        }
+        for code in [libc::ECONNABORTED, libc::EPROTO, libc::EHOSTUNREACH, libc::EINTR] {
+            assert_eq!(of(code), AcceptFailure::ThisOne);
+        }
+    }
+}

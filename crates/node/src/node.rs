@@ -1,0 +1,253 @@
+//! Starting and stopping: from settings to running shards, and back.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
+use std::thread::{Builder, JoinHandle, panicking};
+use std::time::Duration;
+
+use mio::{Poll, Waker};
+use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, ShardId};
+
+use crate::address::LocalAddress;
+use crate::clock::{Clock, time_until};
+use crate::files::{TooFewFiles, raise_open_file_limit};
+use crate::handle::NodeHandle;
+use crate::inbox::{Admin, inbox};
+use crate::listener::{Acceptor, BindError, bind};
+use crate::observer::Observer;
+use crate::settings::NodeSettings;
+use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
+
+/// Why a node did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A number of shards that is not served.
+    #[error("{0} shards are not possible: use 1 to {MAX_SHARDS}")]
+    Shards(u16),
+    /// Listeners and their settings do not match one to one.
+    #[error("there are {addresses} listener addresses for the settings of {settings} listeners: give one for each")]
+    Listeners {
+        /// Addresses given.
+        addresses: usize,
+        /// Settings given.
+        settings: usize,
+    },
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The limit of open files cannot be read.
+    #[error("cannot read the limit of open files: {0}")]
+    OpenFiles(#[source] io::Error),
+    /// More connections are configured than files are granted.
+    #[error(transparent)]
+    TooFewFiles(#[from] TooFewFiles),
+    /// The system refuses a poller.
+    #[error("cannot set up the event loop of {shard}: {source}; is the limit of open files very low?")]
+    Poll {
+        /// The shard.
+        shard: ShardId,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refuses a thread.
+    #[error(
+        "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
+    )]
+    Thread {
+        /// The shard.
+        shard: ShardId,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How a node stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Whether every client was told and all output left in time.
+    pub drained: bool,
+    /// Shards whose thread had panicked.
+    pub failed: Vec<ShardId>,
+}
+
+/// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
+/// [`Node::stop`].
+#[derive(Debug)]
+pub struct Node {
+    handle: NodeHandle,
+    clock: Clock,
+    addresses: Vec<LocalAddress>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Raises the limit of open files, binds all listeners, and starts one thread per shard. When this returns, clients
+    /// can connect.
+    ///
+    /// # Errors
+    /// When the settings are impossible or the system refuses something.
+    pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
+        check(&settings)?;
+        let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
+        limit.check(settings.max_connections)?;
+        let acceptors = listen(&settings)?;
+        let addresses = acceptors.iter().map(|acceptor| acceptor.address().clone()).collect();
+        let mut polls = Vec::new();
+        let mut inboxes = Vec::new();
+        let mut senders = Vec::new();
+        for shard in (0..settings.shards).map(ShardId) {
+            let refused = |source| StartError::Poll { shard, source };
+            let poll = Poll::new().map_err(refused)?;
+            let (sender, inbox) = inbox(Waker::new(poll.registry(), WAKER).map_err(refused)?);
+            polls.push(poll);
+            inboxes.push(inbox);
+            senders.push(sender);
+        }
+        let mut node =
+            Self { handle: NodeHandle::new(senders.clone()), clock: Clock::start(), addresses, threads: Vec::new() };
+        let shared = Arc::new(Shared {
+            max_connections: settings.max_connections,
+            connections: AtomicU32::new(0),
+            observer: settings.observer,
+        });
+        let engine = Arc::new(settings.engine);
+        let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
+        let spread = spread(acceptors, settings.shards);
+        let parts = polls.into_iter().zip(inboxes).zip(spread);
+        for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
+            let seed = ShardSeed {
+                place: Place { shard, shards: settings.shards },
+                clock: node.clock,
+                settings: Arc::clone(&engine),
+                seed: seed.wrapping_add(u64::from(shard.0)),
+                poll,
+                inbox,
+                inboxes: senders.clone(),
+                acceptors,
+                shared: Arc::clone(&shared),
+            };
+            node.threads.push(start_shard(seed)?);
+        }
+        Ok(node)
+    }
+
+    /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
+    pub fn local_addresses(&self) -> &[LocalAddress] {
+        &self.addresses
+    }
+
+    /// For other threads: numbers and requests.
+    pub fn handle(&self) -> NodeHandle {
+        self.handle.clone()
+    }
+
+    /// Stops: listeners close, clients are told, wills go out as configured, output is flushed, connections close. What
+    /// is not done within `limit` is cut off. Then the threads end.
+    pub fn stop(mut self, limit: Duration) -> Stopped {
+        let (drained, reports) = channel();
+        self.handle.tell_all(|| Admin::Stop { drained: drained.clone() });
+        drop(drained);
+        let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let deadline = self.clock.now().monotonic.plus(milliseconds);
+        let mut waiting: HashSet<ShardId> = (0..self.handle.shards()).map(ShardId).collect();
+        // A shard that has drained serves the others until all have: their clients' wills may be for its sessions.
+        while !waiting.is_empty() {
+            let left = time_until(deadline, self.clock.now().monotonic).unwrap_or(LONGEST_WAIT);
+            match reports.recv_timeout(left.min(LONGEST_WAIT)) {
+                Ok(shard) => {
+                    waiting.remove(&shard);
+                }
+                Err(_) if self.is_over(deadline) => break,
+                Err(_) => {}
+            }
+        }
+        let failed = self.end();
+        Stopped { drained: waiting.is_empty(), failed }
+    }
+
+    /// Whether waiting for the shards is pointless: time is up, or one of them is gone.
+    fn is_over(&self, deadline: Millis) -> bool {
+        deadline <= self.clock.now().monotonic || self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Ends all threads and returns the shards that had panicked.
+    fn end(&mut self) -> Vec<ShardId> {
+        self.handle.tell_all(|| Admin::Exit);
+        let threads = std::mem::take(&mut self.threads);
+        let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
+        ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect()
+    }
+}
+
+/// A wait without end is cut into pieces of this length, in which a dead shard is noticed.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn check(settings: &NodeSettings) -> Result<(), StartError> {
+    if settings.shards == 0 || settings.shards > MAX_SHARDS {
+        return Err(StartError::Shards(settings.shards));
+    }
+    let (addresses, engine) = (settings.listeners.len(), settings.engine.listeners.len());
+    if addresses != engine {
+        return Err(StartError::Listeners { addresses, settings: engine });
+    }
+    Ok(())
+}
+
+fn listen(settings: &NodeSettings) -> Result<Vec<Acceptor>, BindError> {
+    let mut acceptors = Vec::new();
+    for (address, id) in settings.listeners.iter().zip((0..).map(ListenerId)) {
+        acceptors.extend(bind(address, id)?);
+    }
+    Ok(acceptors)
+}
+
+/// Deals the listeners out to the shards.
+fn spread(acceptors: Vec<Acceptor>, shards: u16) -> Vec<Vec<Acceptor>> {
+    let mut dealt: Vec<Vec<Acceptor>> = (0..shards).map(|_| Vec::new()).collect();
+    for (acceptor, position) in acceptors.into_iter().zip((0..usize::from(shards)).cycle()) {
+        if let Some(hand) = dealt.get_mut(position) {
+            hand.push(acceptor);
+        }
+    }
+    dealt
+}
+
+fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
+    let shard = seed.place.shard;
+    for (position, acceptor) in seed.acceptors.iter_mut().enumerate() {
+        acceptor
+            .register(seed.poll.registry(), listener_token(position))
+            .map_err(|source| StartError::Poll { shard, source })?;
+    }
+    let observer = Arc::clone(&seed.shared.observer);
+    let body = move || {
+        let _alarm = Alarm { shard, observer };
+        Shard::new(seed).run();
+    };
+    let builder = Builder::new().name(format!("shard-{}", shard.0));
+    builder.spawn(body).map_err(|source| StartError::Thread { shard, source })
+}
+
+/// Goes off when it is dropped by a panic.
+struct Alarm {
+    shard: ShardId,
+    observer: Arc<dyn Observer>,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if panicking() {
+            self.observer.shard_failed(self.shard);
+        }
+    }
+}

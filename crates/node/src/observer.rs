@@ -1,0 +1,131 @@
+//! What a node tells the process that it runs in: log events, requests for authentication, and failures.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
+
+use crate::inbox::{InboxSender, ToShard};
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// An address.
+    Address(SocketAddr),
+    /// A process of this machine.
+    Unix,
+    /// The socket no longer knows.
+    Gone,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(f),
+            Self::Unix => f.write_str("unix"),
+            Self::Gone => f.write_str("unknown"),
+        }
+    }
+}
+
+/// A log event of an engine and where it happened.
+#[derive(Debug)]
+pub struct Occasion<'a> {
+    /// The shard.
+    pub shard: ShardId,
+    /// The listener of the connection, if the event is about one that is still open.
+    pub listener: Option<ListenerId>,
+    /// Where the connection comes from, if the event is about one that is still open.
+    pub peer: Option<Peer>,
+    /// What happened.
+    pub event: &'a LogEvent,
+}
+
+/// Called on the threads of shards: an implementation must be quick and must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// Whether [`Observer::log`] would do anything with an event, asked before details are looked up.
+    fn wants(&self, event: &LogEvent) -> bool {
+        let _ = event;
+        true
+    }
+
+    /// Takes note of an event: connects, disconnects, refusals, full queues; never single messages.
+    fn log(&self, occasion: &Occasion<'_>);
+
+    /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
+    /// outside; refuses unless overridden. A request whose answer is never given ends with the connect timeout.
+    fn authenticate(&self, request: AuthRequest, answer: Answer) {
+        drop(request);
+        answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    }
+
+    /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must
+    /// end with an error; unless overridden, it ends here.
+    fn shard_failed(&self, shard: ShardId) {
+        tracing::error!(shard = shard.0, "a shard has panicked; the process ends");
+        std::process::exit(FAILURE_EXIT_CODE);
+    }
+}
+
+/// Exit code of a process that ends because a shard panicked, as for any panic in Rust.
+pub const FAILURE_EXIT_CODE: i32 = 101;
+
+/// Where the answer to a request for authentication goes.
+#[derive(Debug)]
+pub struct Answer {
+    pub(crate) shard: InboxSender,
+    pub(crate) key: ConnectionKey,
+}
+
+impl Answer {
+    /// Gives the answer. It comes to nothing when the client is gone by now.
+    pub fn give(self, verdict: Verdict) {
+        self.shard.send(ToShard::Verdict { key: self.key, verdict });
+    }
+}
+
+/// Renders log events with `tracing`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TracingObserver;
+
+impl Observer for TracingObserver {
+    fn wants(&self, event: &LogEvent) -> bool {
+        match event {
+            LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } => tracing::enabled!(tracing::Level::WARN),
+            LogEvent::Connected { .. } | LogEvent::Disconnected { .. } => tracing::enabled!(tracing::Level::INFO),
+            LogEvent::Refused { reason, .. } if is_ordinary(*reason) => tracing::enabled!(tracing::Level::DEBUG),
+            LogEvent::Refused { .. } => tracing::enabled!(tracing::Level::WARN),
+        }
+    }
+
+    fn log(&self, occasion: &Occasion<'_>) {
+        let shard = occasion.shard.0;
+        let peer = occasion.peer.unwrap_or(Peer::Gone);
+        match occasion.event {
+            LogEvent::Connected { client_id, version, session_present, .. } => {
+                tracing::info!(shard, %peer, client_id, ?version, session_present, "client connected");
+            }
+            LogEvent::Disconnected { client_id, reason, .. } => {
+                tracing::info!(shard, %peer, client_id, reason = reason.label(), "client disconnected");
+            }
+            LogEvent::Refused { reason, detail, .. } if is_ordinary(*reason) => {
+                tracing::debug!(shard, %peer, reason = reason.label(), detail, "connection without a client");
+            }
+            LogEvent::Refused { reason, detail, .. } => {
+                tracing::warn!(shard, %peer, reason = reason.label(), detail, "connection refused");
+            }
+            LogEvent::BadPacket { client_id, detail, .. } => {
+                tracing::warn!(shard, %peer, client_id, detail, "packet refused");
+            }
+            LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
+                let policy = reason.label();
+                tracing::warn!(shard, client_id, policy, unacknowledged, waiting_ms, "queue full");
+            }
+        }
+    }
+}
+
+/// What health checks and port scanners cause: a connection that says nothing.
+fn is_ordinary(reason: Reason) -> bool {
+    matches!(reason, Reason::ConnectionLost | Reason::ServerShuttingDown)
+}

@@ -1,0 +1,95 @@
+//! What a shard and a node say about themselves.
+
+use tidegate_engine::{Counters, Gauges, ShardId};
+
+/// What the shell of a shard counts; numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShellCounters {
+    /// Turns of the event loop.
+    pub turns: u64,
+    /// Reads from sockets.
+    pub reads: u64,
+    /// Writes to sockets.
+    pub writes: u64,
+    /// Writes that the socket did not take completely.
+    pub writes_blocked: u64,
+    /// Connections accepted by listeners.
+    pub accepted: u64,
+    /// Connections refused because of the node's limit of connections.
+    pub refused_full: u64,
+    /// Connections that the engine refused before their first byte.
+    pub refused_by_engine: u64,
+    /// Times that a connection could not be accepted for lack of files or memory.
+    pub accept_exhausted: u64,
+    /// Times that accepting failed for the one connection that was next.
+    pub accept_failed: u64,
+    /// Connections handed to the home shard of their client.
+    pub handed_over: u64,
+    /// Connections taken in as home shard.
+    pub adopted: u64,
+    /// WebSocket handshakes refused.
+    pub websocket_refused: u64,
+    /// WebSocket connections closed because the client broke that protocol.
+    pub websocket_violations: u64,
+    /// Connections closed although output was waiting, because the limit for flushing it had passed.
+    pub closed_unflushed: u64,
+    /// Times that memory was given back after a peak.
+    pub memory_trims: u64,
+}
+
+impl ShellCounters {
+    /// Adds another shard's numbers to these.
+    pub fn add(&mut self, other: &Self) {
+        self.turns += other.turns;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.writes_blocked += other.writes_blocked;
+        self.accepted += other.accepted;
+        self.refused_full += other.refused_full;
+        self.refused_by_engine += other.refused_by_engine;
+        self.accept_exhausted += other.accept_exhausted;
+        self.accept_failed += other.accept_failed;
+        self.handed_over += other.handed_over;
+        self.adopted += other.adopted;
+        self.websocket_refused += other.websocket_refused;
+        self.websocket_violations += other.websocket_violations;
+        self.closed_unflushed += other.closed_unflushed;
+        self.memory_trims += other.memory_trims;
+    }
+}
+
+/// The numbers of one shard at one moment.
+#[derive(Clone, Debug)]
+pub struct ShardReport {
+    /// The shard.
+    pub shard: ShardId,
+    /// What its engine has counted.
+    pub counters: Counters,
+    /// What its engine holds.
+    pub gauges: Gauges,
+    /// What its shell has counted.
+    pub shell: ShellCounters,
+}
+
+/// The numbers of all shards, each read at its own moment.
+#[derive(Clone, Debug, Default)]
+pub struct NodeReport {
+    /// Sum over the engines.
+    pub counters: Counters,
+    /// Sum over the engines.
+    pub gauges: Gauges,
+    /// Sum over the shells.
+    pub shell: ShellCounters,
+    /// Each shard by itself, in order.
+    pub shards: Vec<ShardReport>,
+}
+
+impl NodeReport {
+    /// Adds one shard.
+    pub(crate) fn add(&mut self, report: ShardReport) {
+        self.counters.add(&report.counters);
+        self.gauges.add(&report.gauges);
+        self.shell.add(&report.shell);
+        self.shards.push(report);
+    }
+}

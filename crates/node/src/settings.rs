@@ -1,0 +1,53 @@
+//! What a node is told at start.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_engine::Settings;
+
+use crate::address::ListenAddress;
+use crate::observer::{Observer, TracingObserver};
+
+/// What a node is told at start.
+#[derive(Clone)]
+pub struct NodeSettings {
+    /// Number of shards, each a thread with its own engine: 1..=[`MAX_SHARDS`](tidegate_engine::MAX_SHARDS).
+    pub shards: u16,
+    /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
+    pub listeners: Vec<ListenAddress>,
+    /// What every engine is told.
+    pub engine: Settings,
+    /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
+    /// limit but that of open files.
+    pub max_connections: u32,
+    /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
+    pub seed: Option<u64>,
+    /// Who is told what happens.
+    pub observer: Arc<dyn Observer>,
+}
+
+impl NodeSettings {
+    /// Settings for one listener, one shard, and defaults otherwise.
+    pub fn new(listener: ListenAddress) -> Self {
+        Self {
+            shards: 1,
+            listeners: vec![listener],
+            engine: Settings::default(),
+            max_connections: 0,
+            seed: None,
+            observer: Arc::new(TracingObserver),
+        }
+    }
+}
+
+impl fmt::Debug for NodeSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeSettings")
+            .field("shards", &self.shards)
+            .field("listeners", &self.listeners)
+            .field("engine", &self.engine)
+            .field("max_connections", &self.max_connections)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}

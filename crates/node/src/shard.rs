@@ -1,0 +1,183 @@
+//! A shard: one thread with one engine, its sockets and its inbox.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use mio::{Events, Poll, Token};
+use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
+
+use crate::clock::{Clock, time_until};
+use crate::inbox::{Inbox, InboxSender};
+use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
+use crate::listener::{Acceptor, Reserve, Shortage};
+use crate::memory::Ebb;
+use crate::observer::Observer;
+use crate::report::ShellCounters;
+use crate::table::{RESERVED_INDEX, Table};
+
+/// The token of a shard's waker.
+pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
+
+/// The token of a shard's listener.
+pub(crate) fn listener_token(position: usize) -> Token {
+    Token(RESERVED_INDEX as usize + 1 + position)
+}
+
+/// The position of the listener that a token names.
+pub(crate) fn listener_position(token: Token) -> Option<usize> {
+    let index = u32::try_from(token.0).ok()?;
+    Some(index.checked_sub(RESERVED_INDEX + 1)? as usize)
+}
+
+/// What all shards of a node share.
+pub(crate) struct Shared {
+    /// Connections at once; 0 is no limit.
+    pub max_connections: u32,
+    /// Connections now, over all shards, those on their way between two included.
+    pub connections: AtomicU32,
+    pub observer: Arc<dyn Observer>,
+}
+
+/// What a shard's thread is started with. The engine is built there, for it never leaves its thread.
+pub(crate) struct ShardSeed {
+    pub place: Place,
+    pub clock: Clock,
+    pub settings: Arc<Settings>,
+    pub seed: u64,
+    pub poll: Poll,
+    pub inbox: Inbox,
+    /// The inboxes of all shards, by their number.
+    pub inboxes: Vec<InboxSender>,
+    pub acceptors: Vec<Acceptor>,
+    pub shared: Arc<Shared>,
+}
+
+/// A shard on its thread.
+pub(crate) struct Shard {
+    pub(crate) place: Place,
+    pub(crate) clock: Clock,
+    /// The time of this turn.
+    pub(crate) now: Now,
+    pub(crate) engine: Engine,
+    pub(crate) poll: Poll,
+    pub(crate) table: Table,
+    /// The one read buffer; connections own none.
+    pub(crate) buffer: Box<[u8]>,
+    /// Bytes that may still be read in this turn.
+    pub(crate) read_budget: usize,
+    /// Sockets with something to read whose turn has not come yet.
+    pub(crate) ring: VecDeque<ConnectionKey>,
+    /// Connections to be written in this or the next turn.
+    pub(crate) dirty: Vec<ConnectionKey>,
+    /// An empty list that takes turns with `dirty`, so that neither is allocated anew.
+    pub(crate) spare: Vec<ConnectionKey>,
+    /// Connections that the engine has ended in this turn.
+    pub(crate) ended: Vec<(ConnectionKey, Reason)>,
+    /// Closing connections whose output must have left by then, in order of time.
+    pub(crate) flushing: VecDeque<(Millis, ConnectionKey)>,
+    /// Connections closed by us that are drained until then, in order of time.
+    pub(crate) lingering: VecDeque<(Millis, ConnectionKey)>,
+    pub(crate) inbox: Inbox,
+    pub(crate) inboxes: Vec<InboxSender>,
+    pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) reserve: Reserve,
+    pub(crate) shortage: Shortage,
+    pub(crate) full: Shortage,
+    pub(crate) ebb: Ebb,
+    pub(crate) counters: ShellCounters,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stage: Stage,
+}
+
+/// How far a shard has come in its life.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// It serves.
+    Running,
+    /// It says goodbye to its clients and tells here when the last one has left.
+    Draining(Sender<ShardId>),
+    /// They have left; other shards may still send it what their clients leave behind.
+    Drained,
+    /// It leaves the loop.
+    Exiting,
+}
+
+impl Shard {
+    /// Builds a shard on its own thread.
+    pub(crate) fn new(seed: ShardSeed) -> Self {
+        let now = seed.clock.now();
+        Self {
+            place: seed.place,
+            clock: seed.clock,
+            now,
+            engine: Engine::new(seed.settings, seed.place, seed.seed, now),
+            poll: seed.poll,
+            table: Table::default(),
+            buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
+            read_budget: 0,
+            ring: VecDeque::new(),
+            dirty: Vec::new(),
+            spare: Vec::new(),
+            ended: Vec::new(),
+            flushing: VecDeque::new(),
+            lingering: VecDeque::new(),
+            inbox: seed.inbox,
+            inboxes: seed.inboxes,
+            acceptors: seed.acceptors,
+            reserve: Reserve::new(),
+            shortage: Shortage::default(),
+            full: Shortage::default(),
+            ebb: Ebb::default(),
+            counters: ShellCounters::default(),
+            shared: seed.shared,
+            stage: Stage::Running,
+        }
+    }
+
+    /// Serves until told to exit.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_PER_TURN);
+        while !matches!(self.stage, Stage::Exiting) {
+            let timeout = self.timeout();
+            if let Err(error) = self.poll.poll(&mut events, timeout) {
+                // A signal is no event of ours. Anything else cannot happen to a valid poller; if it does, the turn below
+                // still serves what is known to be ready.
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    tracing::error!(shard = self.place.shard.0, %error, "polling failed");
+                }
+            }
+            self.inbox.awake();
+            self.turn(&events);
+        }
+        self.close_all();
+    }
+
+    /// How long to wait for events: not at all while there is work, without end when only an event brings some. Once this
+    /// is not zero, whoever puts something into the inbox wakes the shard.
+    fn timeout(&mut self) -> Option<Duration> {
+        let deadline = self.deadline();
+        let busy = !self.ring.is_empty()
+            || !self.dirty.is_empty()
+            || self.wants_to_accept()
+            || deadline <= self.now.monotonic
+            || matches!(self.stage, Stage::Exiting);
+        if busy || !self.inbox.may_sleep() {
+            return Some(Duration::ZERO);
+        }
+        time_until(deadline, self.now.monotonic)
+    }
+
+    /// When something is due next.
+    fn deadline(&self) -> Millis {
+        let front = |queue: &VecDeque<(Millis, ConnectionKey)>| queue.front().map_or(Millis::NEVER, |(at, _)| *at);
+        self.engine
+            .next_deadline()
+            .min(front(&self.flushing))
+            .min(front(&self.lingering))
+            .min(self.shortage.deadline())
+            .min(self.ebb.deadline())
+    }
+}

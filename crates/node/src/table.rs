@@ -1,0 +1,205 @@
+//! The shell's half of each connection: its socket and a few flags. Engine and shell use the same index.
+
+use mio::Token;
+use tidegate_engine::{ConnectionKey, ListenerId};
+
+use crate::transport::Transport;
+
+/// Tokens from this index on name no connection: wakers and listeners.
+pub(crate) const RESERVED_INDEX: u32 = u32::MAX - 1024;
+
+/// What the shell knows about one connection.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    transport: Option<Transport>,
+    generation: u32,
+    /// The listener that it came through.
+    pub listener: ListenerId,
+    /// How things stand.
+    pub flags: Flags,
+}
+
+// An idle TCP connection costs the shell this much. Debug builds of mio add a check to each socket.
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Slot>() <= 32);
+
+/// A set of states of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u16);
+
+impl Flags {
+    /// The poller reports this socket.
+    pub(crate) const REGISTERED: Self = Self(1);
+    /// There may be something to read, and nobody will be told again: the socket is in the ring, or its reading is paused.
+    pub(crate) const READABLE: Self = Self(2);
+    /// The peer has closed its side: read on until that is all there is.
+    pub(crate) const PEER_CLOSED: Self = Self(4);
+    /// The engine takes no input of this connection at the moment.
+    pub(crate) const PAUSED: Self = Self(8);
+    /// The socket takes no output until it reports that it does.
+    pub(crate) const BLOCKED: Self = Self(16);
+    /// The engine is done with it: output is flushed, input ignored.
+    pub(crate) const CLOSING: Self = Self(32);
+    /// Our side is closed; what still arrives is thrown away until the peer closes.
+    pub(crate) const LINGERING: Self = Self(64);
+    /// The socket failed, or nothing may be written any more.
+    pub(crate) const BROKEN: Self = Self(128);
+    /// Once output is flushed, linger: the client did not ask for the end and must be able to read why.
+    pub(crate) const WILL_LINGER: Self = Self(256);
+
+    pub(crate) fn has(self, any: Self) -> bool {
+        self.0 & any.0 != 0
+    }
+
+    pub(crate) fn set(&mut self, flags: Self) {
+        self.0 |= flags.0;
+    }
+
+    pub(crate) fn clear(&mut self, flags: Self) {
+        self.0 &= !flags.0;
+    }
+}
+
+impl std::ops::BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// All connections of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    live: usize,
+}
+
+/// The token under which a connection's socket is registered. Where a token has no room for the generation, a stale
+/// event reaches the slot's next connection as a spurious one.
+pub(crate) fn token_of(key: ConnectionKey) -> Token {
+    Token((u64::from(key.generation) << 32 | u64::from(key.index)) as usize)
+}
+
+impl Table {
+    /// Takes a connection in under the key that the engine gave it.
+    pub(crate) fn insert(&mut self, key: ConnectionKey, transport: Transport, listener: ListenerId) {
+        let index = key.index as usize;
+        while self.slots.len() <= index {
+            let vacant = Slot { transport: None, generation: 0, listener: ListenerId(0), flags: Flags::default() };
+            self.slots.push(vacant);
+        }
+        if let Some(slot) = self.slots.get_mut(index) {
+            self.live += usize::from(slot.transport.is_none());
+            *slot = Slot { transport: Some(transport), generation: key.generation, listener, flags: Flags::default() };
+        }
+    }
+
+    /// A connection and its transport, if the key is not that of an earlier one.
+    #[inline]
+    pub(crate) fn get(&mut self, key: ConnectionKey) -> Option<(&mut Flags, &mut Transport)> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        Some((&mut slot.flags, slot.transport.as_mut()?))
+    }
+
+    /// The listener of a connection.
+    #[inline]
+    pub(crate) fn listener(&self, key: ConnectionKey) -> ListenerId {
+        self.slots.get(key.index as usize).map_or_else(ListenerId::default, |slot| slot.listener)
+    }
+
+    /// The flags of a connection, if there is one.
+    #[inline]
+    pub(crate) fn flags(&mut self, key: ConnectionKey) -> Option<&mut Flags> {
+        self.get(key).map(|(flags, _)| flags)
+    }
+
+    /// The key of the connection that a token was made for, if it still exists.
+    #[inline]
+    pub(crate) fn key_of(&self, token: Token) -> Option<ConnectionKey> {
+        let index = token.0 as u32;
+        let slot = self.slots.get(index as usize)?;
+        let key = ConnectionKey { index, generation: slot.generation };
+        (slot.transport.is_some() && token_of(key) == token).then_some(key)
+    }
+
+    /// Lets go of a connection.
+    pub(crate) fn remove(&mut self, key: ConnectionKey) -> Option<(Flags, Transport)> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let transport = slot.transport.take()?;
+        self.live -= 1;
+        Some((slot.flags, transport))
+    }
+
+    /// Open connections.
+    pub(crate) fn len(&self) -> usize {
+        self.live
+    }
+
+    /// The keys of all open connections.
+    pub(crate) fn keys(&self) -> Vec<ConnectionKey> {
+        let open = self.slots.iter().zip(0..).filter(|(slot, _)| slot.transport.is_some());
+        open.map(|(slot, index)| ConnectionKey { index, generation: slot.generation }).collect()
+    }
+
+    /// Frees the unused end.
+    pub(crate) fn shrink(&mut self) {
+        let used = self.slots.iter().rposition(|slot| slot.transport.is_some()).map_or(0, |last| last + 1);
+        self.slots.truncate(used);
+        self.slots.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use mio::net::UnixStream;
+
+    use super::*;
+
+    fn transport() -> Transport {
+        Transport::Unix(UnixStream::pair().unwrap().0)
+    }
+
+    fn key(index: u32, generation: u32) -> ConnectionKey {
+        ConnectionKey { index, generation }
+    }
+
+    #[test]
+    fn an_event_for_a_closed_connection_does_not_reach_its_successor() {
+        let mut table = Table::default();
+        table.insert(key(3, 1), transport(), ListenerId(7));
+        let old = token_of(key(3, 1));
+        assert_eq!(table.key_of(old), Some(key(3, 1)));
+        assert_eq!(table.listener(key(3, 1)), ListenerId(7));
+        assert!(table.remove(key(3, 1)).is_some());
+        assert_eq!(table.key_of(old), None);
+        table.insert(key(3, 2), transport(), ListenerId(0));
+        assert_eq!(table.key_of(old), None);
+        assert!(table.get(key(3, 1)).is_none());
+        assert!(table.remove(key(3, 1)).is_none());
+        assert_eq!((table.len(), table.keys()), (1, vec![key(3, 2)]));
+    }
+
+    #[test]
+    fn the_unused_end_is_given_back() {
+        let mut table = Table::default();
+        for index in 0..100 {
+            table.insert(key(index, 0), transport(), ListenerId(0));
+        }
+        for index in (0..100).filter(|index| *index != 10) {
+            table.remove(key(index, 0));
+        }
+        table.shrink();
+        assert_eq!((table.slots.len(), table.slots.capacity()), (11, 11));
+        assert!(table.get(key(10, 0)).is_some());
+        assert_eq!(table.key_of(token_of(key(99, 0))), None);
+    }
+}

@@ -1,0 +1,162 @@
+//! A connection's socket and what lies between its bytes and MQTT.
+
+mod socket;
+mod websocket;
+
+use std::fmt;
+use std::io;
+use std::net::Shutdown;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mio::event::Source;
+use mio::net::{TcpStream, UnixStream};
+use mio::{Interest, Registry, Token};
+use tidegate_engine::{Output, Reason};
+
+use self::socket::{read, write_output};
+use self::websocket::WebSocket;
+use crate::observer::Peer;
+use crate::websocket::Ended;
+
+/// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    WebSocket(Box<WebSocket>),
+}
+
+/// What one read gave.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// MQTT bytes in this range of the buffer (perhaps none), and whether the read filled the buffer.
+    Bytes { payload: Range<usize>, full: bool },
+    /// The last MQTT bytes: the WebSocket ended. What it sends as its goodbye is waiting to be written.
+    Last { payload: Range<usize>, ended: Ended },
+    /// Nothing more at the moment.
+    Blocked,
+    /// The peer closed its side.
+    Closed,
+}
+
+/// What one write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrote {
+    /// All is written.
+    All,
+    /// The socket took what it was offered, and more waits.
+    Some,
+    /// The socket takes no more until it says so.
+    Blocked,
+}
+
+impl Transport {
+    /// A WebSocket that is about to shake hands, from a listener that serves `path`.
+    pub(crate) fn websocket(stream: TcpStream, path: Arc<str>) -> Self {
+        Self::WebSocket(Box::new(WebSocket::new(stream, path)))
+    }
+
+    /// Reads once into `buffer`.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
+        match self {
+            Self::Tcp(stream) => read(stream, buffer),
+            Self::Unix(stream) => read(stream, buffer),
+            Self::WebSocket(web) => web.read(buffer),
+        }
+    }
+
+    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes.
+    pub(crate) fn write(&mut self, output: Option<&mut Output>) -> io::Result<Wrote> {
+        match (self, output) {
+            (Self::Tcp(stream), Some(output)) => write_output(stream, output),
+            (Self::Unix(stream), Some(output)) => write_output(stream, output),
+            (Self::Tcp(_) | Self::Unix(_), None) => Ok(Wrote::All),
+            (Self::WebSocket(web), output) => web.write(output),
+        }
+    }
+
+    /// Whether bytes of the transport itself wait to be written.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::WebSocket(web) => web.is_waiting(),
+        }
+    }
+
+    /// Says goodbye in the transport's own terms, behind all output.
+    pub(crate) fn close(&mut self, reason: Reason) {
+        if let Self::WebSocket(web) = self {
+            web.close(reason);
+        }
+    }
+
+    /// Tells the peer that nothing more comes.
+    pub(crate) fn shutdown_write(&self) {
+        // A peer that is gone already makes this fail, and that is the same to us.
+        let _ = match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::WebSocket(web) => web.stream().shutdown(Shutdown::Write),
+        };
+    }
+
+    /// What to be told about the socket.
+    ///
+    /// A TCP socket reports that it takes output again only after it refused some, so asking for both from the start
+    /// costs nothing. A Unix socket reports it whenever its peer reads; there writability is asked for while needed.
+    pub(crate) fn interest(&self, blocked: bool) -> Interest {
+        match self {
+            Self::Unix(_) if !blocked => Interest::READABLE,
+            _ => Interest::READABLE | Interest::WRITABLE,
+        }
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
+            Self::WebSocket(web) => web.stream_mut(),
+        }
+    }
+
+    /// Asks the poller to report the socket.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = self.interest(false);
+        self.source().register(registry, token, interest)
+    }
+
+    /// Adapts what the poller reports after output was blocked or is no longer.
+    pub(crate) fn set_blocked(&mut self, registry: &Registry, token: Token, blocked: bool) -> io::Result<()> {
+        if self.interest(true) == self.interest(false) {
+            return Ok(());
+        }
+        let interest = self.interest(blocked);
+        self.source().reregister(registry, token, interest)
+    }
+
+    /// Takes the socket from the poller before another shard gets it.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.source().deregister(registry)
+    }
+
+    /// Where the peer is, for the log.
+    pub(crate) fn peer(&self) -> Peer {
+        let address = match self {
+            Self::Unix(_) => return Peer::Unix,
+            Self::Tcp(stream) => stream.peer_addr(),
+            Self::WebSocket(web) => web.stream().peer_addr(),
+        };
+        address.map_or(Peer::Gone, Peer::Address)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Tcp(_) => "Tcp",
+            Self::Unix(_) => "Unix",
+            Self::WebSocket(_) => "WebSocket",
+        };
+        f.write_str(name)
+    }
+}

@@ -1,0 +1,139 @@
+//! A WebSocket on its socket: the codec decides, this reads and writes.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use tidegate_engine::{Output, Reason};
+
+use super::socket::{read, write_slices};
+use super::{Input, Wrote};
+use crate::limits::SLICES_PER_WRITE;
+use crate::websocket::{CloseCode, Endpoint};
+
+/// A WebSocket over TCP.
+pub(crate) struct WebSocket {
+    stream: TcpStream,
+    endpoint: Endpoint,
+    /// The request path that its listener serves.
+    path: Arc<str>,
+}
+
+impl WebSocket {
+    pub(super) fn new(stream: TcpStream, path: Arc<str>) -> Self {
+        Self { stream, endpoint: Endpoint::default(), path }
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn stream_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.endpoint.is_waiting()
+    }
+
+    pub(super) fn close(&mut self, reason: Reason) {
+        self.endpoint.close(close_code(reason));
+    }
+
+    /// Reads once and leaves the MQTT bytes together in `buffer`.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
+        let input = read(&mut self.stream, buffer)?;
+        let Input::Bytes { payload, full } = input else { return Ok(input) };
+        let received = self.endpoint.receive(buffer.get_mut(payload).unwrap_or_default(), &self.path);
+        Ok(match received.ended {
+            Some(ended) => Input::Last { payload: received.payload, ended },
+            None => Input::Bytes { payload: received.payload, full },
+        })
+    }
+
+    /// Writes what waits in one frame, with control frames around it.
+    pub(super) fn write(&mut self, mut output: Option<&mut Output>) -> io::Result<Wrote> {
+        let waiting = output.as_deref().map_or(0, Output::len);
+        let outgoing = self.endpoint.outgoing();
+        let in_frame = outgoing.prepare(waiting);
+        let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
+        let filled = match output.as_deref() {
+            Some(output) if in_frame > 0 => output.slices(&mut slices),
+            _ => 0,
+        };
+        let slices = slices.get(..filled).unwrap_or_default();
+        let mut pieces = [IoSlice::new(&[]); SLICES_PER_WRITE + 1];
+        let (count, offered) = join(&mut pieces, outgoing.prefix(), slices, in_frame);
+        if offered == 0 {
+            return Ok(Wrote::All);
+        }
+        let written = write_slices(&mut self.stream, pieces.get(..count).unwrap_or_default())?;
+        let of_output = self.endpoint.outgoing().written(written);
+        if let Some(output) = output.as_deref_mut() {
+            output.advance(of_output);
+        }
+        if written < offered {
+            return Ok(Wrote::Blocked);
+        }
+        let more = output.is_some_and(|output| !output.is_empty()) || self.endpoint.is_waiting();
+        Ok(if more { Wrote::Some } else { Wrote::All })
+    }
+}
+
+/// Puts the prefix and then the output up to the end of the open frame into `pieces`. Returns the number of pieces and
+/// of their bytes.
+fn join<'a>(
+    pieces: &mut [IoSlice<'a>],
+    prefix: &'a [u8],
+    output: &'a [IoSlice<'a>],
+    mut in_frame: usize,
+) -> (usize, usize) {
+    let of_output = output.iter().map(|slice| {
+        let part = slice.get(..in_frame).unwrap_or(slice);
+        in_frame -= part.len();
+        part
+    });
+    let (mut count, mut bytes) = (0, 0);
+    let parts = std::iter::once(prefix).chain(of_output).filter(|part| !part.is_empty());
+    for (piece, part) in pieces.iter_mut().zip(parts) {
+        *piece = IoSlice::new(part);
+        count += 1;
+        bytes += part.len();
+    }
+    (count, bytes)
+}
+
+/// What a WebSocket client is told beside the DISCONNECT packet.
+fn close_code(reason: Reason) -> CloseCode {
+    match reason {
+        Reason::NormalDisconnect | Reason::DisconnectWithWill => CloseCode::NORMAL,
+        Reason::ServerShuttingDown | Reason::UseAnotherServer => CloseCode::GOING_AWAY,
+        Reason::MalformedPacket | Reason::ProtocolError => CloseCode::PROTOCOL_ERROR,
+        Reason::PacketTooLarge => CloseCode::TOO_BIG,
+        _ => CloseCode::POLICY_VIOLATION,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_takes_no_more_than_was_promised_when_it_began() {
+        let output = [IoSlice::new(b"abc"), IoSlice::new(b"defg")];
+        for in_frame in 0..=7 {
+            let mut pieces = [IoSlice::new(&[]); 3];
+            let (count, bytes) = join(&mut pieces, b"><", &output, in_frame);
+            let joined: Vec<u8> = pieces[..count].iter().flat_map(|piece| piece.to_vec()).collect();
+            assert_eq!(joined, b"><abcdefg"[..2 + in_frame]);
+            assert_eq!(bytes, joined.len());
+        }
+    }
+
+    #[test]
+    fn an_empty_prefix_is_no_piece() {
+        let output = [IoSlice::new(b"abc")];
+        let mut pieces = [IoSlice::new(&[]); 3];
+        assert_eq!(join(&mut pieces, b"", &output, 3), (1, 3));
+    }
+}

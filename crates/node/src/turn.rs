@@ -1,0 +1,250 @@
+//! One turn of a shard: what arrived, what it caused, what leaves.
+//!
+//! The order matters in one place: what goes to other shards is sent before sockets are written, so that whatever an
+//! output acknowledges is already under way.
+
+use std::sync::mpsc::Sender;
+
+use mio::Events;
+use mio::event::Event as Readiness;
+use tidegate_engine::{ConnectionKey, Event, ShardId};
+
+use crate::inbox::{Admin, ToShard};
+use crate::limits::{INBOX_MESSAGES_PER_TURN, READ_BYTES_PER_TURN};
+use crate::memory::return_free_pages;
+use crate::observer::{Answer, Occasion};
+use crate::report::ShardReport;
+use crate::shard::{Shard, Stage, WAKER, listener_position};
+use crate::table::Flags;
+
+impl Shard {
+    /// Works off a bounded part of everything that waits.
+    pub(crate) fn turn(&mut self, events: &Events) {
+        self.now = self.clock.now();
+        self.counters.turns += 1;
+        self.read_budget = READ_BYTES_PER_TURN;
+        self.read_ring();
+        for event in events {
+            self.take_readiness(event);
+        }
+        self.take_events();
+        self.accept_connections();
+        self.take_inbox();
+        self.run_timers();
+        self.take_events();
+        self.send_batches();
+        self.write_outputs();
+        self.settle();
+    }
+
+    /// Reads sockets that had more to give than their last turn allowed.
+    fn read_ring(&mut self) {
+        for _ in 0..self.ring.len() {
+            if self.read_budget == 0 {
+                return;
+            }
+            let Some(key) = self.ring.pop_front() else { return };
+            let Some(flags) = self.table.flags(key) else { continue };
+            if flags.has(Flags::READABLE) && !flags.has(Flags::PAUSED) {
+                self.read_connection(key);
+            }
+        }
+    }
+
+    fn take_readiness(&mut self, event: &Readiness) {
+        let token = event.token();
+        let Some(key) = self.table.key_of(token) else {
+            if token != WAKER
+                && let Some(acceptor) = listener_position(token).and_then(|position| self.acceptors.get_mut(position))
+            {
+                acceptor.ready = true;
+            }
+            return;
+        };
+        if event.is_writable() || event.is_error() {
+            self.unblock(key);
+        }
+        let ends = event.is_read_closed() || event.is_error();
+        if ends && let Some(flags) = self.table.flags(key) {
+            flags.set(Flags::PEER_CLOSED);
+        }
+        if ends || event.is_readable() {
+            self.become_readable(key);
+        }
+    }
+
+    /// Reads a socket that has become readable, or remembers it when it cannot be read now.
+    fn become_readable(&mut self, key: ConnectionKey) {
+        let Some(flags) = self.table.flags(key) else { return };
+        if flags.has(Flags::READABLE) {
+            return;
+        }
+        if self.read_budget > 0 && !flags.has(Flags::PAUSED) {
+            self.read_connection(key);
+        } else {
+            flags.set(Flags::READABLE);
+            self.ring.push_back(key);
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        self.inbox.awake();
+        for _ in 0..INBOX_MESSAGES_PER_TURN {
+            match self.inbox.next() {
+                None => return,
+                Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
+                Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
+                Some(ToShard::Verdict { key, verdict }) => self.engine.handle_verdict(self.now, key, verdict),
+                Some(ToShard::Admin(admin)) => self.handle_admin(admin),
+            }
+        }
+    }
+
+    fn handle_admin(&mut self, admin: Admin) {
+        match admin {
+            Admin::Report(answer) => {
+                let report = ShardReport {
+                    shard: self.place.shard,
+                    counters: self.engine.counters().clone(),
+                    gauges: self.engine.gauges(),
+                    shell: self.counters,
+                };
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(report);
+            }
+            Admin::Disconnect { tenant, client_id, reason, answer } => {
+                let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
+            }
+            Admin::Stop { drained } => self.begin_stop(drained),
+            Admin::Exit => self.stage = Stage::Exiting,
+            #[cfg(test)]
+            Admin::Panic => std::panic::panic_any("a test asked for it"),
+        }
+    }
+
+    fn begin_stop(&mut self, drained: Sender<ShardId>) {
+        // Dropping a listener closes it, and removes the file of a Unix socket.
+        self.acceptors.clear();
+        self.engine.begin_shutdown(self.now);
+        self.stage = Stage::Draining(drained);
+    }
+
+    fn run_timers(&mut self) {
+        if self.engine.next_deadline() <= self.now.monotonic {
+            self.engine.handle_timers(self.now);
+        }
+        self.close_overdue();
+        if self.ebb.is_due(self.now.monotonic, self.table.len()) {
+            self.give_memory_back();
+        }
+    }
+
+    fn give_memory_back(&mut self) {
+        self.counters.memory_trims += 1;
+        self.engine.shrink();
+        self.table.shrink();
+        self.ring.shrink_to_fit();
+        self.dirty.shrink_to_fit();
+        self.spare.shrink_to_fit();
+        self.ended.shrink_to_fit();
+        self.flushing.shrink_to_fit();
+        self.lingering.shrink_to_fit();
+        return_free_pages();
+    }
+
+    /// Carries out what the engine asks for. Ended connections are only noted: their last output leaves like any other.
+    pub(crate) fn take_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::Close { key, reason } => self.ended.push((key, reason)),
+                Event::HandOver { key, home, listener, bytes } => self.hand_over(key, home, listener, bytes),
+                Event::PauseReading { key } => {
+                    if let Some(flags) = self.table.flags(key) {
+                        flags.set(Flags::PAUSED);
+                    }
+                }
+                Event::ResumeReading { key } => self.resume_reading(key),
+                Event::Authenticate { key, request } => {
+                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
+                        self.shared.observer.authenticate(request, Answer { shard, key });
+                    }
+                }
+                Event::Log(event) => self.log(&event),
+            }
+        }
+    }
+
+    fn resume_reading(&mut self, key: ConnectionKey) {
+        let Some(flags) = self.table.flags(key) else { return };
+        flags.clear(Flags::PAUSED);
+        if flags.has(Flags::READABLE) {
+            self.ring.push_back(key);
+        }
+    }
+
+    fn log(&mut self, event: &tidegate_engine::LogEvent) {
+        use tidegate_engine::LogEvent::{BadPacket, Connected, Disconnected, QueueFull, Refused};
+        if !self.shared.observer.wants(event) {
+            return;
+        }
+        let key = match event {
+            Connected { key, .. } | Disconnected { key, .. } | Refused { key, .. } | BadPacket { key, .. } => {
+                Some(*key)
+            }
+            QueueFull { .. } => None,
+        };
+        let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
+        let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));
+        self.shared.observer.log(&Occasion { shard: self.place.shard, listener, peer, event });
+    }
+
+    /// Hands over what was gathered for other shards, and wakes those that sleep.
+    fn send_batches(&mut self) {
+        for other in self.place.others() {
+            if let Some(batch) = self.engine.take_batch(other)
+                && let Some(inbox) = self.inboxes.get(usize::from(other.0))
+            {
+                inbox.send(ToShard::Batch(batch));
+            }
+        }
+    }
+
+    /// Writes every connection with output once. What becomes ready to be written meanwhile waits for the next turn, so
+    /// that one fast reader of a long queue does not keep the others waiting.
+    fn write_outputs(&mut self) {
+        self.gather_dirty();
+        let mut batch = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
+        for key in batch.drain(..) {
+            self.write_connection(key);
+        }
+        self.spare = batch;
+    }
+
+    fn gather_dirty(&mut self) {
+        while let Some(key) = self.engine.pop_dirty() {
+            self.dirty.push(key);
+        }
+    }
+
+    /// Ends a turn: carries out closes and sends what writing and closing caused, so that nothing is left that no event
+    /// announces.
+    fn settle(&mut self) {
+        loop {
+            self.take_events();
+            if self.ended.is_empty() {
+                break;
+            }
+            for (key, reason) in std::mem::take(&mut self.ended) {
+                self.begin_close(key, reason);
+            }
+        }
+        self.send_batches();
+        self.gather_dirty();
+        if self.table.len() == 0
+            && let Stage::Draining(drained) = &self.stage
+        {
+            let _ = drained.send(self.place.shard);
+            self.stage = Stage::Drained;
+        }
+    }
+}
