@@ -5,6 +5,7 @@ mod model;
 
 use tidegate_mqtt::QoS;
 
+use super::index::Unsubscribed;
 use super::*;
 use crate::ids::{SessionKey, ShardId, TenantId};
 
