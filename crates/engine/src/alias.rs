@@ -43,11 +43,13 @@ impl InboundAliases {
     }
 
     /// Number of aliases set.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Bytes of heap held.
+    #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         let topics: usize = self.entries.iter().map(|entry| entry.1.len()).sum();
         self.entries.capacity() * size_of::<(NonZeroU16, Box<str>)>() + topics
@@ -122,6 +124,7 @@ impl OutboundAliases {
     }
 
     /// Number of aliases given.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.used.as_ref().map_or(0, |used| used.topics.len())
     }

@@ -64,11 +64,6 @@ impl<M: Retainable> Retained<M> {
         self.count
     }
 
-    /// Whether there is none.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
     /// Bytes of all topics and messages.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -125,6 +120,7 @@ impl<M: Retainable> Retained<M> {
     }
 
     /// All messages, expired ones included, by tenant and topic.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TenantId, &str, &M)> {
         self.tenants
             .iter()

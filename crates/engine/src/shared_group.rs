@@ -35,6 +35,7 @@ impl<R: PartialEq, O> Group<R, O> {
     }
 
     /// Number of members.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.members.len()
     }
@@ -45,6 +46,7 @@ impl<R: PartialEq, O> Group<R, O> {
     }
 
     /// Number of members that are online.
+    #[cfg(test)]
     pub(crate) fn online(&self) -> usize {
         self.online
     }

@@ -56,6 +56,7 @@ impl<T> Slab<T> {
 
     /// Whether there is no entry.
     #[inline]
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -154,6 +155,7 @@ impl<T> Slab<T> {
     }
 
     /// Bytes of heap that the table itself holds, without what its entries own.
+    #[cfg(test)]
     pub(crate) fn heap_bytes(&self) -> usize {
         let chunks = self.chunks.iter().filter(|chunk| chunk.slots.capacity() > 0).count();
         chunks * CHUNK * size_of::<Slot<T>>() + self.chunks.capacity() * size_of::<Chunk<T>>()
@@ -357,12 +359,6 @@ impl<T> GenSlab<T> {
         self.slab.len()
     }
 
-    /// Whether there is no entry.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slab.is_empty()
-    }
-
     /// Puts `value` in and returns its key.
     #[inline]
     pub(crate) fn insert(&mut self, value: T) -> ConnectionKey {
@@ -396,11 +392,6 @@ impl<T> GenSlab<T> {
     /// All entries in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionKey, &T)> {
         self.slab.iter().map(|(index, entry)| (ConnectionKey { index, generation: entry.number }, &entry.value))
-    }
-
-    /// All entries in the order of their slots, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (ConnectionKey, &mut T)> {
-        self.slab.iter_mut().map(|(index, entry)| (ConnectionKey { index, generation: entry.number }, &mut entry.value))
     }
 
     /// Gives back the memory that is only kept for the next insertion.

@@ -21,12 +21,14 @@ impl<K: Copy + Ord> Timers<K> {
 
     /// Number of deadlines ahead.
     #[inline]
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
 
     /// Whether nothing is waited for.
     #[inline]
+    #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -43,15 +45,6 @@ impl<K: Copy + Ord> Timers<K> {
     #[inline]
     pub(crate) fn cancel(&mut self, deadline: Millis, key: K) -> bool {
         deadline != Millis::NEVER && self.waiting.remove(&(deadline, key))
-    }
-
-    /// Moves a deadline of `key`.
-    #[inline]
-    pub(crate) fn reset(&mut self, from: Millis, to: Millis, key: K) {
-        if from != to {
-            self.cancel(from, key);
-            self.set(to, key);
-        }
     }
 
     /// The earliest deadline, or [`Millis::NEVER`].
@@ -104,18 +97,5 @@ mod tests {
         assert_eq!((timers.len(), timers.next()), (0, Millis::NEVER));
         assert!(!timers.cancel(Millis::NEVER, 1));
         assert_eq!(timers.pop_due(Millis(u64::MAX - 1)), None);
-    }
-
-    #[test]
-    fn a_reset_moves_one_deadline() {
-        let mut timers = Timers::new();
-        timers.set(Millis(5), 1);
-        timers.set(Millis(6), 1);
-        timers.reset(Millis(5), Millis(9), 1);
-        assert_eq!(timers.pop_due(Millis(99)), Some((Millis(6), 1)));
-        timers.reset(Millis(9), Millis::NEVER, 1);
-        assert_eq!(timers.next(), Millis::NEVER);
-        timers.reset(Millis::NEVER, Millis(3), 1);
-        assert_eq!(timers.next(), Millis(3));
     }
 }

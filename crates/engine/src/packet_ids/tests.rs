@@ -68,8 +68,6 @@ fn finishing_out_of_order_keeps_the_order_of_the_rest() {
     assert_eq!(numbers(&inflight), [2, 4, 5]);
     inflight.get_mut(id(4)).unwrap().state = AwaitPubComp;
     assert_eq!(inflight.get(id(4)).map(|entry| entry.state), Some(AwaitPubComp));
-    inflight.retain(|entry| entry.state == AwaitPubComp);
-    assert_eq!(numbers(&inflight), [4]);
 }
 
 #[test]
@@ -96,7 +94,7 @@ fn empty_tables_own_no_heap() {
     inflight.push(AwaitPubAck, 1_u64);
     inflight.finish(id(1));
     assert_eq!(inflight.entries.capacity(), 0);
-    let mut received = ReceivedIds::new();
+    let mut received = ReceivedIds::default();
     received.insert(id(9));
     received.remove(id(9));
     assert_eq!(received.ids.capacity(), 0);
@@ -134,7 +132,7 @@ proptest! {
 
     #[test]
     fn received_ids_behave_like_a_set(steps in proptest::collection::vec((any::<bool>(), 1..200_u16), 0..400)) {
-        let mut received = ReceivedIds::new();
+        let mut received = ReceivedIds::default();
         let mut model = BTreeSet::new();
         for (add, number) in steps {
             if add {

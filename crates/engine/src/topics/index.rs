@@ -77,6 +77,7 @@ impl SubscriptionIndex {
     }
 
     /// Number of filters, including those that only other shards want.
+    #[cfg(test)]
     pub(crate) fn filters(&self) -> usize {
         self.entries.len()
     }
@@ -87,6 +88,7 @@ impl SubscriptionIndex {
     }
 
     /// Number of levels kept for filters with wildcards.
+    #[cfg(test)]
     pub(crate) fn trie_nodes(&self) -> usize {
         self.wildcards.nodes()
     }
@@ -175,6 +177,7 @@ impl SubscriptionIndex {
 
     /// The text of a filter.
     #[inline]
+    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn filter(&self, key: FilterKey) -> Option<&str> {
         self.entries.get(key.0).map(|entry| &*entry.filter)
     }
@@ -185,11 +188,13 @@ impl SubscriptionIndex {
     }
 
     /// A session's subscription to a filter.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn subscriber(&self, filter: FilterKey, session: SessionKey) -> Option<Subscriber> {
         self.entries.get(filter.0)?.find(session.0).map(Packed::unpack)
     }
 
     /// The filters that this shard is interested in itself.
+    #[cfg(test)]
     pub(crate) fn local_filters(&self) -> impl Iterator<Item = (TenantId, &str)> {
         let local = self.entries.iter().filter(|(_, entry)| entry.has_local());
         local.map(|(_, entry)| (entry.tenant, &*entry.filter))

@@ -2,7 +2,9 @@
 
 use tidegate_mqtt::QoS;
 
-use crate::ids::{SessionKey, ShardId};
+use crate::ids::SessionKey;
+#[cfg(test)]
+use crate::ids::ShardId;
 use crate::slab::Slab;
 
 use super::GroupKey;
@@ -77,6 +79,7 @@ impl Route {
 
     /// The other shards that want the message, in ascending order.
     #[inline]
+    #[cfg(test)]
     pub(crate) fn remote_shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         let mut bits = self.remote;
         std::iter::from_fn(move || {

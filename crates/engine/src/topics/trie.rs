@@ -127,6 +127,7 @@ impl Trie {
     }
 
     /// Number of nodes.
+    #[cfg(test)]
     pub(super) fn nodes(&self) -> usize {
         self.nodes.len()
     }
