@@ -22,8 +22,8 @@ const TARGETS_MAX: usize = 1 << 20;
 
 /// Remembers the routes of recent topics until the subscriptions change.
 ///
-/// A topic that is found here needs no validation either: only valid ones enter. New topics compete for one place of
-/// their set, so that a stream of topics that come once does not drive out those that come again.
+/// A topic that is found here needs no validation either: only valid ones enter. A new topic takes the place of one that
+/// has not come again, so that a stream of topics that come once does not drive out the others.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
     /// Empty until the first message.
@@ -78,7 +78,8 @@ impl RouteCache {
             return Some(RouteSlot(first as u16));
         }
         if self.is_at(first + 1, epoch, hash, tenant, topic) {
-            return Some(self.prefer_second(first));
+            self.tags[first + 1].epoch_and_hit |= 1;
+            return Some(RouteSlot(first as u16 + 1));
         }
         None
     }
@@ -90,13 +91,12 @@ impl RouteCache {
             self.routes.resize_with(SLOTS + 1, Cached::default);
         }
         let epoch = index.epoch();
-        if topic.len() > TOPIC_LEN_MAX {
+        let hash = hash_topic(tenant, topic.as_bytes());
+        let victim = if topic.len() > TOPIC_LEN_MAX { None } else { self.victim(set_of(hash), epoch) };
+        let Some(at) = victim else {
             self.routes[UNCACHED].fill(index, tenant, topic);
             return RouteSlot(UNCACHED as u16);
-        }
-        let hash = hash_topic(tenant, topic.as_bytes());
-        let first = set_of(hash);
-        let at = if self.tags[first].is_current(epoch) { first + 1 } else { first };
+        };
         self.forget(at);
         self.routes[at].fill(index, tenant, topic);
         if !self.has_room_for(at, epoch) {
@@ -132,16 +132,25 @@ impl RouteCache {
         cached.topic.as_bytes() == topic && cached.tenant == tenant
     }
 
-    /// Notes a hit at the second place of a set: it goes first unless the first was hit in the meantime, too.
-    #[inline]
-    fn prefer_second(&mut self, first: usize) -> RouteSlot {
-        if self.tags[first].epoch_and_hit & 1 == 1 {
-            self.tags[first].epoch_and_hit &= !1;
-            return RouteSlot(first as u16 + 1);
+    /// The place of a set that a new topic gets: one that is out of date, else one whose topic has not come again. When both
+    /// have, they stay for this time, and have to come again until the next.
+    fn victim(&mut self, first: usize, epoch: u64) -> Option<usize> {
+        let (one, other) = (self.tags[first], self.tags[first + 1]);
+        if !one.is_current(epoch) {
+            return Some(first);
         }
-        self.tags.swap(first, first + 1);
-        self.routes.swap(first, first + 1);
-        RouteSlot(first as u16)
+        if !other.is_current(epoch) {
+            return Some(first + 1);
+        }
+        match (one.epoch_and_hit & 1, other.epoch_and_hit & 1) {
+            (1, 1) => {
+                self.tags[first].epoch_and_hit &= !1;
+                self.tags[first + 1].epoch_and_hit &= !1;
+                None
+            }
+            (0, 1) => Some(first),
+            _ => Some(first + 1),
+        }
     }
 
     /// Takes a route out of the sums and makes its place one to be filled; its memory stays.
