@@ -1,0 +1,115 @@
+//! Opening a connection, and the server's answer.
+
+use std::time::Instant;
+
+use tidegate_mqtt::{ConnAck, ReasonCode};
+
+use super::{Client, Phase, owned_pairs};
+use crate::aliases::{InboundAliases, OutboundAliases};
+use crate::keep_alive::KeepAlive;
+use crate::message::ConnectionNumber;
+use crate::outgoing::Stage;
+use crate::{
+    Connected, Disconnected, Dismissal, Event, OpenError, ProtocolError, ServerLimits, Undelivered, UndeliveredCause,
+};
+
+impl Client {
+    /// A transport has been established: sends the CONNECT packet.
+    ///
+    /// With `clean_start` in the [`Options`](crate::Options) each connection begins a session of its own: messages
+    /// that an earlier one has left unacknowledged come back as [`Event::Undelivered`]. Without it they are sent
+    /// again if the server still has the session. Messages that have not been sent yet stay in any case.
+    ///
+    /// # Errors
+    ///
+    /// When the last connection has not ended, or there is no such CONNECT packet.
+    pub fn open(&mut self, now: Instant) -> Result<(), OpenError> {
+        if self.phase != Phase::Closed {
+            return Err(OpenError::AlreadyOpen);
+        }
+        let mut packet = Vec::new();
+        self.options.encode_connect(&self.id, &mut packet)?;
+        let properties = &self.options.properties;
+        self.phase = Phase::Connecting { deadline: now + self.options.connect_timeout };
+        self.connection = ConnectionNumber(self.connection.0 + 1);
+        self.server = ServerLimits::NONE;
+        self.keep_alive = KeepAlive::new(self.options.keep_alive, now);
+        self.inbound_aliases = InboundAliases::new(properties.topic_alias_maximum.unwrap_or(0));
+        self.outbound_aliases = OutboundAliases::default();
+        self.send(now, |out| {
+            out.append(&mut packet);
+            Ok(())
+        })
+    }
+
+    pub(super) fn handle_connack(&mut self, now: Instant, packet: &ConnAck<'_>) -> Result<(), ProtocolError> {
+        let properties = &packet.properties;
+        if packet.reason_code != ReasonCode::Success {
+            self.end(Disconnected::Refused(Box::new(Dismissal {
+                reason_code: packet.reason_code,
+                reason_string: properties.reason_string.map(str::to_owned),
+                server_reference: properties.server_reference.map(str::to_owned),
+                user_properties: owned_pairs(&properties.user_properties),
+            })));
+            return Ok(());
+        }
+        if packet.session_present && self.options.clean_start {
+            return Err(ProtocolError::SessionNotAskedFor);
+        }
+        if let Some(assigned) = properties.assigned_client_identifier {
+            assigned.clone_into(&mut self.id);
+        }
+        self.server = ServerLimits::from_connack(properties);
+        let keep_alive = properties.server_keep_alive;
+        let keep_alive = keep_alive.unwrap_or(self.options.keep_alive);
+        self.keep_alive = KeepAlive::new(keep_alive, now);
+        self.phase = Phase::Connected;
+        self.events.push_back(Event::Connected(Box::new(Connected {
+            session_present: packet.session_present,
+            client_id: self.id.clone(),
+            keep_alive,
+            session_expiry_interval: properties.session_expiry_interval,
+            limits: self.server,
+            response_information: properties.response_information.map(str::to_owned),
+            server_reference: properties.server_reference.map(str::to_owned),
+            reason_string: properties.reason_string.map(str::to_owned),
+            user_properties: owned_pairs(&properties.user_properties),
+            authentication_data: properties.authentication_data.map(<[u8]>::to_vec),
+        })));
+        if packet.session_present || self.keeps_session_without_flag() {
+            self.outgoing.resume();
+            self.incoming.resume();
+        } else {
+            self.give_up_session();
+        }
+        self.send_waiting(now);
+        Ok(())
+    }
+
+    /// MQTT 3.1 does not say whether the server has the session. What the client asked for has to do.
+    fn keeps_session_without_flag(&self) -> bool {
+        self.options.version == tidegate_mqtt::Version::V31 && !self.options.clean_start
+    }
+
+    /// The server has no session of the client: neither has the client then ([MQTT-3.2.2-5]).
+    fn give_up_session(&mut self) {
+        self.incoming.clear();
+        for entry in self.outgoing.take_in_flight() {
+            self.packet_ids.release(entry.packet_id);
+            self.events.push_back(match entry.stage {
+                // The server had taken the message over, so it has been delivered.
+                Stage::Release => Event::Published(crate::Published {
+                    token: entry.token,
+                    packet_id: Some(entry.packet_id),
+                    reason_code: ReasonCode::Success,
+                    reason_string: None,
+                }),
+                Stage::Publish => Event::Undelivered(Box::new(Undelivered {
+                    token: entry.token,
+                    publish: Some(entry.publish),
+                    cause: UndeliveredCause::SessionLost,
+                })),
+            });
+        }
+    }
+}

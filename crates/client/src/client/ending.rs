@@ -1,0 +1,102 @@
+//! The end of a connection, whoever wants it.
+
+use std::time::Instant;
+
+use tidegate_mqtt::{Disconnect, ReasonCode, UserProperties};
+
+use super::{Client, Phase, owned_pairs};
+use crate::publish::borrowed_pairs;
+use crate::{
+    DisconnectRequest, Disconnected, Dismissal, Event, ProtocolError, RequestError, Undelivered, UndeliveredCause,
+};
+
+impl Client {
+    /// Ends the connection by a DISCONNECT packet, behind what is in the output already. Messages that still wait
+    /// for the server stay for the next connection.
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the packet cannot be encoded.
+    pub fn disconnect(&mut self, now: Instant, request: &DisconnectRequest) -> Result<(), RequestError> {
+        if !self.reads() {
+            return Err(RequestError::NotConnected);
+        }
+        let version = self.options.version;
+        let empty = DisconnectRequest::default();
+        if !version.is_v5() && *request != empty {
+            return Err(RequestError::NeedsV5 { what: "reasons and properties of DISCONNECT" });
+        }
+        let user_properties = borrowed_pairs(&request.user_properties);
+        let packet = Disconnect {
+            reason_code: if request.with_will {
+                ReasonCode::DisconnectWithWillMessage
+            } else {
+                ReasonCode::NORMAL_DISCONNECTION
+            },
+            session_expiry_interval: request.session_expiry_interval,
+            reason_string: request.reason_string.as_deref(),
+            user_properties: UserProperties::new(&user_properties),
+            server_reference: None,
+        };
+        let max_packet_size = self.server.maximum_packet_size;
+        self.send(now, |out| packet.encode_within(version, max_packet_size, out))?;
+        self.end(Disconnected::Requested);
+        Ok(())
+    }
+
+    /// The transport has ended, be it that the server closed it, that it failed, or that the owner has carried out
+    /// what [`Client::wants_close`] asks for.
+    pub fn handle_closed(&mut self) {
+        if self.reads() {
+            self.end(Disconnected::TransportClosed);
+        }
+        self.phase = Phase::Closed;
+        for token in self.output.clear() {
+            self.events.push_back(Event::Undelivered(Box::new(Undelivered {
+                token,
+                publish: None,
+                cause: UndeliveredCause::ConnectionLost,
+            })));
+        }
+    }
+
+    /// The server has broken the protocol: tells it so where the version has words for it, and ends the connection.
+    pub(super) fn fail(&mut self, now: Instant, error: ProtocolError) {
+        let version = self.options.version;
+        if version.is_v5() {
+            let packet = Disconnect::new(error.reason_code());
+            // A server that takes no packet of that size has to do without an explanation.
+            let max_packet_size = self.server.maximum_packet_size;
+            let _ = self.send(now, |out| packet.encode_within(version, max_packet_size, out));
+        }
+        self.end(Disconnected::Protocol(error));
+    }
+
+    /// The server closes the connection.
+    pub(super) fn handle_disconnect(&mut self, packet: &Disconnect<'_>) -> Result<(), ProtocolError> {
+        if !self.options.version.is_v5() {
+            return Err(ProtocolError::UnexpectedPacket { packet: tidegate_mqtt::PacketType::Disconnect });
+        }
+        if packet.session_expiry_interval.is_some() {
+            return Err(ProtocolError::SessionExpiryFromServer);
+        }
+        self.end(Disconnected::ByServer(Box::new(Dismissal {
+            reason_code: packet.reason_code,
+            reason_string: packet.reason_string.map(str::to_owned),
+            server_reference: packet.server_reference.map(str::to_owned),
+            user_properties: owned_pairs(&packet.user_properties),
+        })));
+        Ok(())
+    }
+
+    /// Nothing is read from the connection any more.
+    pub(super) fn end(&mut self, why: Disconnected) {
+        self.phase = Phase::Ending;
+        self.input = Vec::new();
+        for (packet_id, request) in std::mem::take(&mut self.requests) {
+            self.packet_ids.release(packet_id);
+            self.events.push_back(Event::RequestLost(request.token));
+        }
+        self.events.push_back(Event::Disconnected(why));
+    }
+}

@@ -1,0 +1,130 @@
+//! Messages from the server.
+
+use std::time::Instant;
+
+use tidegate_mqtt::{PubAck, PubComp, PubRec, PubRel, Publish as PublishPacket, PublishProperties, ReasonCode};
+
+use super::{Client, Phase, owned_pairs};
+use crate::incoming::{Acknowledge, Arrival};
+use crate::{Acknowledgement, Delivery, Event, Message, MessageProperties, ProtocolError, TopicNameBuf};
+
+impl Client {
+    /// Acknowledges a message of QoS 1 or 2 to the server, which then forgets it; for
+    /// [`Acknowledgement::Manual`]. Acknowledgements leave in the order in which the messages arrived, so one waits
+    /// for those of earlier messages.
+    pub fn acknowledge(&mut self, now: Instant, delivery: Delivery) {
+        self.judge(now, delivery, ReasonCode::Success);
+    }
+
+    /// Refuses a message of QoS 1 or 2; for [`Acknowledgement::Manual`]. The server forgets it nevertheless. A
+    /// `reason_code` below 0x80, or one that a PUBACK cannot carry, counts as
+    /// [`ReasonCode::UnspecifiedError`]. Before MQTT 5.0 the server does not learn of the refusal.
+    pub fn refuse(&mut self, now: Instant, delivery: Delivery, reason_code: ReasonCode) {
+        let fits = reason_code.is_error()
+            && reason_code.allowed_in(tidegate_mqtt::PacketType::PubAck)
+            && reason_code.allowed_in(tidegate_mqtt::PacketType::PubRec);
+        let reason_code = match (self.options.version.is_v5(), fits) {
+            (false, _) => ReasonCode::Success,
+            (true, true) => reason_code,
+            (true, false) => ReasonCode::UnspecifiedError,
+        };
+        self.judge(now, delivery, reason_code);
+    }
+
+    fn judge(&mut self, now: Instant, delivery: Delivery, verdict: ReasonCode) {
+        self.incoming.judge(delivery, verdict);
+        self.send_acknowledgements(now);
+    }
+
+    fn send_acknowledgements(&mut self, now: Instant) {
+        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        while self.phase == Phase::Connected
+            && let Some(due) = self.incoming.next_acknowledgement()
+        {
+            // A server that takes no packet of five bytes is left waiting.
+            let _ = self.send(now, |out| match due {
+                Acknowledge::AtLeastOnce(packet_id, code) => {
+                    PubAck::new(packet_id, code).encode_within(version, max, out)
+                }
+                Acknowledge::ExactlyOnce(packet_id, code) => {
+                    PubRec::new(packet_id, code).encode_within(version, max, out)
+                }
+            });
+        }
+    }
+
+    pub(super) fn handle_publish(&mut self, now: Instant, packet: &PublishPacket<'_>) -> Result<(), ProtocolError> {
+        // The alias is looked at first: it holds even if the message turns out to be known.
+        let topic = packet.topic.map(TopicNameBuf::from);
+        let topic = match (topic, packet.properties.topic_alias) {
+            (topic, Some(alias)) => self.inbound_aliases.resolve(topic, alias)?,
+            (Some(topic), None) => topic,
+            (None, None) => return Err(tidegate_mqtt::DecodeError::MissingTopic.into()),
+        };
+        let Some(packet_id) = packet.packet_id else {
+            self.deliver(topic, packet, None);
+            return Ok(());
+        };
+        let receive_maximum = if self.options.version.is_v5() { self.options.receive_maximum() } else { u16::MAX };
+        let arrival = self.incoming.arrive(packet_id, packet.qos, self.connection, usize::from(receive_maximum));
+        let delivery = Delivery { packet_id, qos: packet.qos, connection: self.connection };
+        match arrival {
+            Arrival::Deliver => {
+                self.deliver(topic, packet, Some(delivery));
+                if self.options.acknowledgement == Acknowledgement::Automatic {
+                    self.incoming.judge(delivery, ReasonCode::Success);
+                }
+            }
+            Arrival::Known => {}
+            Arrival::Received => self.send_pubrec(now, packet_id),
+            Arrival::TooMany => {
+                return Err(ProtocolError::ReceiveMaximumExceeded { maximum: receive_maximum });
+            }
+        }
+        self.send_acknowledgements(now);
+        Ok(())
+    }
+
+    fn deliver(&mut self, topic: TopicNameBuf, packet: &PublishPacket<'_>, delivery: Option<Delivery>) {
+        self.events.push_back(Event::Message(Box::new(Message {
+            topic,
+            payload: packet.payload.to_vec(),
+            qos: packet.qos,
+            retain: packet.retain,
+            dup: packet.dup,
+            packet_id: packet.packet_id,
+            properties: owned_properties(&packet.properties),
+            subscription_identifiers: packet.properties.subscription_identifiers.iter().collect(),
+            topic_alias: packet.properties.topic_alias,
+            delivery,
+        })));
+    }
+
+    fn send_pubrec(&mut self, now: Instant, packet_id: tidegate_mqtt::PacketId) {
+        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        let packet = PubRec::new(packet_id, ReasonCode::Success);
+        let _ = self.send(now, |out| packet.encode_within(version, max, out));
+    }
+
+    pub(super) fn handle_pubrel(&mut self, now: Instant, packet: &PubRel<'_>) {
+        let reason_code = if self.incoming.release(packet.packet_id) {
+            ReasonCode::Success
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        let packet = PubComp::new(packet.packet_id, reason_code);
+        let _ = self.send(now, |out| packet.encode_within(version, max, out));
+    }
+}
+
+fn owned_properties(properties: &PublishProperties<'_>) -> MessageProperties {
+    MessageProperties {
+        payload_format: properties.payload_format,
+        message_expiry: properties.message_expiry,
+        content_type: properties.content_type.map(str::to_owned),
+        response_topic: properties.response_topic.map(TopicNameBuf::from),
+        correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
+        user_properties: owned_pairs(&properties.user_properties),
+    }
+}

@@ -1,0 +1,163 @@
+//! SUBSCRIBE and UNSUBSCRIBE.
+
+use std::time::Instant;
+
+use tidegate_mqtt::{
+    EncodeError, PacketId, PacketType, ReasonCode, SubAck, Subscribe, Subscriptions, TopicFilters, UnsubAck,
+    Unsubscribe, UserProperties,
+};
+
+use super::{Client, Phase, owned_pairs};
+use crate::publish::borrowed_pairs;
+use crate::{Event, ProtocolError, RequestAnswer, RequestError, RequestToken, SubscribeRequest, UnsubscribeRequest};
+
+/// A SUBSCRIBE or UNSUBSCRIBE packet that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) token: RequestToken,
+    /// The packet that answers it.
+    answer: PacketType,
+    /// How many Topic Filters it has.
+    filters: usize,
+}
+
+impl Client {
+    /// Sends a SUBSCRIBE packet. The token comes back with [`Event::Subscribed`] or [`Event::RequestLost`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the server has said that it cannot serve such a request.
+    pub fn subscribe(&mut self, now: Instant, request: &SubscribeRequest) -> Result<RequestToken, RequestError> {
+        self.check_request(request.needs_v5())?;
+        if request.subscription_identifier.is_some() && !self.server.subscription_identifier_available {
+            let reason = ReasonCode::SubscriptionIdentifiersNotSupported;
+            return Err(RequestError::NotSupported(reason));
+        }
+        let mut subscriptions = Vec::with_capacity(request.subscriptions.len());
+        for (filter, options) in &request.subscriptions {
+            let filter = filter.as_filter()?;
+            self.server.check_filter(filter).map_err(RequestError::NotSupported)?;
+            subscriptions.push((filter, *options));
+        }
+        let user_properties = borrowed_pairs(&request.user_properties);
+        let identifier = request.subscription_identifier;
+        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        let filters = subscriptions.len();
+        self.request(now, PacketType::SubAck, filters, |packet_id, out| {
+            let packet = Subscribe {
+                packet_id,
+                subscription_identifier: identifier.map(std::num::NonZeroU32::get),
+                user_properties: UserProperties::new(&user_properties),
+                subscriptions: Subscriptions::new(&subscriptions),
+            };
+            packet.encode_within(version, max, out)
+        })
+    }
+
+    /// Sends an UNSUBSCRIBE packet. The token comes back with [`Event::Unsubscribed`] or [`Event::RequestLost`].
+    ///
+    /// # Errors
+    ///
+    /// When there is no connection, or the packet cannot be encoded.
+    pub fn unsubscribe(&mut self, now: Instant, request: &UnsubscribeRequest) -> Result<RequestToken, RequestError> {
+        self.check_request((!request.user_properties.is_empty()).then_some("properties"))?;
+        let filters = request.filters.iter();
+        let filters = filters.map(crate::TopicFilterBuf::as_filter);
+        let filters: Vec<_> = filters.collect::<Result<_, _>>()?;
+        let user_properties = borrowed_pairs(&request.user_properties);
+        let (version, max) = (self.options.version, self.server.maximum_packet_size);
+        self.request(now, PacketType::UnsubAck, filters.len(), |packet_id, out| {
+            let packet = Unsubscribe {
+                packet_id,
+                user_properties: UserProperties::new(&user_properties),
+                topic_filters: TopicFilters::new(&filters),
+            };
+            packet.encode_within(version, max, out)
+        })
+    }
+
+    fn check_request(&self, needs_v5: Option<&'static str>) -> Result<(), RequestError> {
+        if self.phase != Phase::Connected {
+            return Err(RequestError::NotConnected);
+        }
+        match needs_v5 {
+            Some(what) if !self.options.version.is_v5() => Err(RequestError::NeedsV5 { what }),
+            _ => Ok(()),
+        }
+    }
+
+    fn request(
+        &mut self,
+        now: Instant,
+        answer: PacketType,
+        filters: usize,
+        encode: impl FnOnce(PacketId, &mut Vec<u8>) -> Result<(), EncodeError>,
+    ) -> Result<RequestToken, RequestError> {
+        let packet_id = self.packet_ids.allocate().ok_or(RequestError::NoPacketId)?;
+        if let Err(error) = self.send(now, |out| encode(packet_id, out)) {
+            self.packet_ids.release(packet_id);
+            return Err(error.into());
+        }
+        let token = RequestToken(self.token());
+        let request = Request { token, answer, filters };
+        self.requests.insert(packet_id, request);
+        Ok(token)
+    }
+
+    pub(super) fn handle_suback(&mut self, packet: &SubAck<'_>) -> Result<(), ProtocolError> {
+        let reason_codes: Vec<_> = packet.reason_codes.iter().collect();
+        let answer = RequestAnswer {
+            token: RequestToken(0),
+            packet_id: packet.packet_id,
+            reason_codes,
+            reason_string: packet.reason_string.map(str::to_owned),
+            user_properties: owned_pairs(&packet.user_properties),
+        };
+        if let Some(answer) = self.answer(PacketType::SubAck, answer)? {
+            self.events.push_back(Event::Subscribed(answer));
+        }
+        Ok(())
+    }
+
+    pub(super) fn handle_unsuback(&mut self, packet: &UnsubAck<'_>) -> Result<(), ProtocolError> {
+        let mut reason_codes: Vec<_> = packet.reason_codes.iter().collect();
+        if !self.options.version.is_v5() {
+            let request = self.requests.get(&packet.packet_id);
+            let filters = request.map_or(0, |request| request.filters);
+            reason_codes = vec![ReasonCode::Success; filters];
+        }
+        let answer = RequestAnswer {
+            token: RequestToken(0),
+            packet_id: packet.packet_id,
+            reason_codes,
+            reason_string: packet.reason_string.map(str::to_owned),
+            user_properties: owned_pairs(&packet.user_properties),
+        };
+        if let Some(answer) = self.answer(PacketType::UnsubAck, answer)? {
+            self.events.push_back(Event::Unsubscribed(answer));
+        }
+        Ok(())
+    }
+
+    /// Finds the request that is answered; `None` when there is none, which is not worth ending the connection for.
+    fn answer(&mut self, packet: PacketType, answer: RequestAnswer) -> Result<Option<RequestAnswer>, ProtocolError> {
+        let packet_id = answer.packet_id;
+        let Some(request) = self.requests.get(&packet_id).copied() else {
+            return Ok(None);
+        };
+        if request.answer != packet {
+            return Err(ProtocolError::WrongAcknowledgement { packet, packet_id });
+        }
+        if answer.reason_codes.len() != request.filters {
+            return Err(ProtocolError::ReasonCodeCount {
+                packet,
+                expected: request.filters,
+                found: answer.reason_codes.len(),
+            });
+        }
+        self.requests.remove(&packet_id);
+        self.packet_ids.release(packet_id);
+        let token = request.token;
+        Ok(Some(RequestAnswer { token, ..answer }))
+    }
+}

@@ -1,0 +1,180 @@
+//! What a client tells its owner.
+
+use tidegate_mqtt::{PacketId, PacketType, ReasonCode};
+
+use crate::{Message, ProtocolError, Publish, PublishError, ServerLimits};
+
+/// Something that the owner of a client learns. [`Client::poll_event`](crate::Client::poll_event) gives them in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The server has accepted the connection.
+    Connected(Box<Connected>),
+    /// The connection is over, or could not be established. The last event of a connection.
+    Disconnected(Disconnected),
+    /// A message has arrived.
+    Message(Box<Message>),
+    /// A message is on its way (QoS 0: its last byte was handed to the transport) or has been settled by the
+    /// server (QoS 1 and 2), maybe by a refusal.
+    Published(Published),
+    /// A message is no longer the client's: it has not been acknowledged and will not be sent again.
+    Undelivered(Box<Undelivered>),
+    /// The server has answered a SUBSCRIBE packet.
+    Subscribed(RequestAnswer),
+    /// The server has answered an UNSUBSCRIBE packet.
+    Unsubscribed(RequestAnswer),
+    /// The connection ended before the server answered a SUBSCRIBE or UNSUBSCRIBE packet.
+    RequestLost(RequestToken),
+    /// The server has sent a step of an authentication exchange (MQTT 5.0).
+    Authentication(Box<Authentication>),
+    /// A packet was sent or received; only with [`Options::trace`](crate::Options::trace).
+    Trace(Box<Trace>),
+}
+
+/// Names a message that was given to [`Client::publish`](crate::Client::publish).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublishToken(pub(crate) u64);
+
+/// Names a SUBSCRIBE or UNSUBSCRIBE packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestToken(pub(crate) u64);
+
+/// What the server's CONNACK says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connected {
+    /// The server goes on with an earlier session: its subscriptions exist, and nothing that was owed is lost.
+    pub session_present: bool,
+    /// The Client Identifier of the session, be it the client's own or one that the server has assigned.
+    pub client_id: String,
+    /// The Keep Alive that holds, in seconds; 0 for none.
+    pub keep_alive: u16,
+    /// How long the session outlives the connection, in seconds, when the server has changed it (MQTT 5.0).
+    pub session_expiry_interval: Option<u32>,
+    /// What the server takes.
+    pub limits: ServerLimits,
+    /// The basis of Response Topics, when it was asked for.
+    pub response_information: Option<String>,
+    /// Another server to use.
+    pub server_reference: Option<String>,
+    /// Something for people to read.
+    pub reason_string: Option<String>,
+    /// Pairs of the server's own.
+    pub user_properties: Vec<(String, String)>,
+    /// What the authentication method ends with.
+    pub authentication_data: Option<Vec<u8>>,
+}
+
+/// Why a connection is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disconnected {
+    /// The owner asked for it.
+    Requested,
+    /// The server has refused the connection by its CONNACK.
+    Refused(Box<Dismissal>),
+    /// The server has closed the connection by a DISCONNECT (MQTT 5.0).
+    ByServer(Box<Dismissal>),
+    /// The server has broken the protocol.
+    Protocol(ProtocolError),
+    /// The server has not answered the CONNECT packet in time.
+    ConnectTimeout,
+    /// The server has not answered a PINGREQ in time.
+    KeepAliveTimeout,
+    /// The transport has ended.
+    TransportClosed,
+}
+
+/// What a server says when it refuses or closes a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dismissal {
+    /// Why. For a Connect Return Code before MQTT 5.0 the Reason Code that says the same.
+    pub reason_code: ReasonCode,
+    /// Something for people to read.
+    pub reason_string: Option<String>,
+    /// Another server to use.
+    pub server_reference: Option<String>,
+    /// Pairs of the server's own.
+    pub user_properties: Vec<(String, String)>,
+}
+
+/// How the publishing of a message ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// The message.
+    pub token: PublishToken,
+    /// Its Packet Identifier; `None` at QoS 0.
+    pub packet_id: Option<PacketId>,
+    /// How it went; 0x80 or greater when the server refuses the message. Always success before MQTT 5.0.
+    pub reason_code: ReasonCode,
+    /// Something for people to read.
+    pub reason_string: Option<String>,
+}
+
+/// A message that was not delivered, as far as the client knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Undelivered {
+    /// The token that [`Client::publish`](crate::Client::publish) gave for it.
+    pub token: PublishToken,
+    /// The message; `None` for one of QoS 0 of which the client has only the encoded bytes left.
+    pub publish: Option<Publish>,
+    /// Why.
+    pub cause: UndeliveredCause,
+}
+
+/// Why a message was not delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UndeliveredCause {
+    /// The server has no session of the client any more, so it is not known whether the message arrived.
+    #[error("the server lost the session, and whether the message arrived is unknown")]
+    SessionLost,
+    /// A QoS 0 message was still to be written when the connection ended.
+    #[error("the connection ended before the message was sent")]
+    ConnectionLost,
+    /// It cannot be sent to this server.
+    #[error(transparent)]
+    NotSendable(#[from] PublishError),
+}
+
+/// The server's answer to a SUBSCRIBE or UNSUBSCRIBE packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestAnswer {
+    /// The request.
+    pub token: RequestToken,
+    /// Its Packet Identifier.
+    pub packet_id: PacketId,
+    /// One code for each Topic Filter, in order: the granted QoS or the reason of a failure.
+    pub reason_codes: Vec<ReasonCode>,
+    /// Something for people to read.
+    pub reason_string: Option<String>,
+    /// Pairs of the server's own.
+    pub user_properties: Vec<(String, String)>,
+}
+
+/// A step of an authentication exchange that the server has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authentication {
+    /// Whether the exchange goes on ([`ReasonCode::ContinueAuthentication`]) or is over ([`ReasonCode::Success`]).
+    pub reason_code: ReasonCode,
+    /// What the method exchanges.
+    pub data: Option<Vec<u8>>,
+    /// Something for people to read.
+    pub reason_string: Option<String>,
+}
+
+/// A packet that went by, for people who look for a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Which way.
+    pub direction: Direction,
+    /// Its type.
+    pub packet: PacketType,
+    /// Its most telling fields as text; may be empty.
+    pub detail: String,
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the server.
+    Sent,
+    /// From the server.
+    Received,
+}

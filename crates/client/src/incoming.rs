@@ -1,0 +1,159 @@
+//! Messages of QoS 1 and 2 that the server has sent and that are not settled.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_mqtt::{PacketId, QoS, ReasonCode};
+
+use crate::message::{ConnectionNumber, Delivery};
+
+/// A message that has been given to the owner and is not acknowledged to the server.
+#[derive(Clone, Copy, Debug)]
+struct Unacknowledged {
+    packet_id: PacketId,
+    qos: QoS,
+    /// The connection on which the owner got it.
+    given_on: ConnectionNumber,
+    /// What the owner says of it, once it has.
+    verdict: Option<ReasonCode>,
+}
+
+/// What is to be done with a message of QoS 1 or 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Give it to the owner.
+    Deliver,
+    /// The owner has it and has not acknowledged it yet: do nothing.
+    Known,
+    /// The owner had it long ago: acknowledge it by a PUBREC.
+    Received,
+    /// It is one more than the Receive Maximum allows.
+    TooMany,
+}
+
+/// An acknowledgement that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acknowledge {
+    /// PUBACK.
+    AtLeastOnce(PacketId, ReasonCode),
+    /// PUBREC.
+    ExactlyOnce(PacketId, ReasonCode),
+}
+
+/// The state of all incoming messages. What it holds is bounded by the number of Packet Identifiers.
+#[derive(Debug, Default)]
+pub(crate) struct Incoming {
+    /// In the order of arrival on the present connection, which is the order of acknowledgements
+    /// ([MQTT-4.6.0-2], [MQTT-4.6.0-3]).
+    unacknowledged: VecDeque<Unacknowledged>,
+    /// Where each entry of `unacknowledged` is: its index plus `taken`.
+    positions: BTreeMap<(PacketId, QoS), u64>,
+    /// How many entries have been taken from the front of `unacknowledged` on this connection.
+    taken: u64,
+    /// Messages of QoS 2 that the owner has from an earlier connection and that the server will send again, since
+    /// they were not acknowledged there.
+    held: BTreeMap<PacketId, Unacknowledged>,
+    /// Messages of QoS 2 for which a PUBREC was sent and the PUBREL is due, and whether each counts against the
+    /// Receive Maximum of the present connection. They outlive the connection, so that nothing is delivered twice.
+    received: BTreeMap<PacketId, bool>,
+    /// How many messages count against the Receive Maximum.
+    counted: usize,
+}
+
+impl Incoming {
+    /// A new connection goes on with the session.
+    pub(crate) fn resume(&mut self) {
+        // The server sends again what was not acknowledged. At QoS 1 the owner gets it again.
+        for entry in std::mem::take(&mut self.unacknowledged) {
+            if entry.qos == QoS::ExactlyOnce {
+                self.held.insert(entry.packet_id, entry);
+            }
+        }
+        self.positions.clear();
+        for counts in self.received.values_mut() {
+            *counts = false;
+        }
+        self.counted = 0;
+    }
+
+    /// The session is gone.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A message of QoS 1 or 2 has arrived on connection `now_on`.
+    pub(crate) fn arrive(
+        &mut self,
+        packet_id: PacketId,
+        qos: QoS,
+        now_on: ConnectionNumber,
+        receive_maximum: usize,
+    ) -> Arrival {
+        if self.positions.contains_key(&(packet_id, qos)) {
+            return Arrival::Known;
+        }
+        if self.counted >= receive_maximum {
+            return Arrival::TooMany;
+        }
+        if qos == QoS::ExactlyOnce {
+            if let Some(counts) = self.received.get_mut(&packet_id) {
+                self.counted += usize::from(!*counts);
+                *counts = true;
+                return Arrival::Received;
+            }
+            if let Some(held) = self.held.remove(&packet_id) {
+                self.push(held);
+                return Arrival::Known;
+            }
+        }
+        self.push(Unacknowledged { packet_id, qos, given_on: now_on, verdict: None });
+        Arrival::Deliver
+    }
+
+    fn push(&mut self, entry: Unacknowledged) {
+        let position = self.taken + self.unacknowledged.len() as u64;
+        self.positions.insert((entry.packet_id, entry.qos), position);
+        self.unacknowledged.push_back(entry);
+        self.counted += 1;
+    }
+
+    /// The owner is done with a message.
+    pub(crate) fn judge(&mut self, delivery: Delivery, verdict: ReasonCode) {
+        let Delivery { packet_id, qos, connection } = delivery;
+        let position = self.positions.get(&(packet_id, qos));
+        let index = position.and_then(|position| usize::try_from(position - self.taken).ok());
+        let entry = match index {
+            Some(index) => self.unacknowledged.get_mut(index),
+            None if qos == QoS::ExactlyOnce => self.held.get_mut(&packet_id),
+            None => None,
+        };
+        if let Some(entry) = entry.filter(|entry| entry.given_on == connection) {
+            entry.verdict.get_or_insert(verdict);
+        }
+    }
+
+    /// The next acknowledgement to send. Those of messages that arrived later wait.
+    pub(crate) fn next_acknowledgement(&mut self) -> Option<Acknowledge> {
+        let entry = *self.unacknowledged.front()?;
+        let verdict = entry.verdict?;
+        self.unacknowledged.pop_front();
+        self.positions.remove(&(entry.packet_id, entry.qos));
+        self.taken += 1;
+        if entry.qos == QoS::ExactlyOnce {
+            if verdict.is_error() {
+                self.counted -= 1;
+            } else {
+                self.received.insert(entry.packet_id, true);
+            }
+            return Some(Acknowledge::ExactlyOnce(entry.packet_id, verdict));
+        }
+        self.counted -= 1;
+        Some(Acknowledge::AtLeastOnce(entry.packet_id, verdict))
+    }
+
+    /// The server releases a Packet Identifier; whether it was one that waited for that.
+    pub(crate) fn release(&mut self, packet_id: PacketId) -> bool {
+        let counts = self.received.remove(&packet_id);
+        self.counted -= usize::from(counts == Some(true));
+        counts.is_some()
+    }
+}

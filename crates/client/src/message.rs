@@ -1,0 +1,63 @@
+//! Application messages that a server sends.
+
+use std::num::NonZeroU16;
+
+use tidegate_mqtt::{PacketId, PayloadFormat, QoS};
+
+use crate::TopicNameBuf;
+
+/// The properties of a message that travel with it from its publisher to its receivers (MQTT 5.0; all absent
+/// before).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MessageProperties {
+    /// What the payload is, by its publisher's word.
+    pub payload_format: Option<PayloadFormat>,
+    /// Message Expiry Interval, in seconds: for how long the message is worth delivering.
+    pub message_expiry: Option<u32>,
+    /// The type of the payload, often a MIME type.
+    pub content_type: Option<String>,
+    /// Where a response is to be published.
+    pub response_topic: Option<TopicNameBuf>,
+    /// What tells a requester which request a response is for.
+    pub correlation_data: Option<Vec<u8>>,
+    /// Pairs of a name and a value, in order; names may repeat.
+    pub user_properties: Vec<(String, String)>,
+}
+
+/// An application message that the server sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// What the message was published to; a Topic Alias has been resolved.
+    pub topic: TopicNameBuf,
+    /// The application message itself.
+    pub payload: Vec<u8>,
+    /// The Quality of Service of this delivery.
+    pub qos: QoS,
+    /// The message was retained, or its publisher asked for that when the subscription says Retain As Published.
+    pub retain: bool,
+    /// The server may have sent the message before ([MQTT-3.3.1-1]).
+    pub dup: bool,
+    /// The Packet Identifier of this delivery; `None` at QoS 0.
+    pub packet_id: Option<PacketId>,
+    /// What the publisher says of the message.
+    pub properties: MessageProperties,
+    /// The identifiers of the subscriptions that match, in the server's order.
+    pub subscription_identifiers: Vec<u32>,
+    /// The Topic Alias that the server used or set, if any.
+    pub topic_alias: Option<NonZeroU16>,
+    /// What [`Client::acknowledge`](crate::Client::acknowledge) takes; `None` at QoS 0.
+    pub delivery: Option<Delivery>,
+}
+
+/// One delivery of a message of QoS 1 or 2, to be acknowledged. It holds for the connection that the message
+/// came by; acknowledging it on a later one does nothing, since the server delivers the message again there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    pub(crate) packet_id: PacketId,
+    pub(crate) qos: QoS,
+    pub(crate) connection: ConnectionNumber,
+}
+
+/// Which of the client's connections, counted from 1; 0 before the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ConnectionNumber(pub(crate) u64);

@@ -1,0 +1,91 @@
+//! Topic Names and Topic Filters that own their text.
+
+use tidegate_mqtt::{TopicError, TopicFilter, TopicName};
+
+/// A valid Topic Name: what a message is published to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicNameBuf(String);
+
+impl TopicNameBuf {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty, longer than 65,535 bytes, or holds U+0000 or a wildcard ([MQTT-3.3.2-2]).
+    pub fn new(text: impl Into<String>) -> Result<Self, TopicError> {
+        let text = text.into();
+        TopicName::new(&text)?;
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as the codec takes it. It has been checked, so there is no error in practice.
+    pub(crate) fn as_name(&self) -> Result<TopicName<'_>, TopicError> {
+        TopicName::new(&self.0)
+    }
+}
+
+impl From<TopicName<'_>> for TopicNameBuf {
+    fn from(name: TopicName<'_>) -> Self {
+        Self(name.as_str().to_owned())
+    }
+}
+
+impl std::fmt::Display for TopicNameBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A valid Topic Filter: what a subscription asks for, `$share/GROUP/FILTER` included.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicFilterBuf(String);
+
+impl TopicFilterBuf {
+    /// Checks `text`.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty, longer than 65,535 bytes, holds U+0000 or a misplaced wildcard, or is an incomplete
+    /// `$share/GROUP/FILTER` ([MQTT-4.7.1-1], [MQTT-4.7.1-2], [MQTT-4.8.2-1]).
+    pub fn new(text: impl Into<String>) -> Result<Self, TopicError> {
+        let text = text.into();
+        TopicFilter::new(&text)?;
+        Ok(Self(text))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether messages on `topic` match the filter ([MQTT-4.7.2-1] included). A shared subscription matches
+    /// what its filter proper matches.
+    pub fn matches(&self, topic: &TopicNameBuf) -> bool {
+        match (self.as_filter(), topic.as_name()) {
+            (Ok(filter), Ok(name)) => filter.matches(name),
+            _ => false,
+        }
+    }
+
+    /// The filter as the codec takes it. It has been checked, so there is no error in practice.
+    pub(crate) fn as_filter(&self) -> Result<TopicFilter<'_>, TopicError> {
+        TopicFilter::new(&self.0)
+    }
+}
+
+impl From<TopicFilter<'_>> for TopicFilterBuf {
+    fn from(filter: TopicFilter<'_>) -> Self {
+        Self(filter.as_str().to_owned())
+    }
+}
+
+impl std::fmt::Display for TopicFilterBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}

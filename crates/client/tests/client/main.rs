@@ -1,0 +1,11 @@
+//! The client from outside: what it sends and tells, byte by byte, without a socket and without waiting.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
+
+mod connecting;
+mod ending;
+mod hostile;
+mod lossy;
+mod publishing;
+mod receiving;
+mod requests;
+mod script;

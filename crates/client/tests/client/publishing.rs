@@ -1,0 +1,354 @@
+use std::num::{NonZeroU16, NonZeroU32};
+
+use tidegate_client::{
+    Event, MessageProperties, Options, PacketId, Publish, PublishError, PublishToken, Published, QoS, ReasonCode,
+    UndeliveredCause, Version,
+};
+
+use crate::script::{ACCEPTED, ACCEPTED_V5, RESUMED, RESUMED_V5, Script, message, options, topic};
+
+fn published(token: PublishToken, packet_id: u16, reason_code: ReasonCode) -> Event {
+    Event::Published(Published { token, packet_id: PacketId::new(packet_id), reason_code, reason_string: None })
+}
+
+fn success(token: PublishToken, packet_id: u16) -> Event {
+    published(token, packet_id, ReasonCode::Success)
+}
+
+fn undelivered(event: Event) -> (PublishToken, Option<Publish>, UndeliveredCause) {
+    match event {
+        Event::Undelivered(lost) => (lost.token, lost.publish, lost.cause),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn qos_0_is_published_when_it_is_written() {
+    let mut script = Script::connected(Version::V311);
+    let token = script.publish("a/b", "xyz", QoS::AtMostOnce);
+    assert_eq!(script.client.output(), b"\x30\x08\0\x03a/bxyz");
+    script.client.advance_output(script.now, 9);
+    assert_eq!(script.client.poll_event(), None);
+    assert!(!script.client.is_idle());
+    script.client.advance_output(script.now, 1);
+    assert_eq!(script.event(), success(token, 0));
+    assert!(script.client.is_idle());
+}
+
+#[test]
+fn qos_1_waits_for_puback() {
+    let mut script = Script::connected(Version::V311);
+    let token = script.publish("t", "x", QoS::AtLeastOnce);
+    assert_eq!(script.sent(), b"\x32\x06\0\x01t\0\x01x");
+    assert_eq!(script.client.in_flight(), 1);
+    script.receive(&[0x40, 2, 0, 1]);
+    assert_eq!(script.event(), success(token, 1));
+    assert!(script.client.is_idle());
+    // An acknowledgement that nothing waits for is not worth ending the connection for.
+    script.receive(&[0x40, 2, 0, 1]);
+    script.assert_quiet();
+}
+
+#[test]
+fn qos_2_takes_four_packets() {
+    let mut script = Script::connected(Version::V311);
+    let token = script.publish("t", "x", QoS::ExactlyOnce);
+    assert_eq!(script.sent(), b"\x34\x06\0\x01t\0\x01x");
+    script.receive(&[0x50, 2, 0, 1]);
+    assert_eq!(script.sent(), [0x62, 2, 0, 1]);
+    script.receive(&[0x50, 2, 0, 1]);
+    assert_eq!(script.sent(), [0x62, 2, 0, 1], "PUBREC twice, PUBREL twice");
+    assert_eq!(script.client.poll_event(), None);
+    script.receive(&[0x70, 2, 0, 1]);
+    assert_eq!(script.event(), success(token, 1));
+    script.assert_quiet();
+}
+
+#[test]
+fn a_server_may_refuse_a_message() {
+    let mut script = Script::connected(Version::V5);
+    let first = script.publish("t", "x", QoS::AtLeastOnce);
+    let second = script.publish("t", "x", QoS::ExactlyOnce);
+    script.sent();
+    script.receive(&[0x40, 3, 0, 1, 0x87]);
+    assert_eq!(script.event(), published(first, 1, ReasonCode::NotAuthorized));
+    script.receive(&[0x50, 3, 0, 2, 0x97]);
+    assert_eq!(script.event(), published(second, 2, ReasonCode::QuotaExceeded));
+    script.assert_quiet();
+    assert!(script.client.is_idle());
+}
+
+#[test]
+fn an_unknown_pubrec_is_answered() {
+    let mut script = Script::connected(Version::V5);
+    script.receive(&[0x50, 2, 0, 9]);
+    assert_eq!(script.sent(), [0x62, 3, 0, 9, 0x92]);
+    let mut script = Script::connected(Version::V311);
+    script.receive(&[0x50, 2, 0, 9]);
+    assert_eq!(script.sent(), [0x62, 2, 0, 9]);
+}
+
+#[test]
+fn the_window_is_the_smaller_of_both_sides() {
+    let mut own = options(Version::V5);
+    own.max_in_flight = NonZeroU16::new(3).unwrap();
+    let mut script = Script::accepted(own, b"\x20\x06\0\0\x03\x21\0\x02");
+    let tokens: Vec<_> = ["a", "b", "c"].map(|payload| script.publish("t", payload, QoS::AtLeastOnce)).into();
+    // Behind messages that wait, even QoS 0 waits: the order is kept.
+    let last = script.publish("t", "d", QoS::AtMostOnce);
+    assert_eq!(script.sent(), b"\x32\x07\0\x01t\0\x01\0a\x32\x07\0\x01t\0\x02\0b");
+    script.receive(&[0x40, 2, 0, 2]);
+    assert_eq!(script.sent(), b"\x32\x07\0\x01t\0\x03\0c\x30\x05\0\x01t\0d");
+    assert_eq!(script.event(), success(tokens[1], 2));
+    assert_eq!(script.event(), success(last, 0));
+    script.receive(&[0x40, 2, 0, 1, 0x40, 2, 0, 3]);
+    assert_eq!(script.event(), success(tokens[0], 1));
+    assert_eq!(script.event(), success(tokens[2], 3));
+    script.assert_quiet();
+}
+
+#[test]
+fn after_a_lost_connection_everything_is_sent_again_in_order_with_dup() {
+    let mut script = Script::connected(Version::V311);
+    let tokens: Vec<_> =
+        [QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce].map(|qos| script.publish("t", "x", qos)).into();
+    script.sent();
+    script.receive(&[0x50, 2, 0, 2]);
+    assert_eq!(script.sent(), [0x62, 2, 0, 2]);
+    script.lose_connection();
+    // Offline: it waits, behind what is sent again.
+    let late = script.publish("t", "y", QoS::AtLeastOnce);
+    assert!(script.reconnect(RESUMED).session_present);
+    assert_eq!(script.sent(), b"\x3a\x06\0\x01t\0\x01x\x62\x02\0\x02\x3c\x06\0\x01t\0\x03x\x32\x06\0\x01t\0\x04y");
+    script.receive(&[0x70, 2, 0, 2, 0x40, 2, 0, 1, 0x50, 2, 0, 3, 0x40, 2, 0, 4]);
+    assert_eq!(script.sent(), [0x62, 2, 0, 3]);
+    script.receive(&[0x70, 2, 0, 3]);
+    assert_eq!(script.event(), success(tokens[1], 2));
+    assert_eq!(script.event(), success(tokens[0], 1));
+    assert_eq!(script.event(), success(late, 4));
+    assert_eq!(script.event(), success(tokens[2], 3));
+    script.assert_quiet();
+}
+
+#[test]
+fn sending_again_keeps_to_the_new_receive_maximum() {
+    let mut script = Script::connected(Version::V5);
+    for payload in ["a", "b", "c"] {
+        script.publish("t", payload, QoS::AtLeastOnce);
+    }
+    script.sent();
+    script.lose_connection();
+    script.reconnect(b"\x20\x06\x01\0\x03\x21\0\x02");
+    assert_eq!(script.sent(), b"\x3a\x07\0\x01t\0\x01\0a\x3a\x07\0\x01t\0\x02\0b");
+    script.receive(&[0x40, 2, 0, 1]);
+    assert_eq!(script.sent(), b"\x3a\x07\0\x01t\0\x03\0c");
+}
+
+#[test]
+fn identifiers_in_flight_are_skipped_after_resuming() {
+    let mut script = Script::connected(Version::V311);
+    script.publish("t", "x", QoS::AtLeastOnce);
+    script.sent();
+    script.lose_connection();
+    script.reconnect(RESUMED);
+    script.publish("t", "y", QoS::AtLeastOnce);
+    assert!(script.sent().ends_with(b"\x32\x06\0\x01t\0\x02y"));
+}
+
+#[test]
+fn a_lost_session_gives_unacknowledged_messages_back() {
+    let mut script = Script::connected(Version::V5);
+    let released = script.publish("t", "a", QoS::ExactlyOnce);
+    let unknown = script.publish("t", "b", QoS::ExactlyOnce);
+    let lost = script.publish("t", "c", QoS::AtLeastOnce);
+    script.sent();
+    script.receive(&[0x50, 2, 0, 1]);
+    script.sent();
+    script.lose_connection();
+    let waiting = script.publish("t", "d", QoS::AtLeastOnce);
+    script.reconnect(ACCEPTED_V5);
+    assert_eq!(script.event(), success(released, 1), "the server had taken it over");
+    let cause = UndeliveredCause::SessionLost;
+    let second = Some(message("t", "b", QoS::ExactlyOnce));
+    assert_eq!(undelivered(script.event()), (unknown, second, cause));
+    let third = Some(message("t", "c", QoS::AtLeastOnce));
+    assert_eq!(undelivered(script.event()), (lost, third, cause));
+    assert_eq!(script.sent(), b"\x32\x07\0\x01t\0\x04\0d");
+    script.receive(&[0x40, 2, 0, 4]);
+    assert_eq!(script.event(), success(waiting, 4));
+    assert!(script.client.is_idle());
+}
+
+#[test]
+fn qos_0_that_was_not_written_is_told() {
+    let mut script = Script::connected(Version::V311);
+    let token = script.publish("t", "x", QoS::AtMostOnce);
+    script.client.advance_output(script.now, 3);
+    script.lose_connection();
+    let cause = UndeliveredCause::ConnectionLost;
+    assert_eq!(undelivered(script.event()), (token, None, cause));
+    script.client.open(script.now).unwrap();
+    assert_eq!(script.sent()[0], 0x10, "half a packet is not left over");
+}
+
+#[test]
+fn what_the_server_does_not_take_is_refused() {
+    let connack = b"\x20\x0a\0\0\x07\x24\x01\x25\0\x22\0\x01";
+    let mut script = Script::accepted(options(Version::V5), connack);
+    let now = script.now;
+    let mut publish = |publish: Publish| script.client.publish(now, publish).err();
+    let maximum = QoS::AtLeastOnce;
+    let too_strong = publish(message("t", "", QoS::ExactlyOnce));
+    assert_eq!(too_strong, Some(PublishError::QosNotSupported { maximum }));
+    let retained = publish(message("t", "", QoS::AtMostOnce).with_retain(true));
+    assert_eq!(retained, Some(PublishError::RetainNotSupported));
+    let mut aliased = message("t", "", QoS::AtMostOnce);
+    aliased.topic_alias = NonZeroU16::new(2);
+    let aliased = publish(aliased);
+    let (alias, maximum) = (2, 1);
+    assert_eq!(aliased, Some(PublishError::TopicAliasTooGreat { alias, maximum }));
+}
+
+#[test]
+fn what_was_accepted_offline_and_cannot_be_sent_is_given_back() {
+    let mut script = Script::new(options(Version::V5));
+    let retained = script.client.publish(script.now, message("t", "", QoS::AtLeastOnce).with_retain(true));
+    let large = script.publish("t", &"x".repeat(100), QoS::AtLeastOnce);
+    let small = script.publish("t", "x", QoS::AtLeastOnce);
+    script.reconnect(b"\x20\x0a\0\0\x07\x25\0\x27\0\0\0\x20");
+    let (token, _, cause) = undelivered(script.event());
+    assert_eq!(token, retained.unwrap());
+    assert_eq!(cause, PublishError::RetainNotSupported.into());
+    let (token, publish, cause) = undelivered(script.event());
+    assert_eq!(token, large);
+    assert_eq!(publish.unwrap().payload.len(), 100);
+    assert!(matches!(cause, UndeliveredCause::NotSendable(PublishError::Encode(_))));
+    // The identifiers of what was not sent are free, and the next message is not held up.
+    assert_eq!(script.sent(), b"\x32\x07\0\x01t\0\x03\0x");
+    script.receive(&[0x40, 2, 0, 3]);
+    assert_eq!(script.event(), success(small, 3));
+}
+
+#[test]
+fn a_message_too_large_for_the_next_connection_is_given_back() {
+    let mut script = Script::connected(Version::V5);
+    let token = script.publish("t", &"x".repeat(100), QoS::AtLeastOnce);
+    script.sent();
+    script.lose_connection();
+    script.reconnect(b"\x20\x08\x01\0\x05\x27\0\0\0\x20");
+    assert_eq!(undelivered(script.event()).0, token);
+    assert!(script.client.is_idle());
+}
+
+#[test]
+fn properties_need_mqtt_5() {
+    let mut script = Script::connected(Version::V311);
+    let mut publish = message("t", "", QoS::AtMostOnce);
+    publish.properties.content_type = Some("text/plain".into());
+    let refused = script.client.publish(script.now, publish);
+    assert_eq!(refused, Err(PublishError::NeedsV5));
+}
+
+#[test]
+fn properties_are_sent() {
+    let mut script = Script::connected(Version::V5);
+    let publish = Publish {
+        properties: MessageProperties {
+            payload_format: Some(tidegate_client::PayloadFormat::Utf8),
+            message_expiry: Some(9),
+            content_type: Some("c".into()),
+            response_topic: Some(topic("r")),
+            correlation_data: Some(b"d".to_vec()),
+            user_properties: vec![("k".into(), "v".into()), ("k".into(), "w".into())],
+        },
+        ..message("t", "x", QoS::AtMostOnce)
+    };
+    script.client.publish(script.now, publish).unwrap();
+    assert_eq!(
+        script.sent(),
+        b"\x30\x26\0\x01t\x21\x01\x01\x02\0\0\0\x09\x08\0\x01r\x09\0\x01d\x03\0\x01c\
+          \x26\0\x01k\0\x01v\x26\0\x01k\0\x01wx"
+    );
+}
+
+#[test]
+fn an_alias_is_set_once_per_connection_and_never_used_to_send_again() {
+    let mut script = Script::accepted(options(Version::V5), b"\x20\x06\0\0\x03\x22\0\x05");
+    let aliased = Publish { topic_alias: NonZeroU16::new(5), ..message("abc", "x", QoS::AtLeastOnce) };
+    for _ in 0..2 {
+        script.client.publish(script.now, aliased.clone()).unwrap();
+    }
+    assert_eq!(script.sent(), b"\x32\x0c\0\x03abc\0\x01\x03\x23\0\x05x\x32\x09\0\0\0\x02\x03\x23\0\x05x");
+    script.lose_connection();
+    script.reconnect(RESUMED_V5);
+    assert_eq!(script.sent(), b"\x3a\x09\0\x03abc\0\x01\0x\x3a\x09\0\x03abc\0\x02\0x");
+}
+
+#[test]
+fn the_queue_is_bounded_by_number_and_by_bytes() {
+    let mut script = Script::new(Options { max_queued_messages: 2, max_queued_bytes: 10, ..options(Version::V311) });
+    script.publish("t", "x", QoS::AtMostOnce);
+    script.publish("t", "x", QoS::AtMostOnce);
+    let third = script.client.publish(script.now, message("t", "x", QoS::AtMostOnce));
+    assert_eq!(third, Err(PublishError::QueueFull));
+    assert!(!script.client.has_room());
+    script.reconnect(ACCEPTED);
+    script.sent();
+    script.lose_connection_after_events();
+    script.publish("t", "123456789", QoS::AtMostOnce);
+    let second = script.client.publish(script.now, message("t", "x", QoS::AtMostOnce));
+    assert_eq!(second, Err(PublishError::QueueFull));
+}
+
+#[test]
+fn a_transport_that_does_not_write_fills_the_queue_not_the_buffer() {
+    let mut script =
+        Script::new(Options { max_queued_messages: 100, max_queued_bytes: 1 << 30, ..options(Version::V311) });
+    script.reconnect(ACCEPTED);
+    let payload = "x".repeat(100_000);
+    let mut accepted = 0;
+    while script.client.has_room() {
+        script.publish("t", &payload, QoS::AtMostOnce);
+        accepted += 1;
+    }
+    assert_eq!(accepted, 103);
+    assert!(script.client.output().len() < 400_000);
+    while !script.client.is_idle() {
+        let some = script.client.output().len().min(70_000);
+        script.client.advance_output(script.now, some);
+    }
+    let mut published = 0;
+    while let Some(event) = script.client.poll_event() {
+        assert!(matches!(event, Event::Published(_)));
+        published += 1;
+    }
+    assert_eq!(published, accepted);
+}
+
+#[test]
+fn an_acknowledgement_of_the_other_kind_ends_the_connection() {
+    for (qos, packet) in [
+        (QoS::ExactlyOnce, [0x40, 2, 0, 1]),
+        (QoS::AtLeastOnce, [0x50, 2, 0, 1]),
+        (QoS::AtLeastOnce, [0x70, 2, 0, 1]),
+        (QoS::ExactlyOnce, [0x70, 2, 0, 1]),
+    ] {
+        let mut script = Script::connected(Version::V5);
+        script.publish("t", "x", qos);
+        script.sent();
+        script.receive(&packet);
+        assert_eq!(script.sent(), [0xe0, 1, 0x82]);
+        let why = script.disconnected();
+        assert!(matches!(why, tidegate_client::Disconnected::Protocol(_)));
+        assert_eq!(script.client.in_flight(), 1, "the message is still owed");
+    }
+}
+
+#[test]
+fn a_large_server_limit_leaves_the_client_its_own() {
+    let mut own = options(Version::V5);
+    own.properties.maximum_packet_size = NonZeroU32::new(20);
+    let mut script = Script::accepted(own, ACCEPTED_V5);
+    script.publish("t", &"x".repeat(100), QoS::AtMostOnce);
+    assert_eq!(script.sent().len(), 2 + 3 + 1 + 100, "its own limit is for what it receives");
+}
