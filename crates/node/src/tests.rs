@@ -77,6 +77,6 @@ fn a_panicking_shard_is_reported_at_once_and_when_stopping() {
     node.handle().inboxes()[1].send(ToShard::Admin(Admin::Panic));
     assert_eq!(failures.recv(), Ok(ShardId(1)));
     assert_eq!(node.handle().report().unwrap_err().shard, ShardId(1));
-    let stopped = node.stop(std::time::Duration::from_mins(1));
+    let stopped = node.stop(std::time::Duration::from_secs(60));
     assert_eq!((stopped.drained, stopped.failed), (false, vec![ShardId(1)]));
 }

@@ -1,0 +1,78 @@
+//! How connections and the node end.
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use tidegate_node::{LocalAddress, Stopped};
+
+use crate::wire::*;
+use crate::{addresses, node};
+
+/// Closing a socket with unread bytes resets it; then the client would lose the DISCONNECT that says why.
+#[test]
+fn a_client_that_goes_on_sending_still_reads_why_it_was_closed() {
+    let node = node(1);
+    let [tcp, ..] = addresses(&node);
+    for _ in 0..20 {
+        let mut client = Client::dial(&tcp);
+        client.send(&connect_v5("babbler"));
+        assert_eq!(client.receive(2)[0], 0x20);
+        // A reserved packet type, and much behind it.
+        client.send(&[0x00, 0x00]);
+        let _ = client.try_send(&vec![0; 300_000]);
+        let rest = client.rest();
+        let disconnect = rest.windows(3).any(|three| three[0] == 0xe0 && three[2] == 0x81);
+        assert!(disconnect, "no DISCONNECT with Malformed Packet in {rest:02x?}");
+    }
+}
+
+#[test]
+fn stopping_tells_every_client_and_closes_every_listener() {
+    for shards in [1, 2] {
+        let node = node(shards);
+        let listening = addresses(&node);
+        let mut clients = Vec::new();
+        for (number, address) in listening.iter().enumerate() {
+            for name in ["a", "b", "c"] {
+                let mut client = Client::dial(address);
+                client.send(&connect_v5(&format!("{name}{number}")));
+                let length = usize::from(client.receive(2)[1]);
+                client.receive(length);
+                clients.push(client);
+            }
+        }
+        let threads: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(|| client.rest())).collect();
+        let stopped = node.stop(Duration::from_secs(60));
+        assert_eq!(stopped, Stopped { drained: true, failed: vec![] });
+        for thread in threads {
+            let rest = thread.join().unwrap();
+            // Server shutting down
+            assert!(rest.len() > 2 && rest[0] == 0xe0 && rest[2] == 0x8b, "{rest:02x?}");
+        }
+        for address in listening {
+            match address {
+                LocalAddress::Unix(path) => assert!(!path.exists()),
+                LocalAddress::Tcp(at) | LocalAddress::WebSocket(at, _) => {
+                    assert!(TcpStream::connect(at).is_err());
+                }
+            }
+        }
+    }
+}
+
+/// A client that reads nothing cannot hold up the end.
+#[test]
+fn stopping_cuts_off_what_does_not_leave_in_time() {
+    let node = node(1);
+    let [tcp, ..] = addresses(&node);
+    let mut reader = Client::connect(&tcp, "reads nothing");
+    reader.send(&subscribe("much"));
+    reader.expect(&SUBACK);
+    let mut writer = Client::connect(&tcp, "writer");
+    for _ in 0..10 {
+        writer.send(&publish_qos1("much", &vec![0; 1_000_000]));
+        writer.expect(&PUBACK);
+    }
+    assert_eq!(node.stop(Duration::ZERO), Stopped { drained: false, failed: vec![] });
+    drop(reader);
+}

@@ -1,0 +1,30 @@
+//! Limits of connections.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+use tidegate_node::Node;
+
+use crate::wire::*;
+use crate::{addresses, settings};
+
+#[test]
+fn connections_beyond_the_limit_are_closed_at_once_until_one_leaves() {
+    for shards in [1, 2] {
+        let mut settings = settings(shards);
+        settings.max_connections = 2;
+        let node = Node::start(settings).unwrap();
+        let [tcp, unix, _] = addresses(&node);
+        let first = Client::connect(&tcp, "first");
+        let _second = Client::connect(&unix, "second");
+        let mut third = TcpStream::connect(tcp.socket().unwrap()).unwrap();
+        assert_eq!(third.read(&mut [0]).unwrap(), 0, "closed without a word");
+        let mut first = first;
+        first.send(&DISCONNECT);
+        assert_eq!(first.rest(), b"");
+        // The shard has closed the first connection before it answers; so there is room now.
+        assert_eq!(node.handle().report().unwrap().gauges.connections, 1);
+        Client::connect(&tcp, "fourth");
+        assert_eq!(node.handle().report().unwrap().shell.refused_full, 1);
+    }
+}

@@ -1,0 +1,43 @@
+//! A node on loopback sockets, from the outside: bytes of MQTT clients in and out, over every transport.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod closing;
+mod flow;
+mod homes;
+mod limits;
+mod start;
+mod transports;
+mod wire;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidegate_node::{ListenAddress, LocalAddress, Node, NodeSettings};
+
+/// A place for a Unix socket that no other test uses.
+fn socket_path() -> PathBuf {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("tidegate-node-{}-{number}.sock", std::process::id()))
+}
+
+/// Settings for listeners on every transport, in the order TCP, Unix, WebSocket.
+fn settings(shards: u16) -> NodeSettings {
+    let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
+    settings.shards = shards;
+    settings.listeners.push(ListenAddress::Unix(socket_path()));
+    settings.listeners.push("ws://127.0.0.1:0".parse().unwrap());
+    let listener = settings.engine.listeners[0].clone();
+    settings.engine.listeners.resize(3, listener);
+    settings
+}
+
+/// A node that listens on every transport.
+fn node(shards: u16) -> Node {
+    Node::start(settings(shards)).unwrap()
+}
+
+fn addresses(node: &Node) -> [LocalAddress; 3] {
+    node.local_addresses().to_vec().try_into().unwrap()
+}
