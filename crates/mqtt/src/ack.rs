@@ -1,13 +1,10 @@
 //! What PUBACK, PUBREC, PUBREL and PUBCOMP have in common: a Packet Identifier and, in MQTT 5.0, a Reason
 //! Code, a Reason String and User Properties.
 
-use crate::property::{Property, PropertyReader};
+use crate::explanation::Explanation;
 use crate::reader::{Reader, check_flags};
-use crate::writer::{self, Detail};
-use crate::{
-    DecodeError, EncodeError, PacketId, PacketType, PropertyOwner, ReasonCode, UserProperties,
-    Version,
-};
+use crate::writer;
+use crate::{DecodeError, EncodeError, PacketId, PacketType, ReasonCode, Version};
 
 /// The content of an acknowledgement of any of the four types.
 #[derive(Clone, Copy)]
@@ -15,35 +12,6 @@ pub(crate) struct Ack<'a> {
     pub(crate) packet_id: PacketId,
     pub(crate) reason_code: ReasonCode,
     pub(crate) explanation: Explanation<'a>,
-}
-
-/// The two properties that only explain a Reason Code, and that many packets have.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Explanation<'a> {
-    pub(crate) reason_string: Option<&'a str>,
-    pub(crate) user_properties: UserProperties<'a>,
-}
-
-impl<'a> Explanation<'a> {
-    /// Decodes a block of properties, without its length, that may hold these two only.
-    pub(crate) fn decode(block: &'a [u8], packet: PacketType) -> Result<Self, DecodeError> {
-        let mut explanation = Self::default();
-        if block.is_empty() {
-            return Ok(explanation);
-        }
-        explanation.user_properties = UserProperties::from_block(block);
-        let mut reader = PropertyReader::new(block, PropertyOwner::Packet(packet));
-        while let Some(property) = reader.next()? {
-            if let Property::ReasonString(text) = property {
-                explanation.reason_string = Some(text);
-            }
-        }
-        Ok(explanation)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.reason_string.is_none() && self.user_properties.is_empty()
-    }
 }
 
 impl<'a> Ack<'a> {
@@ -84,10 +52,7 @@ impl<'a> Ack<'a> {
             return short(&[first_byte, 2, high, low], max_packet_size, out);
         }
         if !self.reason_code.allowed_in(packet) {
-            return Err(EncodeError::ReasonNotAllowed {
-                packet,
-                code: self.reason_code,
-            });
+            return Err(EncodeError::ReasonNotAllowed { packet, code: self.reason_code });
         }
         if !self.explanation.is_empty() {
             return self.encode_explained(packet, max_packet_size, out);
@@ -95,32 +60,20 @@ impl<'a> Ack<'a> {
         if self.reason_code == ReasonCode::Success {
             short(&[first_byte, 2, high, low], max_packet_size, out)
         } else {
-            short(
-                &[first_byte, 3, high, low, self.reason_code.byte()],
-                max_packet_size,
-                out,
-            )
+            short(&[first_byte, 3, high, low, self.reason_code.byte()], max_packet_size, out)
         }
     }
 
-    fn encode_explained(
-        &self,
-        packet: PacketType,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
-        writer::with_detail(|detail| {
-            if detail == Detail::NONE {
-                let plain = Self {
-                    explanation: Explanation::default(),
-                    ..*self
-                };
+    fn encode_explained(&self, packet: PacketType, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        self.explanation.fit(|explanation| {
+            if explanation.is_empty() {
+                let plain = Self { explanation: *explanation, ..*self };
                 return plain.encode_within(packet, Version::V5, max_packet_size, out);
             }
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
                 sink.packet_id(self.packet_id);
                 sink.u8(self.reason_code.byte());
-                sink.properties(|sink| detail.write(sink, &self.explanation));
+                sink.properties(|sink| explanation.write(sink));
             })
         })
     }
@@ -130,10 +83,7 @@ impl<'a> Ack<'a> {
 #[inline]
 fn short(bytes: &[u8], max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
     if bytes.len() > max_packet_size as usize {
-        return Err(EncodeError::TooLarge {
-            len: bytes.len(),
-            max: max_packet_size,
-        });
+        return Err(EncodeError::TooLarge { len: bytes.len(), max: max_packet_size });
     }
     out.extend_from_slice(bytes);
     Ok(())
@@ -218,7 +168,7 @@ macro_rules! ack_packet {
                 let ack = $crate::ack::Ack {
                     packet_id: self.packet_id,
                     reason_code: self.reason_code,
-                    explanation: $crate::ack::Explanation {
+                    explanation: $crate::explanation::Explanation {
                         reason_string: self.reason_string,
                         user_properties: self.user_properties,
                     },

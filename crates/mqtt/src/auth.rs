@@ -1,12 +1,12 @@
 //! AUTH: a step of an authentication exchange, either way, MQTT 5.0 only (section 3.15).
 
-use crate::ack::Explanation;
+use crate::explanation::Explanation;
 use crate::property::{Property, PropertyReader};
 use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, PropertyId, PropertyOwner, ReasonCode,
-    UserProperties, Version,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, PropertyId, PropertyOwner, ReasonCode, UserProperties,
+    Version,
 };
 
 /// An AUTH packet.
@@ -33,10 +33,7 @@ impl<'a> Auth<'a> {
     pub fn decode(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
         const PACKET: PacketType = PacketType::Auth;
         if !version.is_v5() {
-            return Err(DecodeError::NotInVersion {
-                packet: PACKET,
-                version,
-            });
+            return Err(DecodeError::NotInVersion { packet: PACKET, version });
         }
         check_flags(PACKET, version, first_byte)?;
         let mut auth = Self::default();
@@ -49,10 +46,7 @@ impl<'a> Auth<'a> {
         reader.finish(PACKET)?;
         if auth.authentication_method.is_none() {
             let property = PropertyId::AuthenticationMethod;
-            return Err(DecodeError::MissingProperty {
-                packet: PACKET,
-                property,
-            });
+            return Err(DecodeError::MissingProperty { packet: PACKET, property });
         }
         Ok(auth)
     }
@@ -96,41 +90,24 @@ impl<'a> Auth<'a> {
     /// # Errors
     ///
     /// As [`Auth::encode`], and when the packet does not fit without them either.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Auth;
         if !version.is_v5() {
-            return Err(EncodeError::NotInVersion {
-                what: packet.name(),
-                version,
-            });
+            return Err(EncodeError::NotInVersion { what: packet.name(), version });
         }
         if !self.reason_code.allowed_in(packet) {
-            return Err(EncodeError::ReasonNotAllowed {
-                packet,
-                code: self.reason_code,
-            });
+            return Err(EncodeError::ReasonNotAllowed { packet, code: self.reason_code });
         }
         if self.authentication_method.is_none() && !self.is_short() {
-            return Err(EncodeError::MissingField {
-                packet,
-                field: "authentication method",
-            });
+            return Err(EncodeError::MissingField { packet, field: "authentication method" });
         }
-        let explanation = Explanation {
-            reason_string: self.reason_string,
-            user_properties: self.user_properties,
-        };
-        writer::with_detail(|detail| {
+        let explanation = Explanation { reason_string: self.reason_string, user_properties: self.user_properties };
+        explanation.fit(|explanation| {
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
                 sink.reason_and_properties(self.reason_code, |sink| {
                     sink.optional(self.authentication_method, Property::AuthenticationMethod);
                     sink.optional(self.authentication_data, Property::AuthenticationData);
-                    detail.write(sink, &explanation);
+                    explanation.write(sink);
                 });
             })
         })

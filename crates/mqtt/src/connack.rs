@@ -5,10 +5,8 @@ mod properties;
 pub use properties::ConnAckProperties;
 
 use crate::reader::{Reader, check_flags};
-use crate::writer::{self, Detail, Sink};
-use crate::{
-    ConnectReturnCode, DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, ReasonCode, Version,
-};
+use crate::writer;
+use crate::{ConnectReturnCode, DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, ReasonCode, Version};
 
 /// A CONNACK packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,11 +23,7 @@ pub struct ConnAck<'a> {
 impl<'a> ConnAck<'a> {
     /// A packet that refuses the connection, without properties.
     pub fn refused(reason_code: ReasonCode) -> Self {
-        Self {
-            session_present: false,
-            reason_code,
-            properties: ConnAckProperties::default(),
-        }
+        Self { session_present: false, reason_code, properties: ConnAckProperties::default() }
     }
 
     /// Decodes what follows the fixed header.
@@ -46,9 +40,7 @@ impl<'a> ConnAck<'a> {
             (Version::V31, _) | (_, 0) => false,
             (_, 1) => true,
             _ => {
-                return Err(DecodeError::ReservedBits {
-                    field: "connect acknowledge flags",
-                });
+                return Err(DecodeError::ReservedBits { field: "connect acknowledge flags" });
             }
         };
         let mut properties = ConnAckProperties::default();
@@ -58,22 +50,13 @@ impl<'a> ConnAck<'a> {
             reason_code
         } else {
             let code = reader.u8("connect return code")?;
-            ConnectReturnCode::from_byte(code)
-                .ok_or(DecodeError::InvalidReasonCode {
-                    packet: PACKET,
-                    code,
-                })?
-                .reason()
+            ConnectReturnCode::from_byte(code).ok_or(DecodeError::InvalidReasonCode { packet: PACKET, code })?.reason()
         };
         reader.finish(PACKET)?;
         if session_present && reason_code != ReasonCode::Success {
             return Err(DecodeError::SessionPresentWithError);
         }
-        Ok(Self {
-            session_present,
-            reason_code,
-            properties,
-        })
+        Ok(Self { session_present, reason_code, properties })
     }
 
     /// Appends the packet. A refusal never reports a session ([MQTT-3.2.2-6]).
@@ -93,12 +76,7 @@ impl<'a> ConnAck<'a> {
     /// # Errors
     ///
     /// As [`ConnAck::encode`], and when the packet does not fit without them either.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::ConnAck;
         let code = self.reason_code;
         if !code.allowed_in(packet) {
@@ -110,18 +88,14 @@ impl<'a> ConnAck<'a> {
             Some(return_code) => return_code as u8,
             None => return Err(EncodeError::NoReturnCode { code }),
         };
-        let session_present =
-            self.session_present && code == ReasonCode::Success && version != Version::V31;
-        let write = |sink: &mut dyn Sink, detail: Detail| {
-            sink.u8(u8::from(session_present));
-            sink.u8(code_byte);
-            if version.is_v5() {
-                sink.properties(|sink| self.properties.write(sink, detail));
-            }
-        };
-        writer::with_detail(|detail| {
+        let session_present = self.session_present && code == ReasonCode::Success && version != Version::V31;
+        self.properties.explanation().fit(|explanation| {
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
-                write(sink, detail);
+                sink.u8(u8::from(session_present));
+                sink.u8(code_byte);
+                if version.is_v5() {
+                    sink.properties(|sink| self.properties.write(sink, explanation));
+                }
             })
         })
     }

@@ -78,16 +78,7 @@ impl<'a> Connect<'a> {
         }
         reader.finish(PacketType::Connect)?;
         let clean_start = flags.clean_start;
-        Ok(Self {
-            version,
-            clean_start,
-            keep_alive,
-            client_id,
-            will,
-            username,
-            password,
-            properties,
-        })
+        Ok(Self { version, clean_start, keep_alive, client_id, will, username, password, properties })
     }
 
     /// Appends the packet in the form of its `version`. Before MQTT 5.0 the properties are left out.
@@ -99,17 +90,11 @@ impl<'a> Connect<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Connect;
         if !self.version.is_v5() && self.password.is_some() && self.username.is_none() {
-            return Err(EncodeError::MissingField {
-                packet,
-                field: "user name",
-            });
+            return Err(EncodeError::MissingField { packet, field: "user name" });
         }
         let properties = &self.properties;
         if properties.authentication_data.is_some() && properties.authentication_method.is_none() {
-            return Err(EncodeError::MissingField {
-                packet,
-                field: "authentication method",
-            });
+            return Err(EncodeError::MissingField { packet, field: "authentication method" });
         }
         writer::packet(packet.first_byte(), MAX_PACKET_SIZE, out, |sink| {
             self.write(sink);

@@ -48,9 +48,7 @@ impl ConnectReturnCode {
             | ReasonCode::UseAnotherServer
             | ReasonCode::ServerMoved
             | ReasonCode::ConnectionRateExceeded => Self::ServerUnavailable,
-            ReasonCode::BadUserNameOrPassword | ReasonCode::BadAuthenticationMethod => {
-                Self::BadUserNameOrPassword
-            }
+            ReasonCode::BadUserNameOrPassword | ReasonCode::BadAuthenticationMethod => Self::BadUserNameOrPassword,
             ReasonCode::NotAuthorized | ReasonCode::Banned => Self::NotAuthorized,
             _ => return None,
         })

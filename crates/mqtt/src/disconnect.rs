@@ -1,12 +1,11 @@
 //! DISCONNECT: the last packet on a connection, from client to server, in MQTT 5.0 either way (section 3.14).
 
-use crate::ack::Explanation;
+use crate::explanation::Explanation;
 use crate::property::{Property, PropertyReader};
 use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, PropertyOwner, ReasonCode,
-    UserProperties, Version,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketType, PropertyOwner, ReasonCode, UserProperties, Version,
 };
 
 /// A DISCONNECT packet. Before MQTT 5.0 it has no content, and only a client sends it.
@@ -88,35 +87,21 @@ impl<'a> Disconnect<'a> {
     /// # Errors
     ///
     /// As [`Disconnect::encode`], and when the packet does not fit without them either.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Disconnect;
         if !self.reason_code.allowed_in(packet) {
-            return Err(EncodeError::ReasonNotAllowed {
-                packet,
-                code: self.reason_code,
-            });
+            return Err(EncodeError::ReasonNotAllowed { packet, code: self.reason_code });
         }
         if !version.is_v5() {
             return writer::packet(packet.first_byte(), max_packet_size, out, |_| {});
         }
-        let explanation = Explanation {
-            reason_string: self.reason_string,
-            user_properties: self.user_properties,
-        };
-        writer::with_detail(|detail| {
+        let explanation = Explanation { reason_string: self.reason_string, user_properties: self.user_properties };
+        explanation.fit(|explanation| {
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
                 sink.reason_and_properties(self.reason_code, |sink| {
-                    sink.optional(
-                        self.session_expiry_interval,
-                        Property::SessionExpiryInterval,
-                    );
+                    sink.optional(self.session_expiry_interval, Property::SessionExpiryInterval);
                     sink.optional(self.server_reference, Property::ServerReference);
-                    detail.write(sink, &explanation);
+                    explanation.write(sink);
                 });
             })
         })

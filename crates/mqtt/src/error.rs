@@ -183,13 +183,8 @@ impl DecodeError {
                 TopicError::IllFormed | TopicError::Null => ReasonCode::MalformedPacket,
                 _ => ReasonCode::TopicNameInvalid,
             },
-            Self::InvalidProtocolName | Self::UnsupportedVersion { .. } => {
-                ReasonCode::UnsupportedProtocolVersion
-            }
-            Self::InvalidPropertyValue {
-                property: PropertyId::TopicAlias,
-                ..
-            } => ReasonCode::TopicAliasInvalid,
+            Self::InvalidProtocolName | Self::UnsupportedVersion { .. } => ReasonCode::UnsupportedProtocolVersion,
+            Self::InvalidPropertyValue { property: PropertyId::TopicAlias, .. } => ReasonCode::TopicAliasInvalid,
             Self::ZeroPacketId { .. }
             | Self::MissingTopic
             | Self::PasswordWithoutUserName
@@ -235,6 +230,12 @@ pub enum EncodeError {
     /// A Variable Byte Integer is greater than 268,435,455.
     #[error("{field} is greater than 268,435,455")]
     ValueTooLarge {
+        /// The field, by its name in the specification.
+        field: &'static str,
+    },
+    /// A number that starts at 1 is 0.
+    #[error("{field} is 0")]
+    ValueTooSmall {
         /// The field, by its name in the specification.
         field: &'static str,
     },

@@ -105,19 +105,13 @@ pub fn split_frame(buf: &[u8], max_packet_size: u32) -> Result<Option<Frame<'_>>
         return Ok(None);
     };
     if header.total_len > max_packet_size {
-        return Err(FrameError::TooLarge {
-            len: header.total_len,
-            max: max_packet_size,
-        });
+        return Err(FrameError::TooLarge { len: header.total_len, max: max_packet_size });
     }
     let total_len = header.total_len as usize;
     match (buf.first(), buf.get(header.header_len..total_len)) {
-        (Some(&first_byte), Some(body)) => Ok(Some(Frame {
-            first_byte,
-            body,
-            total_len,
-            packet_type: header.packet_type,
-        })),
+        (Some(&first_byte), Some(body)) => {
+            Ok(Some(Frame { first_byte, body, total_len, packet_type: header.packet_type }))
+        }
         _ => Ok(None),
     }
 }

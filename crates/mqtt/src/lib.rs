@@ -14,6 +14,7 @@ mod connect;
 mod connect_return_code;
 mod disconnect;
 mod error;
+mod explanation;
 mod frame;
 mod packet;
 mod packet_id;
@@ -65,12 +66,8 @@ pub use reason_code::ReasonCode;
 pub use reason_codes::{ReasonCodes, ReasonCodesIter};
 pub use string::StringError;
 pub use suback::SubAck;
-pub use subscribe::{
-    RetainHandling, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter,
-};
-pub use subscription_identifiers::{
-    MAX_SUBSCRIPTION_IDENTIFIER, SubscriptionIdentifiers, SubscriptionIdentifiersIter,
-};
+pub use subscribe::{RetainHandling, Subscribe, SubscriptionOptions, Subscriptions, SubscriptionsIter};
+pub use subscription_identifiers::{MAX_SUBSCRIPTION_IDENTIFIER, SubscriptionIdentifiers, SubscriptionIdentifiersIter};
 pub use topic::{MAX_TOPIC_LEN, MAX_TOPIC_LEVELS, TopicError, TopicFilter, TopicName};
 pub use unsuback::UnsubAck;
 pub use unsubscribe::{TopicFilters, TopicFiltersIter, Unsubscribe};

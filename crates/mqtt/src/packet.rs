@@ -1,9 +1,8 @@
 //! Any packet.
 
 use crate::{
-    Auth, ConnAck, Connect, DecodeError, Disconnect, EncodeError, Frame, PacketType, PingReq,
-    PingResp, PubAck, PubComp, PubRec, PubRel, Publish, SubAck, Subscribe, UnsubAck, Unsubscribe,
-    Version,
+    Auth, ConnAck, Connect, DecodeError, Disconnect, EncodeError, Frame, PacketType, PingReq, PingResp, PubAck,
+    PubComp, PubRec, PubRel, Publish, SubAck, Subscribe, UnsubAck, Unsubscribe, Version,
 };
 
 /// A packet of any type, decoded and checked.
@@ -59,15 +58,11 @@ impl<'a> Packet<'a> {
             PacketType::PubComp => Self::PubComp(PubComp::decode(version, first_byte, body)?),
             PacketType::Subscribe => Self::Subscribe(Subscribe::decode(version, first_byte, body)?),
             PacketType::SubAck => Self::SubAck(SubAck::decode(version, first_byte, body)?),
-            PacketType::Unsubscribe => {
-                Self::Unsubscribe(Unsubscribe::decode(version, first_byte, body)?)
-            }
+            PacketType::Unsubscribe => Self::Unsubscribe(Unsubscribe::decode(version, first_byte, body)?),
             PacketType::UnsubAck => Self::UnsubAck(UnsubAck::decode(version, first_byte, body)?),
             PacketType::PingReq => Self::PingReq(PingReq::decode(version, first_byte, body)?),
             PacketType::PingResp => Self::PingResp(PingResp::decode(version, first_byte, body)?),
-            PacketType::Disconnect => {
-                Self::Disconnect(Disconnect::decode(version, first_byte, body)?)
-            }
+            PacketType::Disconnect => Self::Disconnect(Disconnect::decode(version, first_byte, body)?),
             PacketType::Auth => Self::Auth(Auth::decode(version, first_byte, body)?),
         })
     }

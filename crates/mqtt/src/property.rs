@@ -218,11 +218,7 @@ pub(crate) struct PropertyReader<'a> {
 impl<'a> PropertyReader<'a> {
     /// Reads `block`, which is without its length.
     pub(crate) const fn new(block: &'a [u8], owner: PropertyOwner) -> Self {
-        Self {
-            reader: Reader::new(block),
-            owner,
-            seen: 0,
-        }
+        Self { reader: Reader::new(block), owner, seen: 0 }
     }
 
     /// The next property; `None` at the end of the block.
@@ -232,10 +228,7 @@ impl<'a> PropertyReader<'a> {
         }
         let id = read_id(&mut self.reader)?;
         if !id.allowed_in(self.owner) {
-            return Err(DecodeError::PropertyNotAllowed {
-                property: id,
-                owner: self.owner,
-            });
+            return Err(DecodeError::PropertyNotAllowed { property: id, owner: self.owner });
         }
         let bit = 1 << id as u32;
         if self.seen & bit != 0 && !id.may_repeat_in(self.owner) {
@@ -256,11 +249,7 @@ fn read_value<'a>(reader: &mut Reader<'a>, id: PropertyId) -> Result<Property<'a
     Ok(match id {
         PropertyId::PayloadFormatIndicator => {
             let utf8 = read_bool(reader, id)?;
-            Property::PayloadFormatIndicator(if utf8 {
-                PayloadFormat::Utf8
-            } else {
-                PayloadFormat::Unspecified
-            })
+            Property::PayloadFormatIndicator(if utf8 { PayloadFormat::Utf8 } else { PayloadFormat::Unspecified })
         }
         PropertyId::MessageExpiryInterval => Property::MessageExpiryInterval(reader.u32(name)?),
         PropertyId::ContentType => Property::ContentType(reader.string(name)?),
@@ -271,51 +260,32 @@ fn read_value<'a>(reader: &mut Reader<'a>, id: PropertyId) -> Result<Property<'a
             Property::SubscriptionIdentifier(non_zero(id, NonZeroU32::new(value))?.get())
         }
         PropertyId::SessionExpiryInterval => Property::SessionExpiryInterval(reader.u32(name)?),
-        PropertyId::AssignedClientIdentifier => {
-            Property::AssignedClientIdentifier(reader.string(name)?)
-        }
+        PropertyId::AssignedClientIdentifier => Property::AssignedClientIdentifier(reader.string(name)?),
         PropertyId::ServerKeepAlive => Property::ServerKeepAlive(reader.u16(name)?),
         PropertyId::AuthenticationMethod => Property::AuthenticationMethod(reader.string(name)?),
         PropertyId::AuthenticationData => Property::AuthenticationData(reader.data(name)?),
-        PropertyId::RequestProblemInformation => {
-            Property::RequestProblemInformation(read_bool(reader, id)?)
-        }
+        PropertyId::RequestProblemInformation => Property::RequestProblemInformation(read_bool(reader, id)?),
         PropertyId::WillDelayInterval => Property::WillDelayInterval(reader.u32(name)?),
-        PropertyId::RequestResponseInformation => {
-            Property::RequestResponseInformation(read_bool(reader, id)?)
-        }
+        PropertyId::RequestResponseInformation => Property::RequestResponseInformation(read_bool(reader, id)?),
         PropertyId::ResponseInformation => Property::ResponseInformation(reader.string(name)?),
         PropertyId::ServerReference => Property::ServerReference(reader.string(name)?),
         PropertyId::ReasonString => Property::ReasonString(reader.string(name)?),
-        PropertyId::ReceiveMaximum => {
-            Property::ReceiveMaximum(non_zero(id, NonZeroU16::new(reader.u16(name)?))?)
-        }
+        PropertyId::ReceiveMaximum => Property::ReceiveMaximum(non_zero(id, NonZeroU16::new(reader.u16(name)?))?),
         PropertyId::TopicAliasMaximum => Property::TopicAliasMaximum(reader.u16(name)?),
-        PropertyId::TopicAlias => {
-            Property::TopicAlias(non_zero(id, NonZeroU16::new(reader.u16(name)?))?)
+        PropertyId::TopicAlias => Property::TopicAlias(non_zero(id, NonZeroU16::new(reader.u16(name)?))?),
+        PropertyId::MaximumQos => {
+            Property::MaximumQos(if read_bool(reader, id)? { QoS::AtLeastOnce } else { QoS::AtMostOnce })
         }
-        PropertyId::MaximumQos => Property::MaximumQos(if read_bool(reader, id)? {
-            QoS::AtLeastOnce
-        } else {
-            QoS::AtMostOnce
-        }),
         PropertyId::RetainAvailable => Property::RetainAvailable(read_bool(reader, id)?),
-        PropertyId::UserProperty => Property::User(
-            reader.string("user property name")?,
-            reader.string("user property value")?,
-        ),
-        PropertyId::MaximumPacketSize => {
-            Property::MaximumPacketSize(non_zero(id, NonZeroU32::new(reader.u32(name)?))?)
+        PropertyId::UserProperty => {
+            Property::User(reader.string("user property name")?, reader.string("user property value")?)
         }
-        PropertyId::WildcardSubscriptionAvailable => {
-            Property::WildcardSubscriptionAvailable(read_bool(reader, id)?)
-        }
+        PropertyId::MaximumPacketSize => Property::MaximumPacketSize(non_zero(id, NonZeroU32::new(reader.u32(name)?))?),
+        PropertyId::WildcardSubscriptionAvailable => Property::WildcardSubscriptionAvailable(read_bool(reader, id)?),
         PropertyId::SubscriptionIdentifierAvailable => {
             Property::SubscriptionIdentifierAvailable(read_bool(reader, id)?)
         }
-        PropertyId::SharedSubscriptionAvailable => {
-            Property::SharedSubscriptionAvailable(read_bool(reader, id)?)
-        }
+        PropertyId::SharedSubscriptionAvailable => Property::SharedSubscriptionAvailable(read_bool(reader, id)?),
     })
 }
 
@@ -324,10 +294,7 @@ fn read_bool(reader: &mut Reader<'_>, property: PropertyId) -> Result<bool, Deco
     match reader.u8(property.name())? {
         0 => Ok(false),
         1 => Ok(true),
-        value => Err(DecodeError::InvalidPropertyValue {
-            property,
-            value: u32::from(value),
-        }),
+        value => Err(DecodeError::InvalidPropertyValue { property, value: u32::from(value) }),
     }
 }
 
@@ -352,9 +319,7 @@ pub(crate) struct RawProperties<'a> {
 
 impl<'a> RawProperties<'a> {
     pub(crate) const fn new(block: &'a [u8]) -> Self {
-        Self {
-            reader: Reader::new(block),
-        }
+        Self { reader: Reader::new(block) }
     }
 }
 
@@ -379,10 +344,7 @@ fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), Decode
         WireType::FourByteInteger => reader.take(4, FIELD).map(drop),
         WireType::VariableByteInteger => reader.varint(FIELD).map(drop),
         WireType::Data => reader.data(FIELD).map(drop),
-        WireType::StringPair => reader
-            .data(FIELD)
-            .and_then(|_| reader.data(FIELD))
-            .map(drop),
+        WireType::StringPair => reader.data(FIELD).and_then(|_| reader.data(FIELD)).map(drop),
     }
 }
 

@@ -10,9 +10,7 @@ pub use raw::RawPublish;
 
 use crate::reader;
 use crate::writer;
-use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, QoS, TopicName, Version,
-};
+use crate::{DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, QoS, TopicName, Version};
 
 /// The bit of DUP in the first byte.
 const DUP: u8 = 0b1000;
@@ -22,10 +20,7 @@ const RETAIN: u8 = 0b0001;
 /// The first byte of a PUBLISH packet.
 #[inline]
 const fn first_byte(dup: bool, qos: QoS, retain: bool) -> u8 {
-    PacketType::Publish.first_byte()
-        | if dup { DUP } else { 0 }
-        | qos.bits() << 1
-        | if retain { RETAIN } else { 0 }
+    PacketType::Publish.first_byte() | if dup { DUP } else { 0 } | qos.bits() << 1 | if retain { RETAIN } else { 0 }
 }
 
 /// A PUBLISH packet of which everything has been checked. For the hot path see [`RawPublish`] (which only
@@ -65,11 +60,8 @@ impl<'a> Publish<'a> {
     ///
     /// For an invalid Topic Name or property, and for a packet with neither a Topic Name nor a Topic Alias.
     pub fn from_raw(raw: &RawPublish<'a>, version: Version) -> Result<Self, DecodeError> {
-        let properties = if version.is_v5() {
-            PublishProperties::decode(raw.properties)?
-        } else {
-            PublishProperties::default()
-        };
+        let properties =
+            if version.is_v5() { PublishProperties::decode(raw.properties)? } else { PublishProperties::default() };
         let topic = match (raw.topic.is_empty(), properties.topic_alias) {
             (false, _) => Some(reader::topic_name(raw.topic, "topic name")?),
             (true, Some(_)) => None,
@@ -101,16 +93,8 @@ impl<'a> Publish<'a> {
     /// # Errors
     ///
     /// As [`Publish::encode`], and when the packet is too large.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
-        let missing = |field| EncodeError::MissingField {
-            packet: PacketType::Publish,
-            field,
-        };
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let missing = |field| EncodeError::MissingField { packet: PacketType::Publish, field };
         let at_most_once = self.qos == QoS::AtMostOnce;
         if !at_most_once && self.packet_id.is_none() {
             return Err(missing("packet identifier"));

@@ -36,25 +36,15 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
-    pub(crate) fn take(
-        &mut self,
-        len: usize,
-        field: &'static str,
-    ) -> Result<&'a [u8], DecodeError> {
-        let (taken, rest) = self
-            .bytes
-            .split_at_checked(len)
-            .ok_or(DecodeError::Truncated { field })?;
+    pub(crate) fn take(&mut self, len: usize, field: &'static str) -> Result<&'a [u8], DecodeError> {
+        let (taken, rest) = self.bytes.split_at_checked(len).ok_or(DecodeError::Truncated { field })?;
         self.bytes = rest;
         Ok(taken)
     }
 
     #[inline]
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], DecodeError> {
-        let (taken, rest) = self
-            .bytes
-            .split_first_chunk()
-            .ok_or(DecodeError::Truncated { field })?;
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or(DecodeError::Truncated { field })?;
         self.bytes = rest;
         Ok(*taken)
     }
@@ -76,8 +66,7 @@ impl<'a> Reader<'a> {
 
     #[inline]
     pub(crate) fn varint(&mut self, field: &'static str) -> Result<u32, DecodeError> {
-        let decoded = varint::decode(self.bytes)
-            .map_err(|error| DecodeError::InvalidVarint { field, error })?;
+        let decoded = varint::decode(self.bytes).map_err(|error| DecodeError::InvalidVarint { field, error })?;
         let (value, len) = decoded.ok_or(DecodeError::Truncated { field })?;
         self.take(len, field)?;
         Ok(value)
@@ -92,8 +81,7 @@ impl<'a> Reader<'a> {
 
     /// A UTF-8 Encoded String.
     pub(crate) fn string(&mut self, field: &'static str) -> Result<&'a str, DecodeError> {
-        string::from_utf8(self.data(field)?)
-            .map_err(|error| DecodeError::InvalidString { field, error })
+        string::from_utf8(self.data(field)?).map_err(|error| DecodeError::InvalidString { field, error })
     }
 
     /// A UTF-8 Encoded String that must be a Topic Name.
@@ -124,28 +112,16 @@ impl<'a> Reader<'a> {
 }
 
 /// Reads `bytes` as a Topic Name. Text that is malformed as a string is reported as such.
-pub(crate) fn topic_name<'a>(
-    bytes: &'a [u8],
-    field: &'static str,
-) -> Result<TopicName<'a>, DecodeError> {
-    let text =
-        string::from_utf8(bytes).map_err(|error| DecodeError::InvalidString { field, error })?;
+pub(crate) fn topic_name<'a>(bytes: &'a [u8], field: &'static str) -> Result<TopicName<'a>, DecodeError> {
+    let text = string::from_utf8(bytes).map_err(|error| DecodeError::InvalidString { field, error })?;
     TopicName::new(text).map_err(|error: TopicError| DecodeError::InvalidTopicName { field, error })
 }
 
 /// Checks the flags in the first byte of a packet whose flags are fixed ([MQTT-2.1.3-1]).
 #[inline]
-pub(crate) const fn check_flags(
-    packet: PacketType,
-    version: Version,
-    first_byte: u8,
-) -> Result<(), DecodeError> {
+pub(crate) const fn check_flags(packet: PacketType, version: Version, first_byte: u8) -> Result<(), DecodeError> {
     let flags = first_byte & 0x0F;
-    if packet.accepts_flags(version, flags) {
-        Ok(())
-    } else {
-        Err(DecodeError::InvalidFlags { packet, flags })
-    }
+    if packet.accepts_flags(version, flags) { Ok(()) } else { Err(DecodeError::InvalidFlags { packet, flags }) }
 }
 
 /// Checks a packet that is its fixed header only.

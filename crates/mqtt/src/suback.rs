@@ -1,11 +1,10 @@
 //! SUBACK: answers a SUBSCRIBE, from server to client (section 3.9).
 
-use crate::ack::Explanation;
+use crate::explanation::Explanation;
 use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, ReasonCode, ReasonCodes,
-    UserProperties, Version,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, ReasonCode, ReasonCodes, UserProperties, Version,
 };
 
 /// The only code of a failure that MQTT 3.1.1 knows.
@@ -55,10 +54,7 @@ impl<'a> SubAck<'a> {
         while !reader.is_empty() {
             let code = reader.reason_code(PACKET)?.byte();
             if !version.is_v5() && code > FAILURE {
-                return Err(DecodeError::InvalidReasonCode {
-                    packet: PACKET,
-                    code,
-                });
+                return Err(DecodeError::InvalidReasonCode { packet: PACKET, code });
             }
         }
         Ok(Self {
@@ -86,29 +82,17 @@ impl<'a> SubAck<'a> {
     /// # Errors
     ///
     /// As [`SubAck::encode`], and when the packet does not fit without them either.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::SubAck;
-        if let Some(code) = self
-            .reason_codes
-            .iter()
-            .find(|code| !code.allowed_in(packet))
-        {
+        if let Some(code) = self.reason_codes.iter().find(|code| !code.allowed_in(packet)) {
             return Err(EncodeError::ReasonNotAllowed { packet, code });
         }
-        let explanation = Explanation {
-            reason_string: self.reason_string,
-            user_properties: self.user_properties,
-        };
-        writer::with_detail(|detail| {
+        let explanation = Explanation { reason_string: self.reason_string, user_properties: self.user_properties };
+        explanation.fit(|explanation| {
             writer::packet(packet.first_byte(), max_packet_size, out, |sink| {
                 sink.packet_id(self.packet_id);
                 if version.is_v5() {
-                    sink.properties(|sink| detail.write(sink, &explanation));
+                    sink.properties(|sink| explanation.write(sink));
                 }
                 for code in &self.reason_codes {
                     sink.u8(code_byte(version, code));

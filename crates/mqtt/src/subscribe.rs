@@ -4,8 +4,8 @@ use crate::property::{Property, PropertyReader};
 use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, PropertyOwner, QoS,
-    TopicError, TopicFilter, UserProperties, Version,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, PropertyOwner, QoS, TopicError, TopicFilter,
+    UserProperties, Version,
 };
 
 /// A SUBSCRIBE packet.
@@ -37,10 +37,7 @@ impl<'a> Subscribe<'a> {
             packet_id: reader.packet_id(PACKET)?,
             subscription_identifier: None,
             user_properties: UserProperties::EMPTY,
-            subscriptions: Subscriptions(Source::Payload {
-                bytes: &[],
-                version,
-            }),
+            subscriptions: Subscriptions(Source::Payload { bytes: &[], version }),
         };
         if version.is_v5() {
             subscribe.read_properties(reader.property_block()?)?;
@@ -48,10 +45,7 @@ impl<'a> Subscribe<'a> {
         if reader.is_empty() {
             return Err(DecodeError::NoTopicFilter { packet: PACKET });
         }
-        subscribe.subscriptions = Subscriptions(Source::Payload {
-            bytes: reader.rest(),
-            version,
-        });
+        subscribe.subscriptions = Subscriptions(Source::Payload { bytes: reader.rest(), version });
         while !reader.is_empty() {
             check_subscription(version, &mut reader)?;
         }
@@ -90,12 +84,7 @@ impl<'a> Subscribe<'a> {
     /// # Errors
     ///
     /// As [`Subscribe::encode`], and when the packet is too large.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Subscribe;
         if self.filters().next().is_none() {
             return Err(EncodeError::NoTopicFilter { packet });
@@ -110,10 +99,7 @@ impl<'a> Subscribe<'a> {
             sink.packet_id(self.packet_id);
             if version.is_v5() {
                 sink.properties(|sink| {
-                    sink.optional(
-                        self.subscription_identifier,
-                        Property::SubscriptionIdentifier,
-                    );
+                    sink.optional(self.subscription_identifier, Property::SubscriptionIdentifier);
                     sink.user_properties(&self.user_properties);
                 });
             }
@@ -171,12 +157,7 @@ const RESERVED_V311: u8 = 0b1111_1100;
 impl SubscriptionOptions {
     /// Options that ask for `qos`, with the others off.
     pub const fn new(qos: QoS) -> Self {
-        Self {
-            qos,
-            no_local: false,
-            retain_as_published: false,
-            retain_handling: RetainHandling::SendAtSubscribe,
-        }
+        Self { qos, no_local: false, retain_as_published: false, retain_handling: RetainHandling::SendAtSubscribe }
     }
 
     /// Reads the byte behind a Topic Filter. MQTT 3.1 does not say that the unused bits are 0, so they are
@@ -192,13 +173,9 @@ impl SubscriptionOptions {
             Version::V5 => RESERVED,
         };
         if bits & reserved != 0 {
-            return Err(DecodeError::ReservedBits {
-                field: "subscription options",
-            });
+            return Err(DecodeError::ReservedBits { field: "subscription options" });
         }
-        let qos = QoS::from_bits(bits & 0b11).ok_or(DecodeError::InvalidQos {
-            field: "QoS of a subscription",
-        })?;
+        let qos = QoS::from_bits(bits & 0b11).ok_or(DecodeError::InvalidQos { field: "QoS of a subscription" })?;
         if !version.is_v5() {
             return Ok(Self::new(qos));
         }
@@ -222,11 +199,7 @@ impl SubscriptionOptions {
         }
         self.qos.bits()
             | if self.no_local { NO_LOCAL } else { 0 }
-            | if self.retain_as_published {
-                RETAIN_AS_PUBLISHED
-            } else {
-                0
-            }
+            | if self.retain_as_published { RETAIN_AS_PUBLISHED } else { 0 }
             | (self.retain_handling as u8) << 4
     }
 }
@@ -254,10 +227,7 @@ impl<'a> Subscriptions<'a> {
     /// Each Topic Filter, or why it is none, and its options, in their order.
     pub fn iter(&self) -> SubscriptionsIter<'a> {
         SubscriptionsIter(match self.0 {
-            Source::Payload { bytes, version } => IterSource::Payload {
-                reader: Reader::new(bytes),
-                version,
-            },
+            Source::Payload { bytes, version } => IterSource::Payload { reader: Reader::new(bytes), version },
             Source::Slice(subscriptions) => IterSource::Slice(subscriptions.iter()),
         })
     }
@@ -292,10 +262,7 @@ pub struct SubscriptionsIter<'a>(IterSource<'a>);
 
 #[derive(Clone, Debug)]
 enum IterSource<'a> {
-    Payload {
-        reader: Reader<'a>,
-        version: Version,
-    },
+    Payload { reader: Reader<'a>, version: Version },
     Slice(std::slice::Iter<'a, (TopicFilter<'a>, SubscriptionOptions)>),
 }
 

@@ -91,8 +91,7 @@ impl Iterator for SubscriptionIdentifiersIter<'_> {
         match &mut self.0 {
             IterSource::Numbers(numbers) => numbers.next().copied(),
             IterSource::Block(properties) => {
-                let mut property = properties
-                    .find(|property| property.id == PropertyId::SubscriptionIdentifier)?;
+                let mut property = properties.find(|property| property.id == PropertyId::SubscriptionIdentifier)?;
                 property.value.varint("subscription identifier").ok()
             }
         }

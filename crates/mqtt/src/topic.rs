@@ -67,11 +67,7 @@ impl From<StringError> for TopicError {
 /// [`TopicError::TooManyLevels`].
 pub fn check_levels(text: &str) -> Result<(), TopicError> {
     let separators = text.bytes().filter(|&byte| byte == b'/').count();
-    if separators < MAX_TOPIC_LEVELS {
-        Ok(())
-    } else {
-        Err(TopicError::TooManyLevels)
-    }
+    if separators < MAX_TOPIC_LEVELS { Ok(()) } else { Err(TopicError::TooManyLevels) }
 }
 
 /// What Topic Names and Topic Filters have in common: 1 to 65,535 bytes and no U+0000. Text is never
@@ -108,9 +104,7 @@ impl<'a> TopicName<'a> {
     #[inline]
     pub fn new(text: &'a str) -> Result<Self, TopicError> {
         // Looking at every byte, without leaving early, is what compilers turn into vector instructions.
-        let plain = text
-            .bytes()
-            .fold(true, |plain, byte| plain & is_plain(byte));
+        let plain = text.bytes().fold(true, |plain, byte| plain & is_plain(byte));
         if plain && (1..=MAX_TOPIC_LEN).contains(&text.len()) {
             return Ok(Self(text));
         }
@@ -203,10 +197,7 @@ impl<'a> TopicFilter<'a> {
     #[inline]
     #[must_use]
     pub fn proper(self) -> Self {
-        Self {
-            text: self.proper,
-            proper: self.proper,
-        }
+        Self { text: self.proper, proper: self.proper }
     }
 
     /// Whether there is a `+` or `#` in the filter proper.

@@ -4,8 +4,8 @@ use crate::property::PropertyReader;
 use crate::reader::{Reader, check_flags};
 use crate::writer;
 use crate::{
-    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, PropertyOwner, TopicError,
-    TopicFilter, UserProperties, Version,
+    DecodeError, EncodeError, MAX_PACKET_SIZE, PacketId, PacketType, PropertyOwner, TopicError, TopicFilter,
+    UserProperties, Version,
 };
 
 /// An UNSUBSCRIBE packet.
@@ -45,11 +45,7 @@ impl<'a> Unsubscribe<'a> {
         while !reader.is_empty() {
             reader.string("topic filter")?;
         }
-        Ok(Self {
-            packet_id,
-            user_properties,
-            topic_filters,
-        })
+        Ok(Self { packet_id, user_properties, topic_filters })
     }
 
     /// The filters, in the order of the packet; the UNSUBACK of MQTT 5.0 answers each, an invalid one with
@@ -72,12 +68,7 @@ impl<'a> Unsubscribe<'a> {
     /// # Errors
     ///
     /// As [`Unsubscribe::encode`], and when the packet is too large.
-    pub fn encode_within(
-        &self,
-        version: Version,
-        max_packet_size: u32,
-        out: &mut Vec<u8>,
-    ) -> Result<(), EncodeError> {
+    pub fn encode_within(&self, version: Version, max_packet_size: u32, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let packet = PacketType::Unsubscribe;
         if self.filters().next().is_none() {
             return Err(EncodeError::NoTopicFilter { packet });
@@ -162,9 +153,7 @@ impl<'a> Iterator for TopicFiltersIter<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
             IterSource::Slice(filters) => filters.next().copied().map(Ok),
-            IterSource::Payload(reader) => {
-                reader.data("topic filter").ok().map(TopicFilter::from_utf8)
-            }
+            IterSource::Payload(reader) => reader.data("topic filter").ok().map(TopicFilter::from_utf8),
         }
     }
 }

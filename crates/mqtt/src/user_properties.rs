@@ -88,8 +88,7 @@ impl<'a> Iterator for UserPropertiesIter<'a> {
         match &mut self.0 {
             IterSource::Pairs(pairs) => pairs.next().copied(),
             IterSource::Block(properties) => {
-                let mut property =
-                    properties.find(|property| property.id == PropertyId::UserProperty)?;
+                let mut property = properties.find(|property| property.id == PropertyId::UserProperty)?;
                 let name = property.value.string("user property name").ok()?;
                 let value = property.value.string("user property value").ok()?;
                 Some((name, value))

@@ -40,11 +40,7 @@ fn decode_long(bytes: &[u8]) -> Result<Option<(u32, usize)>, VarintError> {
             return Ok(Some((value, index + 1)));
         }
     }
-    if bytes.len() < 4 {
-        Ok(None)
-    } else {
-        Err(VarintError::TooLong)
-    }
+    if bytes.len() < 4 { Ok(None) } else { Err(VarintError::TooLong) }
 }
 
 /// How many bytes `value` takes: 1 to 4. Values above [`MAX_VARINT`] have no encoding and count as 4.

@@ -1,6 +1,5 @@
 //! Encodes packets: a body is described once, measured first and written second.
 
-use crate::ack::Explanation;
 use crate::property::Property;
 use crate::varint;
 use crate::{EncodeError, MAX_PACKET_SIZE, PacketId, PropertyId, ReasonCode, UserProperties};
@@ -73,10 +72,7 @@ impl dyn Sink + '_ {
                 self.u16(len);
                 self.bytes(bytes);
             }
-            Err(_) => self.reject(EncodeError::FieldTooLong {
-                field,
-                len: bytes.len(),
-            }),
+            Err(_) => self.reject(EncodeError::FieldTooLong { field, len: bytes.len() }),
         }
     }
 
@@ -95,20 +91,13 @@ impl dyn Sink + '_ {
             self.reject(error);
             return;
         }
-        self.varint(
-            "property length",
-            u32::try_from(measure.len).unwrap_or(u32::MAX),
-        );
+        self.varint("property length", u32::try_from(measure.len).unwrap_or(u32::MAX));
         write(self);
     }
 
     /// A Reason Code and properties, of which success without properties and no properties are left out
     /// (sections 3.14.2.1 and 3.15.2.1).
-    pub(crate) fn reason_and_properties(
-        &mut self,
-        reason_code: ReasonCode,
-        write: impl Fn(&mut dyn Sink),
-    ) {
+    pub(crate) fn reason_and_properties(&mut self, reason_code: ReasonCode, write: impl Fn(&mut dyn Sink)) {
         let mut measure = Measure::default();
         write(&mut measure);
         let no_properties = measure.len == 0 && measure.error.is_none();
@@ -128,11 +117,7 @@ impl dyn Sink + '_ {
     }
 
     /// A property, when there is one.
-    pub(crate) fn optional<'a, T>(
-        &mut self,
-        value: Option<T>,
-        property: impl Fn(T) -> Property<'a>,
-    ) {
+    pub(crate) fn optional<'a, T>(&mut self, value: Option<T>, property: impl Fn(T) -> Property<'a>) {
         if let Some(value) = value {
             self.property(property(value));
         }
@@ -159,6 +144,9 @@ impl dyn Sink + '_ {
             | Property::SessionExpiryInterval(value)
             | Property::WillDelayInterval(value) => self.u32(value),
             Property::MaximumPacketSize(value) => self.u32(value.get()),
+            Property::SubscriptionIdentifier(0) => {
+                self.reject(EncodeError::ValueTooSmall { field: name });
+            }
             Property::SubscriptionIdentifier(value) => self.varint(name, value),
             Property::ContentType(text)
             | Property::AssignedClientIdentifier(text)
@@ -238,66 +226,4 @@ pub(crate) fn packet(
     sink.varint("remaining length", remaining_len);
     write(sink);
     Ok(())
-}
-
-/// Which of the properties that only explain are sent. They are left out when the packet would exceed the
-/// receiver's Maximum Packet Size with them (for example [MQTT-3.4.2-2], [MQTT-3.4.2-3]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Detail {
-    pub(crate) reason_string: bool,
-    pub(crate) user_properties: bool,
-}
-
-impl Detail {
-    /// From most to least. The Reason String is worth more than User Properties.
-    const LEVELS: [Self; 4] = [
-        Self {
-            reason_string: true,
-            user_properties: true,
-        },
-        Self {
-            reason_string: true,
-            user_properties: false,
-        },
-        Self {
-            reason_string: false,
-            user_properties: true,
-        },
-        Self {
-            reason_string: false,
-            user_properties: false,
-        },
-    ];
-
-    pub(crate) const NONE: Self = Self {
-        reason_string: false,
-        user_properties: false,
-    };
-
-    /// Writes the Reason String and the User Properties as far as they are to be sent.
-    pub(crate) fn write(self, sink: &mut dyn Sink, explanation: &Explanation<'_>) {
-        if self.reason_string {
-            sink.optional(explanation.reason_string, Property::ReasonString);
-        }
-        if self.user_properties {
-            sink.user_properties(&explanation.user_properties);
-        }
-    }
-}
-
-/// Calls `encode` with less and less detail until the packet fits.
-pub(crate) fn with_detail(
-    mut encode: impl FnMut(Detail) -> Result<(), EncodeError>,
-) -> Result<(), EncodeError> {
-    let mut result = Ok(());
-    for detail in Detail::LEVELS {
-        result = encode(detail);
-        if !matches!(
-            result,
-            Err(EncodeError::TooLarge { .. } | EncodeError::FieldTooLong { .. })
-        ) {
-            break;
-        }
-    }
-    result
 }

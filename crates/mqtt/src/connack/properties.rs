@@ -2,9 +2,9 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
-use crate::ack::Explanation;
+use crate::explanation::Explanation;
 use crate::property::{Property, PropertyReader};
-use crate::writer::{Detail, Sink};
+use crate::writer::Sink;
 use crate::{DecodeError, PacketType, PropertyOwner, QoS, UserProperties};
 
 /// The properties of a CONNACK packet (section 3.2.2.3): what the server grants and how it differs from
@@ -56,10 +56,7 @@ impl<'a> ConnAckProperties<'a> {
     /// When a property is malformed, does not belong in a CONNACK packet, is there twice though it may not
     /// be, or has a value outside its range.
     pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut properties = Self {
-            user_properties: UserProperties::from_block(block),
-            ..Self::default()
-        };
+        let mut properties = Self { user_properties: UserProperties::from_block(block), ..Self::default() };
         let mut reader = PropertyReader::new(block, PropertyOwner::Packet(PacketType::ConnAck));
         while let Some(property) = reader.next()? {
             properties.set(property);
@@ -100,42 +97,29 @@ impl<'a> ConnAckProperties<'a> {
         }
     }
 
-    pub(super) fn write(&self, sink: &mut dyn Sink, detail: Detail) {
+    /// What explains the answer, and may be left out.
+    pub(super) const fn explanation(&self) -> Explanation<'a> {
+        Explanation { reason_string: self.reason_string, user_properties: self.user_properties }
+    }
+
+    /// Writes all properties, with as much of the explanation as is given.
+    pub(super) fn write(&self, sink: &mut dyn Sink, explanation: &Explanation<'_>) {
         let maximum_qos = self.maximum_qos.filter(|&qos| qos < QoS::ExactlyOnce);
-        sink.optional(
-            self.session_expiry_interval,
-            Property::SessionExpiryInterval,
-        );
+        sink.optional(self.session_expiry_interval, Property::SessionExpiryInterval);
         sink.optional(self.receive_maximum, Property::ReceiveMaximum);
         sink.optional(maximum_qos, Property::MaximumQos);
         sink.optional(self.retain_available, Property::RetainAvailable);
         sink.optional(self.maximum_packet_size, Property::MaximumPacketSize);
-        sink.optional(
-            self.assigned_client_identifier,
-            Property::AssignedClientIdentifier,
-        );
+        sink.optional(self.assigned_client_identifier, Property::AssignedClientIdentifier);
         sink.optional(self.topic_alias_maximum, Property::TopicAliasMaximum);
-        sink.optional(
-            self.wildcard_subscription_available,
-            Property::WildcardSubscriptionAvailable,
-        );
-        sink.optional(
-            self.subscription_identifier_available,
-            Property::SubscriptionIdentifierAvailable,
-        );
-        sink.optional(
-            self.shared_subscription_available,
-            Property::SharedSubscriptionAvailable,
-        );
+        sink.optional(self.wildcard_subscription_available, Property::WildcardSubscriptionAvailable);
+        sink.optional(self.subscription_identifier_available, Property::SubscriptionIdentifierAvailable);
+        sink.optional(self.shared_subscription_available, Property::SharedSubscriptionAvailable);
         sink.optional(self.server_keep_alive, Property::ServerKeepAlive);
         sink.optional(self.response_information, Property::ResponseInformation);
         sink.optional(self.server_reference, Property::ServerReference);
         sink.optional(self.authentication_method, Property::AuthenticationMethod);
         sink.optional(self.authentication_data, Property::AuthenticationData);
-        let explanation = Explanation {
-            reason_string: self.reason_string,
-            user_properties: self.user_properties,
-        };
-        detail.write(sink, &explanation);
+        explanation.write(sink);
     }
 }

@@ -26,9 +26,7 @@ impl ConnectFlags {
     pub(super) fn decode(version: Version, bits: u8) -> Result<Self, DecodeError> {
         // [MQTT-3.1.2-3]
         if bits & RESERVED != 0 && version != Version::V31 {
-            return Err(DecodeError::ReservedBits {
-                field: "connect flags",
-            });
+            return Err(DecodeError::ReservedBits { field: "connect flags" });
         }
         let flags = Self {
             clean_start: bits & CLEAN_START != 0,
@@ -63,7 +61,7 @@ fn will(version: Version, bits: u8) -> Result<Option<(QoS, bool)>, DecodeError> 
         }
         return Ok(None);
     }
-    let qos = QoS::from_bits((bits & WILL_QOS) >> WILL_QOS_SHIFT)
-        .ok_or(DecodeError::InvalidQos { field: "will QoS" })?;
+    let qos =
+        QoS::from_bits((bits & WILL_QOS) >> WILL_QOS_SHIFT).ok_or(DecodeError::InvalidQos { field: "will QoS" })?;
     Ok(Some((qos, bits & WILL_RETAIN != 0)))
 }

@@ -40,10 +40,7 @@ impl<'a> ConnectProperties<'a> {
     /// be, or has a value outside its range; and for authentication data without a method.
     pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
         let packet = PacketType::Connect;
-        let mut properties = Self {
-            user_properties: UserProperties::from_block(block),
-            ..Self::default()
-        };
+        let mut properties = Self { user_properties: UserProperties::from_block(block), ..Self::default() };
         let mut reader = PropertyReader::new(block, PropertyOwner::Packet(packet));
         while let Some(property) = reader.next()? {
             match property {
@@ -75,21 +72,12 @@ impl<'a> ConnectProperties<'a> {
     }
 
     pub(super) fn write(&self, sink: &mut dyn Sink) {
-        sink.optional(
-            self.session_expiry_interval,
-            Property::SessionExpiryInterval,
-        );
+        sink.optional(self.session_expiry_interval, Property::SessionExpiryInterval);
         sink.optional(self.receive_maximum, Property::ReceiveMaximum);
         sink.optional(self.maximum_packet_size, Property::MaximumPacketSize);
         sink.optional(self.topic_alias_maximum, Property::TopicAliasMaximum);
-        sink.optional(
-            self.request_response_information,
-            Property::RequestResponseInformation,
-        );
-        sink.optional(
-            self.request_problem_information,
-            Property::RequestProblemInformation,
-        );
+        sink.optional(self.request_response_information, Property::RequestResponseInformation);
+        sink.optional(self.request_problem_information, Property::RequestProblemInformation);
         sink.optional(self.authentication_method, Property::AuthenticationMethod);
         sink.optional(self.authentication_data, Property::AuthenticationData);
         sink.user_properties(&self.user_properties);

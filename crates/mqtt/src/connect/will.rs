@@ -3,9 +3,7 @@
 use crate::property::{self, Property, PropertyReader};
 use crate::reader::Reader;
 use crate::writer::Sink;
-use crate::{
-    DecodeError, PayloadFormat, PropertyId, PropertyOwner, QoS, TopicName, UserProperties, Version,
-};
+use crate::{DecodeError, PayloadFormat, PropertyId, PropertyOwner, QoS, TopicName, UserProperties, Version};
 
 /// The message that the server publishes when a connection ends without a farewell ([MQTT-3.1.2-8]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +21,9 @@ pub struct Will<'a> {
 }
 
 impl<'a> Will<'a> {
-    pub(super) fn read(
-        version: Version,
-        qos: QoS,
-        retain: bool,
-        reader: &mut Reader<'a>,
-    ) -> Result<Self, DecodeError> {
-        let properties = if version.is_v5() {
-            WillProperties::decode(reader.property_block()?)?
-        } else {
-            WillProperties::default()
-        };
+    pub(super) fn read(version: Version, qos: QoS, retain: bool, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let properties =
+            if version.is_v5() { WillProperties::decode(reader.property_block()?)? } else { WillProperties::default() };
         Ok(Self {
             topic: reader.topic_name("will topic")?,
             payload: reader.data("will payload")?,
@@ -98,11 +88,7 @@ impl<'a> WillProperties<'a> {
     /// When a property is malformed, does not belong to a will, is there twice though it may not be, or has
     /// a value outside its range.
     pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut properties = Self {
-            user_properties: UserProperties::from_block(block),
-            raw: block,
-            ..Self::default()
-        };
+        let mut properties = Self { user_properties: UserProperties::from_block(block), raw: block, ..Self::default() };
         let mut reader = PropertyReader::new(block, PropertyOwner::Will);
         while let Some(property) = reader.next()? {
             match property {
@@ -126,14 +112,7 @@ impl<'a> WillProperties<'a> {
     /// Appends the bytes of the properties that belong to the message, in their order: all but the Will
     /// Delay Interval and the Message Expiry Interval (which has to be reduced).
     pub fn copy_forwardable(&self, out: &mut Vec<u8>) {
-        property::copy_without(
-            self.raw,
-            &[
-                PropertyId::WillDelayInterval,
-                PropertyId::MessageExpiryInterval,
-            ],
-            out,
-        );
+        property::copy_without(self.raw, &[PropertyId::WillDelayInterval, PropertyId::MessageExpiryInterval], out);
     }
 
     fn write(&self, sink: &mut dyn Sink) {

@@ -44,8 +44,7 @@ impl PublishHead<'_> {
     /// or for a topic or subscription identifier out of range.
     #[inline]
     pub fn encoded_len(&self, payload_len: usize) -> usize {
-        self.lengths(payload_len)
-            .map_or(usize::MAX, |lengths| lengths.total)
+        self.lengths(payload_len).map_or(usize::MAX, |lengths| lengths.total)
     }
 
     /// Appends all of the packet up to its payload, and returns the offset of the Packet Identifier from the
@@ -86,11 +85,7 @@ impl PublishHead<'_> {
         }
         let remaining = u32::try_from(head.checked_add(payload_len)?).ok()?;
         let total = 1 + varint::len(remaining) + remaining as usize;
-        (total <= MAX_PACKET_SIZE as usize).then_some(Lengths {
-            properties,
-            remaining,
-            total,
-        })
+        (total <= MAX_PACKET_SIZE as usize).then_some(Lengths { properties, remaining, total })
     }
 
     #[inline]

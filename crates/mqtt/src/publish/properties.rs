@@ -5,8 +5,8 @@ use std::num::NonZeroU16;
 use crate::property::{self, Property, PropertyReader};
 use crate::writer::Sink;
 use crate::{
-    DecodeError, PacketType, PayloadFormat, PropertyId, PropertyOwner, SubscriptionIdentifiers,
-    TopicName, UserProperties,
+    DecodeError, PacketType, PayloadFormat, PropertyId, PropertyOwner, SubscriptionIdentifiers, TopicName,
+    UserProperties,
 };
 
 /// The properties of a PUBLISH packet (section 3.3.2.3).
@@ -59,10 +59,7 @@ impl<'a> PublishProperties<'a> {
     /// When a property is malformed, does not belong in a PUBLISH packet, is there twice though it may not
     /// be, or has a value outside its range.
     pub fn decode(block: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut properties = Self {
-            raw: block,
-            ..Self::default()
-        };
+        let mut properties = Self { raw: block, ..Self::default() };
         if block.is_empty() {
             return Ok(properties);
         }
@@ -94,11 +91,7 @@ impl<'a> PublishProperties<'a> {
     pub fn copy_forwardable(&self, out: &mut Vec<u8>) {
         property::copy_without(
             self.raw,
-            &[
-                PropertyId::TopicAlias,
-                PropertyId::MessageExpiryInterval,
-                PropertyId::SubscriptionIdentifier,
-            ],
+            &[PropertyId::TopicAlias, PropertyId::MessageExpiryInterval, PropertyId::SubscriptionIdentifier],
             out,
         );
     }

@@ -35,9 +35,7 @@ impl<'a> RawPublish<'a> {
     /// When one of these does not hold.
     #[inline]
     pub fn decode(version: Version, first_byte: u8, body: &'a [u8]) -> Result<Self, DecodeError> {
-        let qos = QoS::from_bits(first_byte >> 1 & 0b11).ok_or(DecodeError::InvalidQos {
-            field: "QoS of PUBLISH",
-        })?;
+        let qos = QoS::from_bits(first_byte >> 1 & 0b11).ok_or(DecodeError::InvalidQos { field: "QoS of PUBLISH" })?;
         let dup = first_byte & DUP != 0;
         if dup && qos == QoS::AtMostOnce {
             return Err(DecodeError::DupWithQos0);
@@ -48,19 +46,7 @@ impl<'a> RawPublish<'a> {
             QoS::AtMostOnce => None,
             _ => Some(reader.packet_id(PacketType::Publish)?),
         };
-        let properties = if version.is_v5() {
-            reader.property_block()?
-        } else {
-            &[]
-        };
-        Ok(Self {
-            dup,
-            qos,
-            retain: first_byte & RETAIN != 0,
-            topic,
-            packet_id,
-            properties,
-            payload: reader.rest(),
-        })
+        let properties = if version.is_v5() { reader.property_block()? } else { &[] };
+        Ok(Self { dup, qos, retain: first_byte & RETAIN != 0, topic, packet_id, properties, payload: reader.rest() })
     }
 }
