@@ -7,6 +7,7 @@ Mosquitto, which shows whether a failure is ours or the test's.
 import getpass
 import os
 import pathlib
+import re
 import socket
 import subprocess
 import tempfile
@@ -86,10 +87,8 @@ class Broker:
 
     def __init__(self, *arguments):
         self.folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-        self.port, self.websocket_port = free_ports(2)
         self.path = os.path.join(self.folder.name, "broker.socket")
-        self.url = f"mqtt://127.0.0.1:{self.port}"
-        self.websocket_url = f"ws://127.0.0.1:{self.websocket_port}/mqtt"
+        self.port, self.websocket_port, self.admin_port = free_ports(3) if MOSQUITTO else (0, 0, 0)
         command = self._mosquitto() if MOSQUITTO else self._tidegate(arguments)
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -101,11 +100,14 @@ class Broker:
         except AssertionError:
             self.close()
             raise AssertionError(f"{command[0]} did not become ready: {self.errors.all()}") from None
+        self.url = f"mqtt://127.0.0.1:{self.port}"
+        self.websocket_url = f"ws://127.0.0.1:{self.websocket_port}/mqtt"
 
     def _tidegate(self, arguments):
-        listeners = (f"127.0.0.1:{self.port}", f"ws://127.0.0.1:{self.websocket_port}", f"unix:{self.path}")
+        """Lets the system choose the ports. Two shards, so that messages cross from one to the other on any machine."""
+        listeners = ("127.0.0.1:0", "ws://127.0.0.1:0/mqtt", f"unix:{self.path}")
         options = [part for listener in listeners for part in ("--listen", listener)]
-        return [BINARY, *options, "--admin", "off", *arguments]
+        return [BINARY, *options, "--admin", "127.0.0.1:0", "--shards", "2", *arguments]
 
     def _mosquitto(self):
         configuration = os.path.join(self.folder.name, "mosquitto.conf")
@@ -119,8 +121,11 @@ class Broker:
     def _wait_until_ready(self):
         if MOSQUITTO:
             self.errors.wait(lambda line: line.endswith("running"))
-        else:
-            self.output.wait(lambda line: "ready" in line)
+            return
+        ready = self.output.wait(lambda line: " ready: " in line)[0]
+        self.port = int(re.search(r"mqtt://127\.0\.0\.1:(\d+)", ready)[1])
+        self.websocket_port = int(re.search(r"ws://127\.0\.0\.1:(\d+)/mqtt", ready)[1])
+        self.admin_port = int(re.search(r"http://127\.0\.0\.1:(\d+)", ready)[1])
 
     def terminate(self):
         """Asks for a graceful stop and gives the exit code."""

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import unittest
+import urllib.request
 
 from broker import BINARY, MOSQUITTO, PATIENCE, Broker
 from paho_client import MQTT_3_1_1, MQTT_5, Client
@@ -32,6 +33,19 @@ class Process(unittest.TestCase):
         self.assertEqual(len(broker.output.all()), 1)
         self.assertIn(str(broker.port), broker.output.all()[0])
 
+    def test_admin_address_tells_of_health_and_metrics(self):
+        broker = self.broker()
+        Client(broker).leave()
+
+        def get(path):
+            with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}{path}", timeout=PATIENCE) as answer:
+                return answer.status, answer.read().decode()
+
+        self.assertEqual([get(path)[0] for path in ("/healthz", "/readyz")], [200, 200])
+        status, metrics = get("/metrics")
+        self.assertEqual(status, 200)
+        self.assertIn('mqtt_connect_total{result="accepted"} 1\n', metrics)
+
     def test_a_port_in_use_is_named(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
@@ -48,7 +62,7 @@ class Process(unittest.TestCase):
         self.assertEqual(first.terminate(), 0)
         client.end()
         again = subprocess.Popen([BINARY, "--listen", f"127.0.0.1:{first.port}", "--admin", "off"],
-                                 stdout=subprocess.PIPE, text=True)
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         with again:
             self.assertIn("ready", again.stdout.readline())
             again.terminate()
