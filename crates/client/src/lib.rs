@@ -16,7 +16,7 @@ mod incoming;
 mod keep_alive;
 mod limits;
 mod message;
-
+pub mod net;
 mod options;
 mod outgoing;
 mod output;

@@ -1,7 +1,9 @@
 //! The client from outside: what it sends and tells, byte by byte, without a socket and without waiting.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
+mod broker;
 mod connecting;
+mod driver;
 mod ending;
 mod hostile;
 mod lossy;

@@ -1,0 +1,13 @@
+//! A [`Client`](crate::Client) over a socket, for programs that may block.
+
+mod address;
+mod connect_error;
+mod driver;
+mod link;
+mod stream;
+mod websocket;
+
+pub use address::{Address, SocketOptions};
+pub use connect_error::{ConnectError, TransportError};
+pub use driver::{Driver, Step, Waker};
+pub use websocket::WebSocketError;

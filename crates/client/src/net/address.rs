@@ -1,0 +1,81 @@
+//! Where a server is.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where a server is, and by which transport it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// MQTT over TCP.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// MQTT over a Unix socket.
+    Unix {
+        /// The socket's path.
+        path: PathBuf,
+    },
+    /// MQTT over WebSocket over TCP.
+    WebSocket {
+        /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The path of the request, such as `/mqtt`.
+        path: String,
+    },
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp { host, port } => write_authority(f, host, *port),
+            Self::Unix { path } => write!(f, "{}", path.display()),
+            Self::WebSocket { host, port, path } => {
+                f.write_str("ws://")?;
+                write_authority(f, host, *port)?;
+                f.write_str(path)
+            }
+        }
+    }
+}
+
+/// A host and a port; an IPv6 address in brackets.
+pub(super) fn write_authority(out: &mut impl std::fmt::Write, host: &str, port: u16) -> std::fmt::Result {
+    if host.contains(':') { write!(out, "[{host}]:{port}") } else { write!(out, "{host}:{port}") }
+}
+
+/// How sockets are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// The local name or address to connect from; any if there is none. Not for Unix sockets.
+    pub bind: Option<String>,
+    /// How long each address of a server may take to accept a connection.
+    pub connect_timeout: Duration,
+}
+
+impl Default for SocketOptions {
+    fn default() -> Self {
+        Self { bind: None, connect_timeout: Duration::from_secs(30) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_as_text() {
+        let host = || "::1".to_owned();
+        let tcp = Address::Tcp { host: host(), port: 1 };
+        assert_eq!(tcp.to_string(), "[::1]:1");
+        let path = "/mqtt".to_owned();
+        let web = Address::WebSocket { host: "h".to_owned(), port: 2, path };
+        assert_eq!(web.to_string(), "ws://h:2/mqtt");
+        let unix = Address::Unix { path: "a/b".into() };
+        assert_eq!(unix.to_string(), "a/b");
+    }
+}

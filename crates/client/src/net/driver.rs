@@ -1,0 +1,233 @@
+//! Moves bytes between a client and its transport, and tells the client the time.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+
+use super::link::{Link, Progress};
+use super::{Address, ConnectError, SocketOptions, TransportError};
+use crate::{Client, Event, Options};
+
+/// How many bytes are read at once.
+const READ_SIZE: usize = 64 << 10;
+
+/// How long the last bytes of a connection may take to be written, and the server to close its side.
+const CLOSE_LIMIT: Duration = Duration::from_secs(2);
+
+const LINK: Token = Token(0);
+const WAKE: Token = Token(1);
+
+/// A client, its transport and its clock. Nothing happens outside [`Driver::next`] and [`Driver::connect`].
+#[derive(Debug)]
+pub struct Driver {
+    client: Client,
+    address: Address,
+    socket_options: SocketOptions,
+    link: Option<Link>,
+    poll: Poll,
+    ready: Events,
+    waker: Waker,
+    woken: bool,
+    scratch: Vec<u8>,
+    /// When the transport is closed, be the server done or not; while the client wants it closed.
+    close_by: Option<Instant>,
+    transport_error: Option<TransportError>,
+}
+
+/// Why [`Driver::next`] has returned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The client has news.
+    Event(Event),
+    /// A [`Waker`] was used, once or more.
+    Woken,
+    /// The time is up.
+    Deadline,
+}
+
+/// Makes [`Driver::next`] return, from any thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<mio::Waker>);
+
+impl Waker {
+    /// Makes the present call of [`Driver::next`] return [`Step::Woken`], or else the next one.
+    ///
+    /// # Errors
+    ///
+    /// When the system fails.
+    pub fn wake(&self) -> io::Result<()> {
+        self.0.wake()
+    }
+}
+
+impl Driver {
+    /// A client for the server at `address`, without a connection.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no resources to wait for a socket.
+    pub fn new(options: Options, address: Address, socket_options: SocketOptions) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        Ok(Self {
+            client: Client::new(options, Instant::now()),
+            address,
+            socket_options,
+            link: None,
+            poll,
+            ready: Events::with_capacity(8),
+            waker: Waker(Arc::new(waker)),
+            woken: false,
+            scratch: vec![0; READ_SIZE],
+            close_by: None,
+            transport_error: None,
+        })
+    }
+
+    /// The client, for requests. They leave with the next call of [`Driver::next`].
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Where the server is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// What makes [`Driver::next`] return from another thread.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Establishes the transport, which may block for the time that [`SocketOptions`] allows, and begins the
+    /// connection. [`Event::Connected`] or [`Event::Disconnected`] tells how it went.
+    ///
+    /// # Errors
+    ///
+    /// When there is no transport, or there is a connection already.
+    pub fn connect(&mut self) -> Result<(), ConnectError> {
+        let failed = |source| ConnectError::Connect { address: self.address.to_string(), source };
+        let mut link = Link::connect(&self.address, &self.socket_options)?;
+        link.register(self.poll.registry(), LINK).map_err(failed)?;
+        self.client.open(Instant::now())?;
+        self.link = Some(link);
+        self.close_by = None;
+        self.transport_error = None;
+        Ok(())
+    }
+
+    /// Works until the client has news, a [`Waker`] was used, or `deadline` has come; without a deadline, for ever.
+    /// What the client has to send is not written before its news have been taken.
+    ///
+    /// # Errors
+    ///
+    /// When the system fails to wait. The end of a connection is an event.
+    pub fn next(&mut self, deadline: Option<Instant>) -> io::Result<Step> {
+        loop {
+            if let Some(event) = self.client.poll_event() {
+                return Ok(Step::Event(event));
+            }
+            if std::mem::take(&mut self.woken) {
+                return Ok(Step::Woken);
+            }
+            let now = Instant::now();
+            if self.exchange(now) {
+                continue;
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(Step::Deadline);
+            }
+            let timers = [deadline, self.client.next_deadline(), self.close_by];
+            let until = timers.into_iter().flatten().min();
+            self.wait(until.map(|until| until.saturating_duration_since(now)))?;
+        }
+    }
+
+    /// Does what can be done without waiting; false when there is nothing.
+    fn exchange(&mut self, now: Instant) -> bool {
+        if self.client.next_deadline().is_some_and(|due| now >= due) {
+            self.client.handle_deadline(now);
+            return true;
+        }
+        let Some(link) = &mut self.link else {
+            return false;
+        };
+        let progress = match link.write(&mut self.client, now) {
+            Progress::Blocked if self.client.wants_close() => {
+                let close_by = *self.close_by.get_or_insert(now + CLOSE_LIMIT);
+                if now >= close_by {
+                    return self.close(None);
+                }
+                if link.say_farewell(&self.client) {
+                    link.discard(&mut self.scratch)
+                } else {
+                    // A farewell may have been put into words just now.
+                    link.write(&mut self.client, now)
+                }
+            }
+            Progress::Blocked => link.read(&mut self.client, now, &mut self.scratch),
+            progress => progress,
+        };
+        match progress {
+            Progress::Some => true,
+            Progress::Blocked => false,
+            Progress::Ended(error) => self.close(Some(error)),
+        }
+    }
+
+    fn close(&mut self, error: Option<TransportError>) -> bool {
+        if let Some(mut link) = self.link.take() {
+            // A socket that is closed is no longer waited for, whatever this says.
+            let _ = link.deregister(self.poll.registry());
+        }
+        self.close_by = None;
+        self.transport_error = error;
+        self.client.handle_closed();
+        true
+    }
+
+    /// What ended the last transport, if not the client.
+    pub fn transport_error(&self) -> Option<&TransportError> {
+        self.transport_error.as_ref()
+    }
+
+    /// Works until the transport is closed, for some seconds at most; only after [`Client::disconnect`] or when the
+    /// client has given the connection up. News stay for [`Driver::next`].
+    ///
+    /// # Errors
+    ///
+    /// When the system fails to wait.
+    pub fn finish(&mut self) -> io::Result<()> {
+        while self.link.is_some() && self.client.wants_close() {
+            let now = Instant::now();
+            if !self.exchange(now) {
+                let until = self.close_by;
+                self.wait(until.map(|until| until.saturating_duration_since(now)))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut self.ready, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        for event in &self.ready {
+            match event.token() {
+                WAKE => self.woken = true,
+                _ => {
+                    if let Some(link) = &mut self.link {
+                        link.ready(
+                            event.is_readable() || event.is_read_closed() || event.is_error(),
+                            event.is_writable() || event.is_write_closed() || event.is_error(),
+                        );
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

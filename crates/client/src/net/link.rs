@@ -1,0 +1,180 @@
+//! One transport: a socket, with WebSocket over it or without.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::Instant;
+
+use mio::{Registry, Token};
+
+use super::stream::Stream;
+use super::websocket::WebSocket;
+use super::{Address, ConnectError, SocketOptions, TransportError};
+use crate::Client;
+
+/// How many bytes are handed to a WebSocket at once; it copies them, so this bounds what it holds.
+const WEBSOCKET_CHUNK: usize = 64 << 10;
+
+/// A transport that is connected, and whether it is worth trying to read and to write: readiness is told once, and
+/// holds until the socket says that it would block.
+#[derive(Debug)]
+pub(super) struct Link {
+    stream: Stream,
+    websocket: Option<WebSocket>,
+    readable: bool,
+    writable: bool,
+    /// Whether the server has been told that nothing more will come.
+    farewell_said: bool,
+}
+
+/// How an attempt to read or to write ended.
+#[derive(Debug)]
+pub(super) enum Progress {
+    Some,
+    Blocked,
+    /// The transport has ended.
+    Ended(TransportError),
+}
+
+impl Link {
+    pub(super) fn connect(address: &Address, options: &SocketOptions) -> Result<Self, ConnectError> {
+        let websocket = match address {
+            Address::WebSocket { host, port, path } => Some(WebSocket::new(host, *port, path)),
+            Address::Tcp { .. } | Address::Unix { .. } => None,
+        };
+        Ok(Self {
+            stream: Stream::connect(address, options)?,
+            websocket,
+            readable: true,
+            writable: true,
+            farewell_said: false,
+        })
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        self.stream.register(registry, token)
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.stream.deregister(registry)
+    }
+
+    pub(super) fn ready(&mut self, readable: bool, writable: bool) {
+        self.readable |= readable;
+        self.writable |= writable;
+    }
+
+    /// Whether nothing is left to be written.
+    fn is_flushed(&self, client: &Client) -> bool {
+        let websocket = self.websocket.as_ref();
+        client.output().is_empty() && websocket.is_none_or(|websocket| websocket.output().is_empty())
+    }
+
+    /// Writes what the client has to send, as far as the socket takes it.
+    pub(super) fn write(&mut self, client: &mut Client, now: Instant) -> Progress {
+        if !self.writable {
+            return Progress::Blocked;
+        }
+        let Some(websocket) = &mut self.websocket else {
+            let output = client.output();
+            if output.is_empty() {
+                return Progress::Blocked;
+            }
+            let written = self.stream.write(output);
+            return self.written(written, |count| client.advance_output(now, count));
+        };
+        if websocket.is_open() && websocket.output().is_empty() {
+            let count = client.output().len().min(WEBSOCKET_CHUNK);
+            websocket.wrap(client.output().get(..count).unwrap_or(&[]));
+            client.advance_output(now, count);
+        }
+        if websocket.output().is_empty() {
+            return Progress::Blocked;
+        }
+        let written = self.stream.write(websocket.output());
+        let count = written.as_ref().map_or(0, |count| *count);
+        websocket.advance_output(count);
+        self.written(written, |_| {})
+    }
+
+    fn written(&mut self, result: io::Result<usize>, advance: impl FnOnce(usize)) -> Progress {
+        match result {
+            Ok(0) => Progress::Ended(TransportError::EndOfStream),
+            Ok(count) => {
+                advance(count);
+                Progress::Some
+            }
+            Err(error) => {
+                self.writable = error.kind() != ErrorKind::WouldBlock;
+                failed(error)
+            }
+        }
+    }
+
+    /// Says farewell below MQTT once everything is written; true when nothing is left to say.
+    pub(super) fn say_farewell(&mut self, client: &Client) -> bool {
+        if !self.is_flushed(client) {
+            return false;
+        }
+        if !self.farewell_said {
+            self.farewell_said = true;
+            if let Some(websocket) = &mut self.websocket {
+                websocket.close();
+                return false;
+            }
+        }
+        // A socket that fails now is about to be closed anyway.
+        let _ = self.stream.shutdown_write();
+        true
+    }
+
+    /// Reads once and drops what was read. A socket that is closed before everything was read resets the
+    /// connection, which may cost the server what was sent last.
+    pub(super) fn discard(&mut self, scratch: &mut [u8]) -> Progress {
+        if !self.readable {
+            return Progress::Blocked;
+        }
+        match self.stream.read(scratch) {
+            Ok(0) => Progress::Ended(TransportError::EndOfStream),
+            Ok(_) => Progress::Some,
+            Err(error) => {
+                self.readable = error.kind() != ErrorKind::WouldBlock;
+                failed(error)
+            }
+        }
+    }
+
+    /// Reads once, and hands the client what was read.
+    pub(super) fn read(&mut self, client: &mut Client, now: Instant, scratch: &mut [u8]) -> Progress {
+        if !self.readable {
+            return Progress::Blocked;
+        }
+        match self.stream.read(scratch) {
+            Ok(0) => Progress::Ended(TransportError::EndOfStream),
+            Ok(count) => {
+                let bytes = scratch.get(..count).unwrap_or(&[]);
+                let Some(websocket) = &mut self.websocket else {
+                    client.handle_input(now, bytes);
+                    return Progress::Some;
+                };
+                let mut payload = Vec::with_capacity(count);
+                let result = websocket.handle_input(bytes, &mut payload);
+                client.handle_input(now, &payload);
+                match result {
+                    Ok(()) => Progress::Some,
+                    Err(error) => Progress::Ended(error.into()),
+                }
+            }
+            Err(error) => {
+                self.readable = error.kind() != ErrorKind::WouldBlock;
+                failed(error)
+            }
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Progress {
+    match error.kind() {
+        ErrorKind::WouldBlock => Progress::Blocked,
+        ErrorKind::Interrupted => Progress::Some,
+        _ => Progress::Ended(error.into()),
+    }
+}

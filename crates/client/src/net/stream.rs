@@ -1,0 +1,131 @@
+//! Sockets.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+
+use mio::event::Source;
+use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Address, ConnectError, SocketOptions};
+
+/// A socket that does not block.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(mio::net::TcpStream),
+    Unix(mio::net::UnixStream),
+}
+
+impl Stream {
+    /// Connects, and blocks for that.
+    pub(super) fn connect(address: &Address, options: &SocketOptions) -> Result<Self, ConnectError> {
+        match address {
+            Address::Tcp { host, port } | Address::WebSocket { host, port, .. } => {
+                let stream = connect_tcp(host, *port, options)?;
+                Ok(Self::Tcp(mio::net::TcpStream::from_std(stream)))
+            }
+            Address::Unix { path } => {
+                let connect = || {
+                    let stream = UnixStream::connect(path)?;
+                    stream.set_nonblocking(true)?;
+                    Ok(stream)
+                };
+                let stream =
+                    connect().map_err(|source| ConnectError::Connect { address: address.to_string(), source })?;
+                Ok(Self::Unix(mio::net::UnixStream::from_std(stream)))
+            }
+        }
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match self {
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
+        }
+    }
+
+    pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Tells the server that nothing more will come.
+    pub(super) fn shutdown_write(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.source())
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.write(buffer),
+            Self::Unix(stream) => stream.write(buffer),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<TcpStream, ConnectError> {
+    let local = match &options.bind {
+        Some(bind) => resolve(bind, 0)?,
+        None => Vec::new(),
+    };
+    let mut last = None;
+    for remote in resolve(host, port)? {
+        let same_family = |local: &&SocketAddr| local.is_ipv4() == remote.is_ipv4();
+        let from = local.iter().find(same_family);
+        if options.bind.is_some() && from.is_none() {
+            continue;
+        }
+        match connect_to(remote, from.copied(), options) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| ConnectError::NoAddress { host: host.to_owned() }))
+}
+
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+    match (host, port).to_socket_addrs() {
+        Ok(addresses) => Ok(addresses.collect()),
+        Err(source) => Err(ConnectError::Resolve { host: host.to_owned(), source }),
+    }
+}
+
+fn connect_to(
+    remote: SocketAddr,
+    local: Option<SocketAddr>,
+    options: &SocketOptions,
+) -> Result<TcpStream, ConnectError> {
+    let failed = |source| ConnectError::Connect { address: remote.to_string(), source };
+    let domain = Domain::for_address(remote);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP)).map_err(failed)?;
+    if let Some(local) = local {
+        socket.bind(&local.into()).map_err(|source| ConnectError::Bind { bind: local.ip().to_string(), source })?;
+    }
+    socket.connect_timeout(&remote.into(), options.connect_timeout).map_err(failed)?;
+    // Everything that is due is written at once, so waiting for more gains nothing and delays acknowledgements.
+    socket.set_tcp_nodelay(true).map_err(failed)?;
+    socket.set_keepalive(true).map_err(failed)?;
+    socket.set_nonblocking(true).map_err(failed)?;
+    Ok(socket.into())
+}
