@@ -42,6 +42,11 @@ impl InboundAliases {
         self.entries.get(place).map(|entry| &*entry.1)
     }
 
+    /// Whether the client has set none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Number of aliases set.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -121,6 +126,11 @@ impl OutboundAliases {
         let topics = &used.topics;
         used.places.insert_unique(hash, place, |place| hash_bytes(0, topics[usize::from(*place)].as_bytes()));
         NonZeroU16::new(place + 1).map(Outbound::New)
+    }
+
+    /// Whether the client wants none.
+    pub(crate) fn is_off(&self) -> bool {
+        self.maximum == 0
     }
 
     /// Number of aliases given.

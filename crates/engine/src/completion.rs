@@ -41,7 +41,11 @@ impl Engine {
         let Some(extra) = connection.extra.as_mut() else { return };
         extra.acks.confirm(ticket.sequence, code);
         while let Some(ack) = self.pop_ready_answer(key) {
+            let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
             self.send_answer(now, key, ack.packet_id, ack.answer);
+            if rare && let Some(connection) = self.desk.connections.get_mut(key) {
+                connection.settle();
+            }
         }
     }
 

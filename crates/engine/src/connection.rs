@@ -69,6 +69,16 @@ pub(crate) struct Extra {
     pub pending_client_id: Option<Box<str>>,
 }
 
+impl Extra {
+    fn is_idle(&self) -> bool {
+        self.acks.is_empty()
+            && self.aliases_in.is_empty()
+            && self.aliases_out.is_off()
+            && self.parked.is_none()
+            && self.pending_connect.is_none()
+    }
+}
+
 /// A publisher that has to wait, and the packets behind.
 #[derive(Debug)]
 pub(crate) struct Parked {
@@ -193,6 +203,13 @@ impl Connection {
             paused: false,
             aliases_out: false,
             blocked: false,
+        }
+    }
+
+    /// Frees what is not needed while nothing waits: most connections subscribe once and are quiet then.
+    pub(crate) fn settle(&mut self) {
+        if self.extra.as_ref().is_some_and(|extra| extra.is_idle()) {
+            self.extra = None;
         }
     }
 

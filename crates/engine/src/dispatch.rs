@@ -16,6 +16,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
+use crate::settings::{OverflowPolicy, SharedStrategy};
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
 /// Where a message comes from.
@@ -65,7 +66,6 @@ pub(crate) struct Reach<'e> {
     pub groups: &'e mut Groups,
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
-    pub next_sequence: &'e mut u64,
     pub place: Place,
 }
 
@@ -79,7 +79,6 @@ macro_rules! reach {
             groups: &mut $engine.groups,
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
-            next_sequence: &mut $engine.next_sequence,
             place: $engine.place,
         }
     };
@@ -211,8 +210,11 @@ impl Reach<'_> {
         self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
     }
 
-    /// The publisher's name as a number, for dealing by client.
+    /// The publisher's name as a number, where groups deal by client.
     fn set_publisher(&mut self, publication: &mut Publication<'_>, source: &Source) {
+        if self.desk.settings.shared.strategy != SharedStrategy::HashClient {
+            return;
+        }
         if let Some(session) = source.session.and_then(|session| self.desk.sessions.get(session.0)) {
             publication.publisher = hash_name(session.tenant, &session.client_id);
         }
@@ -263,16 +265,18 @@ impl Reach<'_> {
         source: &Source,
         ticket: Option<Ticket>,
     ) -> Envelope<'p> {
-        *self.next_sequence += 1;
         publication.share();
         Envelope {
             purpose,
             origin: source.origin,
-            sequence: *self.next_sequence,
+            // The link numbers it.
+            sequence: 0,
             entered_at: source.entered_at,
             priority: 0,
             hops: source.hops,
-            from: source.connection,
+            from: source
+                .connection
+                .filter(|_| ticket.is_some() || self.desk.settings.queue.overflow == OverflowPolicy::Block),
             ticket,
             publication: publication.clone(),
         }

@@ -47,8 +47,6 @@ pub struct Engine {
     pub(crate) sys: Sys,
     /// Announcements of interest that other shards have not confirmed yet.
     pub(crate) interest_under_way: u64,
-    /// Number of the next envelope that leaves this shard.
-    pub(crate) next_sequence: u64,
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
@@ -87,7 +85,6 @@ impl Engine {
             inner: InnerSubscribers::default(),
             sys: Sys::new(now),
             interest_under_way: 0,
-            next_sequence: 0,
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             working_off: false,
@@ -199,6 +196,12 @@ impl Engine {
         self.links.take_batch(to)
     }
 
+    /// Whether so much is gathered for some shard that it should be taken before the turn is over: its work can begin.
+    #[inline]
+    pub fn batches_due(&self) -> bool {
+        self.links.is_due()
+    }
+
     /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
     /// [`Millis::NEVER`] when nothing is.
     pub fn next_deadline(&self) -> Millis {
@@ -258,6 +261,7 @@ impl Engine {
     pub fn shrink(&mut self) {
         self.desk.shrink();
         self.layouts.trim();
+        self.links.shrink();
         self.cache.clear();
     }
 

@@ -116,10 +116,10 @@ impl Engine {
         if added.first_local {
             self.note_sys_interest(now, group.filter, true);
         }
-        if added.first_local || self.interest_under_way > 0 {
+        if added.first_local {
             return self.announce_interest(group.tenant, group.filter, true, ticket);
         }
-        0
+        ticket.map_or(0, |ticket| self.wait_for_interest(ticket))
     }
 
     /// A session of another shard joins a group of this one.
@@ -298,7 +298,11 @@ impl Reach<'_> {
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.groups.get_mut(key.0) else { return };
-        let place = dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to);
+        // Whoever gave it back is asked again only if there is no other.
+        let place = dealt
+            .members
+            .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to)
+            .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
             self.desk.counters.drop_message(Reason::NoGroupMember);
             return;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A shard of this process: one thread, one engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
 
 /// Where an engine stands among its peers: its own number and how many there are.

@@ -9,7 +9,7 @@ use crate::groups::{JOINING_INDEX, Seat};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
-use crate::link::record::Record;
+use crate::link::record::{ReadHead, Record};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
@@ -23,9 +23,10 @@ impl Engine {
     pub fn handle_batch(&mut self, now: Now, batch: Batch) {
         let from = batch.from;
         let mut reader = WireReader::new(&batch.bytes);
+        let mut head = ReadHead::new(batch.head);
         let mut shared = batch.shared.iter();
         while !reader.is_empty() {
-            match Record::read(&mut reader, &mut shared) {
+            match Record::read(&mut head, &mut reader, &mut shared) {
                 Ok(record) => self.handle_record(now, from, record),
                 Err(error) => {
                     // Both ends are this program, so this is a defect in it; what the batch still held is lost.
@@ -37,12 +38,13 @@ impl Engine {
             self.after_frame(now);
         }
         self.links.worked_off(from, batch.bytes_len() as u64);
+        self.links.recycle(from, batch);
     }
 
     #[inline]
     fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
-            Record::Publish(envelope) => self.handle_envelope(now, envelope),
+            Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
             Record::Confirm { ticket, code } => self.confirm(now, ticket, code),
             other => self.handle_rare_record(now, from, other),
         }
@@ -53,6 +55,7 @@ impl Engine {
             Record::Interest { tenant, filter, present, ticket } => {
                 self.handle_interest(now, from, tenant, filter, present, ticket);
             }
+            Record::InterestBarrier { ticket } => self.links.send(from, Record::InterestSeen { ticket }),
             Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
@@ -97,7 +100,10 @@ impl Engine {
 
     /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
     #[inline]
-    fn handle_envelope(&mut self, now: Now, mut envelope: Envelope<'_>) {
+    fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
+        if !self.links.is_new(from, envelope.sequence) {
+            return;
+        }
         self.desk.counters.shard_messages_in += 1;
         let source = source_of(&envelope);
         let mut code = ReasonCode::Success;

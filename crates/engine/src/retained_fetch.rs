@@ -225,14 +225,13 @@ impl Engine {
     ) {
         let after = (!after.is_empty()).then_some(after);
         let source = Source::inside(self.place.shard, now);
-        let (links, sequence) = (&mut self.links, &mut self.next_sequence);
+        let links = &mut self.links;
         let budget = self.settings.retained.step;
         let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
-            *sequence += 1;
             let envelope = Envelope {
                 purpose: 0,
                 origin: source.origin,
-                sequence: *sequence,
+                sequence: 0,
                 entered_at: source.entered_at,
                 priority: 0,
                 hops: 0,
@@ -244,7 +243,7 @@ impl Engine {
         });
         let after: Box<str> = match end {
             ScanEnd::Done => "".into(),
-            ScanEnd::More(after) => after.into(),
+            ScanEnd::More(after) => after,
         };
         links.send(from, Record::RetainedEnd { fetch, after: &after });
     }

@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
-use tidegate_mqtt::{PacketId, QoS};
+use tidegate_mqtt::QoS;
 
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
@@ -239,10 +239,5 @@ impl Session {
         if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {
             self.rare = None;
         }
-    }
-
-    /// Packet ids of this session that wait for PUBREL.
-    pub(crate) fn has_received(&self, id: PacketId) -> bool {
-        self.flow.as_ref().is_some_and(|flow| flow.received.contains(id))
     }
 }

@@ -16,7 +16,6 @@ use crate::topics::{Subscriber, SubscriberOptions};
 
 /// One filter of a SUBSCRIBE packet.
 struct Request<'a> {
-    key: ConnectionKey,
     session: SessionKey,
     tenant: TenantId,
     filter: TopicFilter<'a>,
@@ -48,7 +47,6 @@ impl Engine {
                 Ok(filter) => self.subscribe(
                     now,
                     &Request {
-                        key,
                         session,
                         tenant,
                         filter,
@@ -121,11 +119,25 @@ impl Engine {
         if subscribed.first_local {
             self.note_sys_interest(now, filter, true);
         }
-        // Someone else's interest in the same filter may still be on its way; then this SUBACK waits for it, too.
-        if subscribed.first_local || self.interest_under_way > 0 {
+        if subscribed.first_local {
             return Ok(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         }
-        Ok(0)
+        Ok(self.wait_for_interest(request.ticket))
+    }
+
+    /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived, too.
+    /// Returns how many shards will confirm.
+    pub(crate) fn wait_for_interest(&mut self, ticket: Ticket) -> u16 {
+        if self.interest_under_way == 0 {
+            return 0;
+        }
+        let mut told = 0;
+        for shard in self.place.others() {
+            self.links.send(shard, Record::InterestBarrier { ticket });
+            told += 1;
+        }
+        self.interest_under_way += u64::from(told);
+        told
     }
 
     fn check_subscription_limit(&self, request: &Request<'_>) -> Result<(), Reason> {

@@ -70,14 +70,14 @@ impl<'a> WireReader<'a> {
     }
 
     #[inline]
-    fn take(&mut self, len: usize, reading: &'static str) -> Result<&'a [u8], WireError> {
+    pub(crate) fn take(&mut self, len: usize, reading: &'static str) -> Result<&'a [u8], WireError> {
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(WireError { reading })?;
         self.rest = rest;
         Ok(taken)
     }
 
     #[inline]
-    fn array<const N: usize>(&mut self, reading: &'static str) -> Result<[u8; N], WireError> {
+    pub(crate) fn array<const N: usize>(&mut self, reading: &'static str) -> Result<[u8; N], WireError> {
         let (taken, rest) = self.rest.split_first_chunk::<N>().ok_or(WireError { reading })?;
         self.rest = rest;
         Ok(*taken)

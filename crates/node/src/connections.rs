@@ -177,6 +177,10 @@ impl Shard {
     fn feed(&mut self, key: ConnectionKey, payload: Range<usize>) {
         if let Some(bytes) = self.buffer.get(payload).filter(|bytes| !bytes.is_empty()) {
             self.engine.handle_input(self.now, key, bytes);
+            if self.engine.batches_due() {
+                // The other shards can begin while this one still reads.
+                self.send_batches();
+            }
         }
     }
 

@@ -199,7 +199,7 @@ impl Shard {
     }
 
     /// Hands over what was gathered for other shards, and wakes those that sleep.
-    fn send_batches(&mut self) {
+    pub(crate) fn send_batches(&mut self) {
         for other in self.place.others() {
             if let Some(batch) = self.engine.take_batch(other)
                 && let Some(inbox) = self.inboxes.get(usize::from(other.0))

@@ -31,9 +31,9 @@ pub(crate) struct Envelope<'a> {
     pub purpose: u8,
     /// The shard where the message entered; confirmations go there.
     pub origin: ShardId,
-    /// Number of the message at its origin; grows by one with each envelope that the origin writes.
+    /// Number of the envelope on its link: grows by one with each that its sender writes to its receiver.
     pub sequence: u64,
-    /// Milliseconds of the origin's monotonic clock at which the message entered.
+    /// Time of the process's monotonic clock at which the message entered.
     pub entered_at: Millis,
     /// Higher goes first where a queue knows priorities; 0 is ordinary.
     pub priority: u8,
@@ -60,68 +60,170 @@ pub(crate) fn read_connection(reader: &mut WireReader<'_>) -> Result<Option<Conn
     Ok((index != NO_INDEX).then_some(ConnectionKey { index, generation }))
 }
 
+/// What all fresh envelopes of a batch have in common, so that none of them carries it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BatchHead {
+    /// The shard that wrote the batch, where fresh messages entered.
+    pub from: ShardId,
+    /// When the batch was begun; fresh messages entered then.
+    pub opened_at: Millis,
+    /// Sequence of the first envelope.
+    pub first_sequence: u64,
+}
+
+const QOS: u16 = 0b11;
+const RETAIN: u16 = 1 << 2;
+/// The payload is shared and lies beside the batch.
+const SHARED: u16 = 1 << 3;
+/// An expiry follows.
+const EXPIRES: u16 = 1 << 4;
+/// A publisher's hash follows.
+const PUBLISHER: u16 = 1 << 5;
+/// The publishing connection follows.
+const FROM: u16 = 1 << 6;
+/// A ticket of the publishing connection follows: only its sequence.
+const TICKET: u16 = 1 << 7;
+/// The envelope has been elsewhere before: origin, time of entry, priority and hops follow.
+const TRAVELLED: u16 = 1 << 8;
+
 impl<'a> Envelope<'a> {
-    /// Appends the envelope; a shared payload goes to `shared` instead of being copied.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+    /// Appends the envelope; a shared payload goes to `shared` instead of being copied. A ticket is that of the publishing
+    /// connection.
+    #[inline]
+    pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         let publication = &mut self.publication;
         let large = publication.share();
-        out.put_u8(ENVELOPE_VERSION);
-        out.put_u8(self.purpose);
-        out.put_u8(publication.qos as u8 | u8::from(publication.retain) << 2 | u8::from(large.is_some()) << 3);
-        out.put_u8(self.priority);
-        out.put_u8(self.hops);
-        out.put_u16(publication.tenant.0);
-        out.put_u16(self.origin.0);
-        out.put_u64(self.sequence);
-        out.put_u64(publication.publisher);
-        out.put_u64(self.entered_at.0);
-        out.put_u64(publication.expires_at.0);
-        put_connection(out, self.from);
-        put_connection(out, self.ticket.map(|ticket| ticket.connection));
-        out.put_u32(self.ticket.map_or(0, |ticket| ticket.sequence));
-        out.put_bytes(publication.topic.as_bytes());
-        out.put_bytes(publication.properties);
-        if let Some(large) = large {
-            shared.push(large);
-        } else {
-            out.put_bytes(publication.payload);
+        let fresh =
+            self.origin == head.from && self.entered_at == head.opened_at && self.priority == 0 && self.hops == 0;
+        let mut flags = u16::from(publication.qos.bits());
+        for (bit, set) in [
+            (RETAIN, publication.retain),
+            (SHARED, large.is_some()),
+            (EXPIRES, publication.expires_at != Millis::NEVER),
+            (PUBLISHER, publication.publisher != 0),
+            (FROM, self.from.is_some()),
+            (TICKET, self.ticket.is_some()),
+            (TRAVELLED, !fresh),
+        ] {
+            flags |= bit * u16::from(set);
+        }
+        let inline = if large.is_some() { &[][..] } else { publication.payload };
+        let mut fixed = [0; FIXED_LEN];
+        fixed[0] = ENVELOPE_VERSION;
+        fixed[1] = self.purpose;
+        fixed[2..4].copy_from_slice(&flags.to_le_bytes());
+        fixed[4..6].copy_from_slice(&publication.tenant.0.to_le_bytes());
+        fixed[6..8].copy_from_slice(&(publication.topic.len() as u16).to_le_bytes());
+        fixed[8..12].copy_from_slice(&(publication.properties.len() as u32).to_le_bytes());
+        fixed[12..16].copy_from_slice(&(inline.len() as u32).to_le_bytes());
+        out.extend_from_slice(&fixed);
+        if flags & !(QOS | RETAIN | SHARED) != 0 {
+            self.write_optional(flags, out);
+        }
+        out.extend_from_slice(self.publication.topic.as_bytes());
+        out.extend_from_slice(self.publication.properties);
+        out.extend_from_slice(inline);
+        shared.extend(large);
+    }
+
+    fn write_optional(&self, flags: u16, out: &mut Vec<u8>) {
+        if flags & EXPIRES != 0 {
+            out.put_u64(self.publication.expires_at.0);
+        }
+        if flags & PUBLISHER != 0 {
+            out.put_u64(self.publication.publisher);
+        }
+        if flags & FROM != 0 {
+            put_connection(out, self.from);
+        }
+        if let Some(ticket) = self.ticket {
+            out.put_u32(ticket.sequence);
+        }
+        if flags & TRAVELLED != 0 {
+            out.put_u16(self.origin.0);
+            out.put_u64(self.entered_at.0);
+            out.put_u8(self.priority);
+            out.put_u8(self.hops);
         }
     }
 
-    /// Reads an envelope that [`Envelope::write`] made; large payloads are taken from `shared` in order.
+    /// Reads an envelope that [`Envelope::write`] made, the one of the given sequence in its batch; large payloads are
+    /// taken from `shared` in order.
+    #[inline]
     pub(crate) fn read(
+        head: BatchHead,
+        sequence: u64,
         reader: &mut WireReader<'a>,
         shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
     ) -> Result<Self, WireError> {
-        if reader.u8("an envelope's version")? != ENVELOPE_VERSION {
+        let fixed = reader.array::<FIXED_LEN>("an envelope")?;
+        if fixed[0] != ENVELOPE_VERSION {
             return Err(WireError { reading: "an envelope of version 1" });
         }
-        let purpose = reader.u8("an envelope's purpose")?;
-        let flags = reader.u8("an envelope's flags")?;
-        let priority = reader.u8("an envelope's priority")?;
-        let hops = reader.u8("an envelope's hops")?;
-        let tenant = TenantId(reader.u16("a tenant")?);
-        let origin = ShardId(reader.u16("an origin")?);
-        let sequence = reader.u64("an envelope's sequence")?;
-        let publisher = reader.u64("a publisher")?;
-        let entered_at = Millis(reader.u64("a time of entry")?);
-        let expires_at = Millis(reader.u64("an expiry")?);
-        let from = read_connection(reader)?;
-        let ticket_connection = read_connection(reader)?;
-        let ticket_sequence = reader.u32("a ticket")?;
-        let topic = reader.text("a topic")?;
-        let properties = reader.bytes("properties")?;
-        let large =
-            if flags & 8 == 0 { None } else { Some(shared.next().ok_or(WireError { reading: "a shared payload" })?) };
-        let payload = match large {
-            Some(large) => &large[..],
-            None => reader.bytes("a payload")?,
+        let flags = u16::from_le_bytes([fixed[2], fixed[3]]);
+        let topic_len = usize::from(u16::from_le_bytes([fixed[6], fixed[7]]));
+        let properties_len = u32::from_le_bytes([fixed[8], fixed[9], fixed[10], fixed[11]]) as usize;
+        let payload_len = u32::from_le_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]) as usize;
+        let qos = QoS::from_bits((flags & QOS) as u8).ok_or(WireError { reading: "a QoS" })?;
+        let mut envelope = Self {
+            purpose: fixed[1],
+            origin: head.from,
+            sequence,
+            entered_at: head.opened_at,
+            priority: 0,
+            hops: 0,
+            from: None,
+            ticket: None,
+            publication: Publication::new(
+                TenantId(u16::from_le_bytes([fixed[4], fixed[5]])),
+                "",
+                qos,
+                flags & RETAIN != 0,
+                &[],
+                Millis::NEVER,
+                &[],
+                0,
+            ),
         };
-        let qos = QoS::from_bits(flags & 3).ok_or(WireError { reading: "a QoS" })?;
-        let mut publication =
-            Publication::new(tenant, topic, qos, flags & 4 != 0, properties, expires_at, payload, publisher);
-        publication.shared = large.cloned();
-        let ticket = ticket_connection.map(|connection| Ticket { connection, sequence: ticket_sequence });
-        Ok(Self { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication })
+        if flags & !(QOS | RETAIN | SHARED) != 0 {
+            envelope.read_optional(flags, reader)?;
+        }
+        let publication = &mut envelope.publication;
+        let topic = reader.take(topic_len, "a topic")?;
+        publication.topic = std::str::from_utf8(topic).map_err(|_| WireError { reading: "a topic" })?;
+        publication.properties = reader.take(properties_len, "properties")?;
+        publication.payload = reader.take(payload_len, "a payload")?;
+        if flags & SHARED != 0 {
+            let large = shared.next().ok_or(WireError { reading: "a shared payload" })?;
+            publication.payload = large;
+            publication.shared = Some(Arc::clone(large));
+        }
+        Ok(envelope)
+    }
+
+    fn read_optional(&mut self, flags: u16, reader: &mut WireReader<'a>) -> Result<(), WireError> {
+        if flags & EXPIRES != 0 {
+            self.publication.expires_at = Millis(reader.u64("an expiry")?);
+        }
+        if flags & PUBLISHER != 0 {
+            self.publication.publisher = reader.u64("a publisher")?;
+        }
+        if flags & FROM != 0 {
+            self.from = read_connection(reader)?;
+        }
+        if flags & TICKET != 0 {
+            let sequence = reader.u32("a ticket")?;
+            self.ticket = self.from.map(|connection| Ticket { connection, sequence });
+        }
+        if flags & TRAVELLED != 0 {
+            self.origin = ShardId(reader.u16("an origin")?);
+            self.entered_at = Millis(reader.u64("a time of entry")?);
+            self.priority = reader.u8("a priority")?;
+            self.hops = reader.u8("hops")?;
+        }
+        Ok(())
     }
 }
+
+/// Bytes that every envelope has: version, purpose, flags, tenant, and the lengths of topic, properties and payload.
+const FIXED_LEN: usize = 16;

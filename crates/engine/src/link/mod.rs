@@ -10,6 +10,7 @@ pub(crate) mod record;
 use std::sync::Arc;
 
 use crate::ids::{ConnectionKey, Place, ShardId};
+use envelope::BatchHead;
 use record::Record;
 
 /// Records for one shard from one other.
@@ -17,8 +18,11 @@ use record::Record;
 pub struct Batch {
     /// The shard that wrote it.
     pub from: ShardId,
+    pub(crate) head: BatchHead,
     pub(crate) bytes: Vec<u8>,
     pub(crate) shared: Vec<Arc<[u8]>>,
+    /// Empty buffers of earlier batches on their way back to where they were allocated.
+    spares: Vec<Vec<u8>>,
 }
 
 impl Batch {
@@ -31,18 +35,34 @@ impl Batch {
 /// This shard's end of the link to one other.
 #[derive(Debug, Default)]
 pub(crate) struct Link {
+    head: BatchHead,
     bytes: Vec<u8>,
     shared: Vec<Arc<[u8]>>,
     shared_bytes: u64,
-    /// Bytes handed over and not yet worked off by the other side, the present batch included.
+    /// Envelopes in the present batch.
+    envelopes: u32,
+    /// Sequence of the next envelope.
+    next_sequence: u64,
+    /// Sequence that the next envelope of the other side has at least.
+    expected: u64,
+    /// Bytes handed over and not yet worked off by the other side.
     under_way: u64,
     /// Bytes of the other's batches worked off here and not yet told.
     owed_credit: u64,
     /// Publishers that wait until less is under way.
     waiting: Vec<ConnectionKey>,
-    /// Size of the last batch, the guess for the next one.
-    last_len: usize,
+    /// Empty buffers for the next batches.
+    own: Vec<Vec<u8>>,
+    /// Empty buffers that belong to the other side.
+    others: Vec<Vec<u8>>,
 }
+
+/// Buffers kept per link and side; more are freed.
+const SPARE_BUFFERS: usize = 8;
+/// A buffer that grew beyond this is freed.
+const SPARE_BUFFER_BYTES: usize = 1024 * 1024;
+/// A batch of this size is worth handing over before the turn is over.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// All links of a shard, by the other's number.
 #[derive(Debug)]
@@ -53,12 +73,14 @@ pub(crate) struct Links {
     limit: u64,
     /// Worked-off bytes that are reported even when nothing else is to be sent.
     credit_step: u64,
+    /// Whether some batch has reached [`BATCH_BYTES`].
+    due: bool,
 }
 
 impl Links {
     pub(crate) fn new(place: Place, limit: u64) -> Self {
         let links = (0..place.shards).map(|_| Link::default()).collect();
-        Self { place, links, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX) }
+        Self { place, links, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false }
     }
 
     fn link(&mut self, shard: ShardId) -> Option<&mut Link> {
@@ -69,15 +91,32 @@ impl Links {
     /// Appends a record for `shard`.
     #[inline]
     pub(crate) fn send(&mut self, shard: ShardId, mut record: Record<'_>) {
+        let from = self.place.shard;
         let Some(link) = self.link(shard) else { return };
-        let before = link.shared.len();
         if link.bytes.capacity() == 0 {
-            link.bytes.reserve(link.last_len.max(256));
+            link.bytes = link.own.pop().unwrap_or_default();
         }
-        record.write(&mut link.bytes, &mut link.shared);
+        if let Some(envelope) = record.envelope() {
+            if link.envelopes == 0 {
+                link.head = BatchHead { from, opened_at: envelope.entered_at, first_sequence: link.next_sequence };
+            }
+            link.envelopes += 1;
+            link.next_sequence += 1;
+        }
+        let before = link.shared.len();
+        record.write(link.head, &mut link.bytes, &mut link.shared);
         for payload in &link.shared[before..] {
             link.shared_bytes += payload.len() as u64;
         }
+        if link.bytes.len() >= BATCH_BYTES {
+            self.due = true;
+        }
+    }
+
+    /// Whether some batch is large enough to be handed over before the turn is over.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
     }
 
     /// Whether more is under way to `shard` than its limit.
@@ -101,22 +140,60 @@ impl Links {
         if shard == from {
             return None;
         }
+        self.due = false;
         let credit_step = self.credit_step;
         let link = self.link(shard)?;
         // Credit alone is not worth a wake-up of the other side until a good part of its limit is owed.
         let credit_due = link.owed_credit > 0 && (!link.bytes.is_empty() || link.owed_credit >= credit_step);
         if credit_due {
             let bytes = std::mem::take(&mut link.owed_credit);
-            Record::Credit { bytes }.write(&mut link.bytes, &mut link.shared);
+            Record::Credit { bytes }.write(link.head, &mut link.bytes, &mut link.shared);
         }
         if link.bytes.is_empty() {
             return None;
         }
-        let batch = Batch { from, bytes: std::mem::take(&mut link.bytes), shared: std::mem::take(&mut link.shared) };
+        link.envelopes = 0;
         link.shared_bytes = 0;
-        link.last_len = batch.bytes.len();
+        let batch = Batch {
+            from,
+            head: link.head,
+            bytes: std::mem::take(&mut link.bytes),
+            shared: std::mem::take(&mut link.shared),
+            spares: std::mem::take(&mut link.others),
+        };
         link.under_way += batch.bytes_len() as u64;
         Some(batch)
+    }
+
+    /// Takes back what a batch from `shard` brought along: own buffers, and its own buffer once it is worked off.
+    pub(crate) fn recycle(&mut self, shard: ShardId, batch: Batch) {
+        let Some(link) = self.link(shard) else { return };
+        let room = SPARE_BUFFERS.saturating_sub(link.own.len());
+        link.own.extend(batch.spares.into_iter().take(room));
+        let mut buffer = batch.bytes;
+        if link.others.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BUFFER_BYTES {
+            buffer.clear();
+            link.others.push(buffer);
+        }
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        for link in &mut self.links {
+            link.own = Vec::new();
+            link.others = Vec::new();
+        }
+    }
+
+    /// Whether an envelope from `shard` is new; a lower sequence than the last one's is a repetition.
+    #[inline]
+    pub(crate) fn is_new(&mut self, shard: ShardId, sequence: u64) -> bool {
+        let Some(link) = self.link(shard) else { return false };
+        let new = sequence >= link.expected;
+        if new {
+            link.expected = sequence + 1;
+        }
+        new
     }
 
     /// Notes that a batch of `bytes` from `shard` is worked off.

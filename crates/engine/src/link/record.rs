@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_mqtt::ReasonCode;
 
 use crate::ids::{ConnectionKey, TenantId};
-use crate::link::envelope::{Envelope, Ticket, put_connection, read_connection};
+use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, read_connection};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A shared group by name: its home is `partition_of(tenant, "share/filter")`.
@@ -36,6 +36,8 @@ pub(crate) enum Record<'a> {
     Confirm { ticket: Ticket, code: ReasonCode },
     /// The sender has (or no longer has) subscribers for a filter.
     Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
+    /// Asks to be told when everything sent before has been noted.
+    InterestBarrier { ticket: Ticket },
     /// The sender has taken note of an interest.
     InterestSeen { ticket: Ticket },
     /// Asks for retained messages behind `after` that match the filter.
@@ -111,25 +113,61 @@ fn read_some_connection(reader: &mut WireReader<'_>) -> Result<ConnectionKey, Wi
     read_connection(reader)?.ok_or(WireError { reading: "a connection" })
 }
 
+/// Numbers the envelopes of a batch while it is read.
+#[derive(Debug)]
+pub(crate) struct ReadHead {
+    head: BatchHead,
+    sequence: u64,
+}
+
+impl ReadHead {
+    pub(crate) fn new(head: BatchHead) -> Self {
+        Self { head, sequence: head.first_sequence }
+    }
+
+    #[inline]
+    fn envelope<'a>(
+        &mut self,
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Envelope<'a>, WireError> {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Envelope::read(self.head, sequence, reader, shared)
+    }
+}
+
 impl<'a> Record<'a> {
+    /// The envelope within, if there is one.
+    #[inline]
+    pub(crate) fn envelope(&self) -> Option<&Envelope<'a>> {
+        match self {
+            Self::Publish(envelope)
+            | Self::RetainedItem { envelope, .. }
+            | Self::Deal { envelope, .. }
+            | Self::Return { envelope, .. } => Some(envelope),
+            _ => None,
+        }
+    }
+
     /// Appends the record.
     #[inline]
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+    pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         match self {
             Self::Publish(envelope) => {
                 out.put_u8(1);
-                envelope.write(out, shared);
+                envelope.write(head, out, shared);
             }
             Self::Confirm { ticket, code } => {
                 out.put_u8(2);
                 put_ticket(out, Some(*ticket));
                 out.put_u8(code.byte());
             }
-            other => other.write_rare(out, shared),
+            other => other.write_rare(head, out, shared),
         }
     }
 
-    fn write_rare(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+    fn write_rare(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         match self {
             Self::Publish(_) | Self::Confirm { .. } => {}
             Self::Interest { tenant, filter, present, ticket } => {
@@ -149,12 +187,16 @@ impl<'a> Record<'a> {
             Self::RetainedItem { fetch, envelope } => {
                 out.put_u8(5);
                 out.put_u32(*fetch);
-                envelope.write(out, shared);
+                envelope.write(head, out, shared);
             }
             Self::RetainedEnd { fetch, after } => {
                 out.put_u8(6);
                 out.put_u32(*fetch);
                 out.put_bytes(after.as_bytes());
+            }
+            Self::InterestBarrier { ticket } => {
+                out.put_u8(19);
+                put_ticket(out, Some(*ticket));
             }
             Self::InterestSeen { ticket } => {
                 out.put_u8(15);
@@ -181,11 +223,11 @@ impl<'a> Record<'a> {
                 out.put_u8(14);
                 out.put_u64(*bytes);
             }
-            group => group.write_group(out, shared),
+            group => group.write_group(head, out, shared),
         }
     }
 
-    fn write_group(&mut self, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+    fn write_group(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         match self {
             Self::GroupJoin { group, session, client, member, ticket } => {
                 out.put_u8(7);
@@ -212,13 +254,13 @@ impl<'a> Record<'a> {
                 out.put_u64(*client);
                 put_group(out, group);
                 put_member(out, *member);
-                envelope.write(out, shared);
+                envelope.write(head, out, shared);
             }
             Self::Return { group, not_to, envelope } => {
                 out.put_u8(11);
                 put_group(out, group);
                 out.put_u32(*not_to);
-                envelope.write(out, shared);
+                envelope.write(head, out, shared);
             }
             _ => {}
         }
@@ -227,18 +269,20 @@ impl<'a> Record<'a> {
     /// Reads the next record.
     #[inline]
     pub(crate) fn read(
+        head: &mut ReadHead,
         reader: &mut WireReader<'a>,
         shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
     ) -> Result<Self, WireError> {
         match reader.u8("a record's kind")? {
-            1 => Ok(Self::Publish(Envelope::read(reader, shared)?)),
+            1 => Ok(Self::Publish(head.envelope(reader, shared)?)),
             2 => Ok(Self::Confirm { ticket: read_some_ticket(reader)?, code: read_code(reader)? }),
-            kind => Self::read_rare(kind, reader, shared),
+            kind => Self::read_rare(kind, head, reader, shared),
         }
     }
 
     fn read_rare(
         kind: u8,
+        head: &mut ReadHead,
         reader: &mut WireReader<'a>,
         shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
     ) -> Result<Self, WireError> {
@@ -255,7 +299,7 @@ impl<'a> Record<'a> {
                 filter: reader.text("a topic filter")?,
                 after: reader.text("a cursor")?,
             },
-            5 => Self::RetainedItem { fetch: reader.u32("a fetch")?, envelope: Envelope::read(reader, shared)? },
+            5 => Self::RetainedItem { fetch: reader.u32("a fetch")?, envelope: head.envelope(reader, shared)? },
             6 => Self::RetainedEnd { fetch: reader.u32("a fetch")?, after: reader.text("a cursor")? },
             7 => Self::GroupJoin {
                 group: read_group(reader)?,
@@ -275,15 +319,16 @@ impl<'a> Record<'a> {
                 client: reader.u64("a client")?,
                 group: read_group(reader)?,
                 member: read_member(reader)?,
-                envelope: Envelope::read(reader, shared)?,
+                envelope: head.envelope(reader, shared)?,
             },
             11 => Self::Return {
                 group: read_group(reader)?,
                 not_to: reader.u32("a session")?,
-                envelope: Envelope::read(reader, shared)?,
+                envelope: head.envelope(reader, shared)?,
             },
             12 => Self::Park { connection: read_some_connection(reader)? },
             13 => Self::Unpark { connection: read_some_connection(reader)? },
+            19 => Self::InterestBarrier { ticket: read_some_ticket(reader)? },
             15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
             17 => Self::SysQuery,

@@ -6,6 +6,7 @@ use crate::slab::Slab;
 
 use super::entry::Entry;
 use super::key_table::KeyTable;
+use super::remote::RemoteInterest;
 use super::route::{Route, Target};
 use super::subscriber::{Packed, Subscriber, SubscriberOptions};
 use super::trie::{NONE, Trie};
@@ -22,6 +23,8 @@ pub(crate) struct SubscriptionIndex {
     entries: Slab<Entry>,
     names: KeyTable,
     wildcards: Trie,
+    /// Other shards' interest in filters without wildcards.
+    remote: RemoteInterest,
     epoch: u64,
     subscriptions: u64,
     /// Entries that match the topic at hand.
@@ -64,6 +67,7 @@ impl SubscriptionIndex {
             entries: Slab::new(),
             names: KeyTable::new(),
             wildcards: Trie::new(),
+            remote: RemoteInterest::new(),
             epoch: 0,
             subscriptions: 0,
             matched: Vec::new(),
@@ -157,8 +161,15 @@ impl SubscriptionIndex {
         Some(Unsubscribed { entry: FilterKey(key), last_local })
     }
 
-    /// Notes whether another shard wants messages for a filter; returns whether that is news.
+    /// Notes that another shard wants messages for a filter, or no longer does; each interest is told once and taken back
+    /// once. Returns whether that changes where messages go.
     pub(crate) fn set_remote(&mut self, tenant: TenantId, filter: &str, shard: ShardId, interested: bool) -> bool {
+        if !filter.contains(['+', '#']) {
+            let hash = hash_name(tenant, filter);
+            let changed = if interested { self.remote.add(hash, shard) } else { self.remote.remove(hash, shard) };
+            self.epoch += u64::from(changed);
+            return changed;
+        }
         let key = if interested {
             self.make_entry(tenant, filter)
         } else {
@@ -204,6 +215,7 @@ impl SubscriptionIndex {
     pub(crate) fn match_topic(&mut self, tenant: TenantId, topic: &str, out: &mut Route) {
         self.find_matches(tenant, topic);
         out.clear();
+        out.add_remote(self.remote.shards(hash_name(tenant, topic)));
         out.fill(&self.entries, &self.matched);
     }
 

@@ -4,6 +4,7 @@ mod cache;
 mod entry;
 mod index;
 mod key_table;
+mod remote;
 mod route;
 mod subscriber;
 mod trie;

@@ -114,6 +114,11 @@ impl Route {
         self.no_local = false;
     }
 
+    /// Adds other shards that want the message, one bit each.
+    pub(super) fn add_remote(&mut self, shards: u64) {
+        self.remote |= shards;
+    }
+
     /// Fills an empty route from the entries that match.
     pub(super) fn fill(&mut self, entries: &Slab<Entry>, matched: &[u32]) {
         let mut with_subscribers = 0;

@@ -1,0 +1,89 @@
+//! What a client has received, kept beyond the buffer it came in.
+
+use std::fmt;
+
+use tidegate_mqtt::{
+    MAX_PACKET_SIZE, Packet, PacketId, PacketType, PayloadFormat, Publish, QoS, TopicName, Version, split_frame,
+};
+
+/// One packet from the server.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    bytes: Vec<u8>,
+    version: Version,
+}
+
+impl Arrival {
+    pub(crate) fn new(bytes: Vec<u8>, version: Version) -> Self {
+        Self { bytes, version }
+    }
+
+    pub(crate) fn packet(&self) -> Packet<'_> {
+        let frame = split_frame(&self.bytes, MAX_PACKET_SIZE).expect("a frame").expect("a whole frame");
+        Packet::decode(self.version, &frame).unwrap_or_else(|error| panic!("the server sent a bad packet: {error}"))
+    }
+
+    pub(crate) fn packet_type(&self) -> PacketType {
+        self.packet().packet_type()
+    }
+
+    /// Bytes of the packet as it was received.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl fmt::Debug for Arrival {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.packet().fmt(f)
+    }
+}
+
+/// A PUBLISH from the server, with the topic that an alias stands for filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Delivered {
+    pub topic: String,
+    pub payload: Vec<u8>,
+    pub qos: QoS,
+    pub retain: bool,
+    pub dup: bool,
+    pub id: Option<PacketId>,
+    pub expiry: Option<u32>,
+    pub subscription_ids: Vec<u32>,
+    pub user_properties: Vec<(String, String)>,
+    pub payload_format: Option<PayloadFormat>,
+    pub content_type: Option<String>,
+    pub response_topic: Option<String>,
+    pub correlation_data: Option<Vec<u8>>,
+    /// The alias in the packet, and whether the packet named the topic too.
+    pub alias: Option<u16>,
+    pub named: bool,
+}
+
+impl Delivered {
+    pub(crate) fn new(publish: &Publish<'_>, topic: String) -> Self {
+        let properties = &publish.properties;
+        let pairs = properties.user_properties.iter();
+        Self {
+            topic,
+            payload: publish.payload.to_vec(),
+            qos: publish.qos,
+            retain: publish.retain,
+            dup: publish.dup,
+            id: publish.packet_id,
+            expiry: properties.message_expiry,
+            subscription_ids: properties.subscription_identifiers.iter().collect(),
+            user_properties: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            payload_format: properties.payload_format,
+            content_type: properties.content_type.map(str::to_owned),
+            response_topic: properties.response_topic.map(|topic| TopicName::as_str(topic).to_owned()),
+            correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
+            alias: properties.topic_alias.map(std::num::NonZeroU16::get),
+            named: publish.topic.is_some(),
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.payload).into_owned()
+    }
+}

@@ -1,0 +1,35 @@
+//! A world without sockets, clocks or threads: engines, clients that speak bytes, links that deliver when they are told
+//! to, and a clock that moves when it is told to.
+//!
+//! A test reads like a story:
+//!
+//! ```ignore
+//! let world = World::new(3);
+//! let a = world.connect(v5("a"));
+//! let b = world.connect(v311("b"));
+//! a.subscribe("x/+", AtLeastOnce);
+//! b.publish(message("x/1", "hello").qos1());
+//! a.expect_publish("x/1", "hello");
+//! ```
+//!
+//! The world does what a shell has to do and nothing else: it hands connections over to their home shard, ships batches
+//! before it writes outputs, honours Close, PauseReading and ResumeReading, and releases connections. Every client is a
+//! referee too: it panics when the server breaks a rule that can be seen from one connection alone.
+
+mod arrival;
+mod client;
+mod connecting;
+mod device;
+mod message;
+mod net;
+mod random;
+mod side;
+mod world;
+
+pub(crate) use arrival::{Arrival, Delivered};
+pub(crate) use client::Client;
+pub(crate) use connecting::{Connecting, v5, v31, v311};
+pub(crate) use device::{Device, Habits, Received};
+pub(crate) use message::{Message, message};
+pub(crate) use random::Random;
+pub(crate) use world::{World, everywhere, everywhere_with, millis, minutes, seconds};
