@@ -1,1 +1,20 @@
-//! Placeholder.
+//! The HTTP listener of a broker: metrics and health for machines.
+//!
+//! | path | what it answers |
+//! | --- | --- |
+//! | `/metrics` | all [`metrics`], in the text format of Prometheus |
+//! | `/healthz` | 200 while the process works |
+//! | `/readyz` | 200 while clients are taken in; 503 before and while stopping |
+//!
+//! It runs on a thread of its own, which sleeps until somebody asks. It knows nothing of the broker but a
+//! [`StatusSource`], and the broker runs as well without it. Every connection is bounded in time, in the size of a
+//! request's head, and in number.
+
+pub mod metrics;
+mod process;
+mod routes;
+mod server;
+mod status;
+
+pub use server::{Console, ConsoleError, Limits, Running};
+pub use status::{Phase, Shell, Status, StatusSource, Unavailable};

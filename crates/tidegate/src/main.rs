@@ -1,1 +1,21 @@
-fn main() {}
+//! Tidegate: an MQTT broker for 3.1, 3.1.1 and 5.0, and the clients to talk to it, in one binary.
+//!
+//! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
+
+mod cli;
+mod commands;
+mod config;
+mod exit;
+mod logging;
+mod mosquitto_conf;
+mod observer;
+mod signals;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    commands::dispatch(cli::Cli::parse())
+}

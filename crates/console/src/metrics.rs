@@ -1,0 +1,136 @@
+//! Every metric, declared once: name, type, labels, help and how it is read.
+//!
+//! The sets of labels are closed: directions, packet types, QoS, reasons, states. No client and no topic is ever a label,
+//! so the number of series does not grow with the load.
+
+use std::fmt::Write;
+
+use tidegate_engine::Reason;
+
+use crate::process::Process;
+use crate::status::Status;
+
+mod page;
+mod table;
+
+pub use page::page;
+pub use table::METRICS;
+
+/// How a metric behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows, until the broker starts anew.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+}
+
+impl Kind {
+    /// The type's name in the text format.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
+}
+
+/// One metric.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: Kind,
+    /// What it says, in one sentence.
+    pub help: &'static str,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    read: fn(&Reading<'_>, &mut Samples<'_>),
+}
+
+/// What metrics are read from.
+struct Reading<'a> {
+    status: &'a Status,
+    process: Process,
+}
+
+/// A number as the text format writes it.
+#[derive(Clone, Copy)]
+enum Number {
+    Whole(u64),
+    Fraction(f64),
+}
+
+impl From<u64> for Number {
+    fn from(number: u64) -> Self {
+        Self::Whole(number)
+    }
+}
+
+impl From<f64> for Number {
+    fn from(number: f64) -> Self {
+        Self::Fraction(number)
+    }
+}
+
+/// Takes the samples of one metric.
+struct Samples<'a> {
+    metric: &'a Metric,
+    out: &'a mut String,
+}
+
+impl Samples<'_> {
+    /// Adds a sample with the values of the metric's labels.
+    fn add(&mut self, values: &[&str], number: impl Into<Number>) {
+        debug_assert_eq!(values.len(), self.metric.labels.len());
+        self.out.push_str(self.metric.name);
+        let mut separator = '{';
+        for (label, value) in self.metric.labels.iter().zip(values) {
+            // Values come from our own tables and the version: nothing in them needs an escape.
+            let _ = write!(self.out, "{separator}{label}=\"{value}\"");
+            separator = ',';
+        }
+        if !values.is_empty() {
+            self.out.push('}');
+        }
+        let _ = match number.into() {
+            Number::Whole(number) => writeln!(self.out, " {number}"),
+            Number::Fraction(number) => writeln!(self.out, " {number}"),
+        };
+    }
+
+    /// Adds the sample of a metric without labels, when there is one.
+    fn one(&mut self, number: Option<impl Into<Number>>) {
+        if let Some(number) = number {
+            self.add(&[], number);
+        }
+    }
+
+    /// Adds a sample for each reason.
+    fn reasons(&mut self, counts: &[u64]) {
+        for reason in Reason::ALL {
+            let count = counts.get(reason.number()).copied().unwrap_or_default();
+            self.add(&[reason.label()], count);
+        }
+    }
+
+    /// Adds a sample for each direction: to the broker and from it.
+    fn directions(&mut self, received: u64, sent: u64) {
+        self.add(&["received"], received);
+        self.add(&["sent"], sent);
+    }
+}
+
+/// All metrics in the text format of Prometheus, version 0.0.4.
+pub fn exposition(status: &Status) -> String {
+    let reading = Reading { status, process: Process::read() };
+    let mut out = String::with_capacity(32 * 1024);
+    for metric in METRICS {
+        let _ = writeln!(out, "# HELP {} {}", metric.name, metric.help);
+        let _ = writeln!(out, "# TYPE {} {}", metric.name, metric.kind.name());
+        let mut samples = Samples { metric, out: &mut out };
+        (metric.read)(&reading, &mut samples);
+    }
+    out
+}

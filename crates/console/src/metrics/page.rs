@@ -1,0 +1,54 @@
+//! The page `docs/metrics.md`, made from the table.
+
+use std::fmt::Write;
+
+use super::METRICS;
+
+const INTRODUCTION: &str = "\
+# Metrics
+
+<!-- Made from the table in crates/console/src/metrics/table.rs; a test keeps it current. -->
+
+`/metrics` on the admin address (`http://127.0.0.1:18083` by default) answers in the text format of Prometheus:
+
+```yaml
+scrape_configs:
+  - job_name: tidegate
+    static_configs:
+      - targets: [\"127.0.0.1:18083\"]
+```
+
+`/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that and while the broker
+is stopping. Others than this machine reach them only when that is asked for: `admin.address` and `admin.allow_anonymous` in
+[the configuration](configuration.md).
+
+The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin
+with `mqtt_` count what the protocol knows, those with `tidegate_` what this broker does, those with `process_` what the system says.
+
+| label | values |
+| --- | --- |
+| `call` | `read`, `write` |
+| `cause` | `limit` (of connections), `engine` (a limit of the listener or of memory), `resources` (files or memory of the system), `connection` (it was gone again), `handshake`, `protocol` |
+| `direction` | `received` (by the broker), `sent` |
+| `kind` | `plain`, `shared` |
+| `qos` | `0`, `1`, `2` |
+| `reason` | one of [the reasons](reasons.md) |
+| `result` | `accepted`, or the reason of the refusal |
+| `state` | `connected`, `disconnected` |
+| `type` | the packet type in lower case, `connect` to `auth` |
+| `version` | the version of the broker |
+
+| metric | type | labels | what it says |
+| --- | --- | --- | --- |
+";
+
+/// The whole page, Markdown.
+pub fn page() -> String {
+    let mut out = INTRODUCTION.to_owned();
+    for metric in METRICS {
+        let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
+        let _ =
+            writeln!(out, "| `{}` | {} | {} | {} |", metric.name, metric.kind.name(), labels.join(", "), metric.help);
+    }
+    out
+}

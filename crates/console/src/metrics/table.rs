@@ -1,0 +1,335 @@
+//! The table of metrics.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tidegate_engine::Reason;
+
+use super::Kind::{Counter, Gauge};
+use super::{Kind, Metric, Reading, Samples};
+
+/// Packet types by their number on the wire, with the directions in which they travel.
+const PACKET_TYPES: &[(usize, &str, Travels)] = &[
+    (1, "connect", Travels::In),
+    (2, "connack", Travels::Out),
+    (3, "publish", Travels::Both),
+    (4, "puback", Travels::Both),
+    (5, "pubrec", Travels::Both),
+    (6, "pubrel", Travels::Both),
+    (7, "pubcomp", Travels::Both),
+    (8, "subscribe", Travels::In),
+    (9, "suback", Travels::Out),
+    (10, "unsubscribe", Travels::In),
+    (11, "unsuback", Travels::Out),
+    (12, "pingreq", Travels::In),
+    (13, "pingresp", Travels::Out),
+    (14, "disconnect", Travels::Both),
+    (15, "auth", Travels::Both),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Travels {
+    In,
+    Out,
+    Both,
+}
+
+/// Values of the label `qos`.
+const QOS: [&str; 3] = ["0", "1", "2"];
+
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [&'static str],
+    help: &'static str,
+    read: fn(&Reading<'_>, &mut Samples<'_>),
+) -> Metric {
+    Metric { name, kind, help, labels, read }
+}
+
+/// Every metric, in the order in which they are written.
+pub static METRICS: &[Metric] = &[
+    metric(
+        "mqtt_packets_total",
+        Counter,
+        &["type", "direction"],
+        "MQTT packets, by type and by direction as the broker sees it.",
+        packets,
+    ),
+    metric(
+        "mqtt_messages_total",
+        Counter,
+        &["direction", "qos"],
+        "Application messages received from publishers, and sent to subscribers by the QoS of the delivery.",
+        messages,
+    ),
+    metric(
+        "mqtt_messages_dropped_total",
+        Counter,
+        &["reason"],
+        "Deliveries that did not happen, by reason.",
+        |it, out| out.reasons(&it.status.counters.dropped),
+    ),
+    metric(
+        "mqtt_messages_redelivered_total",
+        Counter,
+        &[],
+        "Unacknowledged messages sent again after their session was resumed.",
+        |it, out| out.add(&[], it.status.counters.redelivered),
+    ),
+    metric("mqtt_bytes_total", Counter, &["direction"], "Bytes of MQTT packets.", |it, out| {
+        out.directions(it.status.counters.bytes_in, it.status.counters.bytes_out);
+    }),
+    metric(
+        "mqtt_payload_bytes_total",
+        Counter,
+        &["direction"],
+        "Bytes of the payloads of PUBLISH packets.",
+        |it, out| {
+            let counters = &it.status.counters;
+            out.directions(counters.payload_bytes_in, counters.payload_bytes_out);
+        },
+    ),
+    metric(
+        "mqtt_connect_total",
+        Counter,
+        &["result"],
+        "Attempts to connect: accepted, or the reason of the refusal.",
+        connects,
+    ),
+    metric("mqtt_disconnects_total", Counter, &["reason"], "Connections that ended, by reason.", |it, out| {
+        out.reasons(&it.status.counters.disconnects);
+    }),
+    metric(
+        "mqtt_requests_refused_total",
+        Counter,
+        &["reason"],
+        "Requests other than connections and messages, such as subscriptions, that were refused, by reason.",
+        |it, out| out.reasons(&it.status.counters.requests_refused),
+    ),
+    metric(
+        "mqtt_sockets_opened_total",
+        Counter,
+        &[],
+        "Connections that were opened, with or without a CONNECT.",
+        |it, out| out.add(&[], it.status.counters.sockets_opened),
+    ),
+    metric(
+        "mqtt_sessions_expired_total",
+        Counter,
+        &[],
+        "Sessions that ended because their expiry interval passed.",
+        |it, out| out.add(&[], it.status.counters.sessions_expired),
+    ),
+    metric(
+        "mqtt_receive_maximum_tolerated_total",
+        Counter,
+        &[],
+        "Messages above the Receive Maximum that a lenient listener took all the same.",
+        |it, out| out.add(&[], it.status.counters.receive_maximum_tolerated),
+    ),
+    metric(
+        "mqtt_connections",
+        Gauge,
+        &[],
+        "Open connections, including those that have not sent CONNECT.",
+        |it, out| out.add(&[], it.status.gauges.connections),
+    ),
+    metric("mqtt_sessions", Gauge, &["state"], "Sessions, by whether their client is connected.", |it, out| {
+        out.add(&["connected"], it.status.gauges.sessions_connected);
+        out.add(&["disconnected"], it.status.gauges.sessions_disconnected);
+    }),
+    metric("mqtt_subscriptions", Gauge, &["kind"], "Subscriptions, plain and shared.", |it, out| {
+        out.add(&["plain"], it.status.gauges.subscriptions);
+        out.add(&["shared"], it.status.gauges.shared_subscriptions);
+    }),
+    metric("mqtt_retained_messages", Gauge, &[], "Retained messages.", |it, out| {
+        out.add(&[], it.status.gauges.retained_messages);
+    }),
+    metric("mqtt_retained_bytes", Gauge, &[], "Bytes of retained messages.", |it, out| {
+        out.add(&[], it.status.gauges.retained_bytes);
+    }),
+    metric("mqtt_queue_messages", Gauge, &[], "Messages that wait in the queues of sessions.", |it, out| {
+        out.add(&[], it.status.gauges.queued_messages);
+    }),
+    metric(
+        "mqtt_queue_bytes",
+        Gauge,
+        &[],
+        "Bytes that wait in the queues of sessions; a message in several queues counts in each.",
+        |it, out| out.add(&[], it.status.gauges.queued_bytes),
+    ),
+    metric("mqtt_inflight", Gauge, &[], "QoS 1 and 2 messages that were sent and are not acknowledged.", |it, out| {
+        out.add(&[], it.status.gauges.inflight_messages);
+    }),
+    metric(
+        "tidegate_publishers_parked_total",
+        Counter,
+        &[],
+        "Times that a publisher had to wait for a full queue or for another shard.",
+        |it, out| out.add(&[], it.status.counters.publishers_parked),
+    ),
+    metric(
+        "tidegate_shard_messages_total",
+        Counter,
+        &["direction"],
+        "Messages that crossed from one shard to another.",
+        |it, out| {
+            let counters = &it.status.counters;
+            out.directions(counters.shard_messages_in, counters.shard_messages_out);
+        },
+    ),
+    metric("tidegate_connections_accepted_total", Counter, &[], "Connections that listeners accepted.", |it, out| {
+        out.add(&[], it.status.shell.accepted);
+    }),
+    metric(
+        "tidegate_accept_failures_total",
+        Counter,
+        &["cause"],
+        "Connections that were not taken in, and times that accepting one failed, by cause.",
+        accept_failures,
+    ),
+    metric(
+        "tidegate_connections_moved_total",
+        Counter,
+        &[],
+        "Connections handed from the shard that accepted them to the home of their client.",
+        |it, out| out.add(&[], it.status.shell.handed_over),
+    ),
+    metric(
+        "tidegate_connections_cut_total",
+        Counter,
+        &[],
+        "Connections closed with output unwritten, because the time for it was over.",
+        |it, out| out.add(&[], it.status.shell.closed_unflushed),
+    ),
+    metric(
+        "tidegate_websocket_failures_total",
+        Counter,
+        &["cause"],
+        "WebSocket handshakes refused, and connections closed because the client broke that protocol.",
+        |it, out| {
+            out.add(&["handshake"], it.status.shell.websocket_refused);
+            out.add(&["protocol"], it.status.shell.websocket_violations);
+        },
+    ),
+    metric(
+        "tidegate_turns_total",
+        Counter,
+        &[],
+        "Turns of the shards' event loops; none while nothing happens.",
+        |it, out| out.add(&[], it.status.shell.turns),
+    ),
+    metric(
+        "tidegate_socket_calls_total",
+        Counter,
+        &["call"],
+        "Calls to read from and write to sockets of clients.",
+        |it, out| {
+            out.add(&["read"], it.status.shell.reads);
+            out.add(&["write"], it.status.shell.writes);
+        },
+    ),
+    metric(
+        "tidegate_writes_blocked_total",
+        Counter,
+        &[],
+        "Writes that a socket did not take completely, since its client reads slowly.",
+        |it, out| out.add(&[], it.status.shell.writes_blocked),
+    ),
+    metric(
+        "tidegate_memory_trims_total",
+        Counter,
+        &[],
+        "Times that memory was given back to the system after a peak.",
+        |it, out| out.add(&[], it.status.shell.memory_trims),
+    ),
+    metric(
+        "tidegate_input_bytes",
+        Gauge,
+        &[],
+        "Bytes of unfinished packets and of PUBLISH packets that wait for room.",
+        |it, out| out.add(&[], it.status.gauges.input_bytes),
+    ),
+    metric("tidegate_shard_link_bytes", Gauge, &[], "Bytes under way from one shard to another.", |it, out| {
+        out.add(&[], it.status.gauges.link_bytes);
+    }),
+    metric("tidegate_shards", Gauge, &[], "Shards, the threads that work clients.", |it, out| {
+        out.add(&[], u64::from(it.status.shards));
+    }),
+    metric("tidegate_build_info", Gauge, &["version"], "Always 1; the label says which version runs.", |it, out| {
+        out.add(&[it.status.version], 1_u64);
+    }),
+    metric(
+        "process_start_time_seconds",
+        Gauge,
+        &[],
+        "When the broker was started, in seconds since 1970.",
+        |it, out| {
+            out.one(seconds_since_1970(it.status.started));
+        },
+    ),
+    metric(
+        "process_cpu_seconds_total",
+        Counter,
+        &[],
+        "CPU time of the process, in user and system mode.",
+        |it, out| out.one(it.process.cpu_seconds),
+    ),
+    metric("process_resident_memory_bytes", Gauge, &[], "Memory of the process that is in RAM.", |it, out| {
+        out.one(it.process.resident_bytes);
+    }),
+    metric("process_virtual_memory_bytes", Gauge, &[], "Address space of the process.", |it, out| {
+        out.one(it.process.virtual_bytes);
+    }),
+    metric("process_threads", Gauge, &[], "Threads of the process.", |it, out| out.one(it.process.threads)),
+    metric("process_open_fds", Gauge, &[], "Open files, which include connections.", |it, out| {
+        out.one(it.process.open_files);
+    }),
+    metric("process_max_fds", Gauge, &[], "Open files that the system allows.", |it, out| {
+        out.one(it.process.max_files);
+    }),
+];
+
+fn packets(it: &Reading<'_>, out: &mut Samples<'_>) {
+    let counters = &it.status.counters;
+    for &(number, name, travels) in PACKET_TYPES {
+        if travels != Travels::Out {
+            out.add(&[name, "received"], counters.packets_in[number]);
+        }
+        if travels != Travels::In {
+            out.add(&[name, "sent"], counters.packets_out[number]);
+        }
+    }
+}
+
+fn messages(it: &Reading<'_>, out: &mut Samples<'_>) {
+    let counters = &it.status.counters;
+    let directions = [("received", counters.messages_in), ("sent", counters.messages_out)];
+    for (direction, counts) in directions {
+        for (qos, count) in QOS.into_iter().zip(counts) {
+            out.add(&[direction, qos], count);
+        }
+    }
+}
+
+fn accept_failures(it: &Reading<'_>, out: &mut Samples<'_>) {
+    let shell = &it.status.shell;
+    out.add(&["limit"], shell.refused_full);
+    out.add(&["engine"], shell.refused_by_engine);
+    out.add(&["resources"], shell.accept_exhausted);
+    out.add(&["connection"], shell.accept_failed);
+}
+
+fn connects(it: &Reading<'_>, out: &mut Samples<'_>) {
+    out.add(&["accepted"], it.status.counters.connects_accepted);
+    // Reasons that are no fault at all refuse nobody; they have no series here.
+    let refused = it.status.counters.connects_refused;
+    for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::NormalDisconnect) {
+        out.add(&[reason.label()], refused[reason.number()]);
+    }
+}
+
+fn seconds_since_1970(time: SystemTime) -> Option<f64> {
+    let age = time.duration_since(UNIX_EPOCH).ok()?;
+    Some(age.as_secs_f64())
+}

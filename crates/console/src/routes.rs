@@ -1,0 +1,64 @@
+//! What each path answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+use crate::metrics;
+use crate::status::{Phase, StatusSource};
+
+/// The media type of the text format.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// All paths of the console.
+pub(crate) fn router<S: StatusSource>(source: Arc<S>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics_text::<S>))
+        .route("/healthz", get(health))
+        .route("/readyz", get(readiness::<S>))
+        .fallback(not_found)
+        .with_state(source)
+}
+
+fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, content_type),
+        // What is answered holds for this moment, and is only to be read as what it says it is.
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (status, headers, body.into()).into_response()
+}
+
+async fn index() -> Response {
+    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n")
+}
+
+async fn metrics_text<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
+    match source.status() {
+        Ok(status) => text(StatusCode::OK, METRICS_TYPE, metrics::exposition(&status)),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
+    }
+}
+
+async fn health() -> Response {
+    text(StatusCode::OK, TEXT, "ok\n")
+}
+
+async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
+    match source.phase() {
+        Phase::Ready => text(StatusCode::OK, TEXT, "ready\n"),
+        Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "starting\n"),
+        Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n"),
+    }
+}
+
+async fn not_found() -> Response {
+    text(StatusCode::NOT_FOUND, TEXT, "there is /metrics, /healthz and /readyz\n")
+}

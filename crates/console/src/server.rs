@@ -1,0 +1,176 @@
+//! Serves the routes on a thread of its own, within limits.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::routes;
+use crate::status::StatusSource;
+
+/// Longest life of a connection. A client that scrapes on opens another one; one that does not read is cut off.
+const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Time for the answer under way when a connection's life is over.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+
+/// Pause after the system had no file left for another connection.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Bounds of what the console takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once, at least 1; further ones wait in the system's backlog.
+    pub max_connections: usize,
+    /// Time within which the head of a request must be complete, from the connection or the answer before.
+    pub header_timeout: Duration,
+    /// Longest head of a request, bytes, at least 8,192; a longer one is answered with 431.
+    pub max_header_size: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_connections: 64, header_timeout: Duration::from_secs(10), max_header_size: 16 * 1024 }
+    }
+}
+
+/// Why the console does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address} for HTTP: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its thread or runtime cannot be made.
+    #[error("cannot start the HTTP thread: {0}")]
+    Start(#[from] io::Error),
+}
+
+impl ConsoleError {
+    /// Whether somebody else has the address.
+    pub fn is_address_taken(&self) -> bool {
+        matches!(self, Self::Bind { source, .. } if source.kind() == io::ErrorKind::AddrInUse)
+    }
+}
+
+/// A console that has its address and does not answer yet.
+#[derive(Debug)]
+pub struct Console {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Console {
+    /// Takes an address; port 0 takes any free one.
+    ///
+    /// # Errors
+    /// When the address is taken or not this machine's.
+    pub fn bind(address: SocketAddr) -> Result<Self, ConsoleError> {
+        let bound = TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            let address = listener.local_addr()?;
+            Ok(Self { listener, address })
+        });
+        bound.map_err(|source| ConsoleError::Bind { address, source })
+    }
+
+    /// The address, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts the thread that answers.
+    ///
+    /// # Errors
+    /// When the system has no thread or no files left.
+    pub fn start<S: StatusSource>(self, limits: Limits, source: Arc<S>) -> Result<Running, ConsoleError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let listener = {
+            let _inside = runtime.enter();
+            tokio::net::TcpListener::from_std(self.listener)?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let router = routes::router(source);
+        let thread = thread::Builder::new().name("console".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, router, limits) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Running { stop, thread })
+    }
+}
+
+/// A console that answers.
+#[derive(Debug)]
+pub struct Running {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Running {
+    /// Closes all connections and ends the thread.
+    pub fn stop(self) {
+        // Either end may be gone already; then there is nothing to stop.
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+    }
+}
+
+async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limits) {
+    let places = Arc::new(Semaphore::new(limits.max_connections.max(1)));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "console cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            if let Err(error) = serve(stream, router, limits).await {
+                tracing::debug!(%peer, %error, "console connection ended");
+            }
+            drop(place);
+        });
+    }
+}
+
+/// Answers the requests of one connection, until it ends or has lived long enough.
+async fn serve(stream: TcpStream, router: Router, limits: Limits) -> Result<(), hyper::Error> {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_timeout)
+        .max_buf_size(limits.max_header_size.max(8 * 1024))
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => return ended,
+        () = tokio::time::sleep(CONNECTION_LIFETIME) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = tokio::time::sleep(LAST_ANSWER) => Ok(()),
+    }
+}

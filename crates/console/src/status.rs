@@ -1,0 +1,83 @@
+//! What the console wants to know of a broker.
+
+use std::time::SystemTime;
+
+use tidegate_engine::{Counters, Gauges};
+
+/// Where a broker is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Its listeners are not open yet.
+    Starting,
+    /// It takes clients in.
+    Ready,
+    /// It is stopping; new clients are better sent elsewhere.
+    Stopping,
+}
+
+/// What a broker's event loops and listeners have counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shell {
+    /// Turns of event loops.
+    pub turns: u64,
+    /// Reads from sockets.
+    pub reads: u64,
+    /// Writes to sockets.
+    pub writes: u64,
+    /// Writes that the socket did not take completely.
+    pub writes_blocked: u64,
+    /// Connections accepted by listeners.
+    pub accepted: u64,
+    /// Connections refused because of the broker's limit.
+    pub refused_full: u64,
+    /// Connections that the engine refused before their first byte.
+    pub refused_by_engine: u64,
+    /// Times that a connection could not be accepted for lack of files or memory.
+    pub accept_exhausted: u64,
+    /// Times that accepting failed for the one connection that was next.
+    pub accept_failed: u64,
+    /// Connections handed to the home shard of their client.
+    pub handed_over: u64,
+    /// WebSocket handshakes refused.
+    pub websocket_refused: u64,
+    /// WebSocket connections closed because the client broke that protocol.
+    pub websocket_violations: u64,
+    /// Connections closed with output unwritten, because the time for it was over.
+    pub closed_unflushed: u64,
+    /// Times that memory was given back after a peak.
+    pub memory_trims: u64,
+}
+
+/// A broker's numbers at one moment, added up over its shards.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// What only grows.
+    pub counters: Counters,
+    /// What there is now.
+    pub gauges: Gauges,
+    /// What event loops and listeners have counted.
+    pub shell: Shell,
+    /// Number of shards.
+    pub shards: u16,
+    /// When the broker was started.
+    pub started: SystemTime,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// The shards did not answer in time, or not at all any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the broker did not answer in time")]
+pub struct Unavailable;
+
+/// Whoever can say how a broker is. The binary implements it over its node.
+pub trait StatusSource: Send + Sync + 'static {
+    /// Where the broker is in its life. Never waits.
+    fn phase(&self) -> Phase;
+
+    /// The broker's numbers. Called on the console's own thread; may wait for the shards, but only for a bounded time.
+    ///
+    /// # Errors
+    /// When they do not answer within it.
+    fn status(&self) -> Result<Status, Unavailable>;
+}

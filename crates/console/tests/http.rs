@@ -1,0 +1,212 @@
+//! The console over a real socket: what it answers, and what it does not take.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, SystemTime};
+
+use tidegate_console::{
+    Console, ConsoleError, Limits, Phase, Running, Shell, Status, StatusSource, Unavailable, metrics,
+};
+use tidegate_engine::{Counters, Gauges, Reason};
+
+/// A broker that is whatever a test says.
+#[derive(Default)]
+struct Broker {
+    phase: AtomicU8,
+}
+
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
+const HUNG: u8 = 3;
+
+fn status() -> Status {
+    let mut counters = Counters::default();
+    counters.packets_in[1] = 3;
+    counters.messages_out[2] = 7;
+    counters.dropped[Reason::MessageExpired.number()] = 5;
+    counters.connects_accepted = 2;
+    let gauges = Gauges { connections: 2, ..Gauges::default() };
+    Status { counters, gauges, shell: Shell::default(), shards: 4, started: SystemTime::UNIX_EPOCH, version: "1.2.3" }
+}
+
+impl StatusSource for Broker {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            READY => Phase::Ready,
+            STOPPING => Phase::Stopping,
+            _ => Phase::Starting,
+        }
+    }
+
+    fn status(&self) -> Result<Status, Unavailable> {
+        match self.phase.load(Ordering::Relaxed) {
+            HUNG => Err(Unavailable),
+            _ => Ok(status()),
+        }
+    }
+}
+
+struct Fixture {
+    broker: Arc<Broker>,
+    address: std::net::SocketAddr,
+    running: Running,
+}
+
+impl Fixture {
+    fn start(limits: Limits) -> Self {
+        let broker = Arc::new(Broker::default());
+        let console = Console::bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = console.address();
+        let running = console.start(limits, Arc::clone(&broker)).unwrap();
+        Self { broker, address, running }
+    }
+
+    /// Sends a request as it is and reads until the console closes.
+    fn raw(&self, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        // A reset after an answer is as good an end as any.
+        let _ = stream.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    fn get(&self, path: &str) -> String {
+        self.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+}
+
+fn code(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or_default()
+}
+
+#[test]
+fn readiness_follows_the_broker_and_health_does_not() {
+    let fixture = Fixture::start(Limits::default());
+    for (phase, expected, word) in [(0, "503", "starting"), (READY, "200", "ready"), (STOPPING, "503", "stopping")] {
+        fixture.broker.phase.store(phase, Ordering::Relaxed);
+        let answer = fixture.get("/readyz");
+        assert_eq!(code(&answer), expected, "{answer}");
+        assert!(answer.ends_with(&format!("{word}\n")), "{answer}");
+        assert_eq!(code(&fixture.get("/healthz")), "200");
+    }
+    fixture.running.stop();
+}
+
+#[test]
+fn metrics_are_answered_as_prometheus_reads_them() {
+    let fixture = Fixture::start(Limits::default());
+    let answer = fixture.get("/metrics");
+    assert_eq!(code(&answer), "200");
+    assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
+    assert!(answer.contains("\nmqtt_connections 2\n"), "{answer}");
+    fixture.broker.phase.store(HUNG, Ordering::Relaxed);
+    assert_eq!(code(&fixture.get("/metrics")), "503");
+    fixture.running.stop();
+}
+
+#[test]
+fn other_paths_and_methods_are_refused() {
+    let fixture = Fixture::start(Limits::default());
+    assert_eq!(code(&fixture.get("/api")), "404");
+    let post = fixture.raw(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    assert_eq!(code(&post), "405");
+    assert_eq!(code(&fixture.raw(b"nonsense\r\n\r\n")), "400");
+    fixture.running.stop();
+}
+
+#[test]
+fn a_head_too_long_is_refused() {
+    let fixture = Fixture::start(Limits { max_header_size: 8 * 1024, ..Limits::default() });
+    let request = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(9 * 1024));
+    assert_eq!(code(&fixture.raw(request.as_bytes())), "431");
+    fixture.running.stop();
+}
+
+#[test]
+fn a_head_that_never_ends_is_cut_off() {
+    let fixture = Fixture::start(Limits { header_timeout: Duration::from_millis(20), ..Limits::default() });
+    // The read ends because the console closes; no clock is looked at.
+    let answer = fixture.raw(b"GET / HTTP/1.1\r\nHost: x\r\n");
+    assert!(answer.is_empty() || code(&answer) == "408", "{answer}");
+    fixture.running.stop();
+}
+
+#[test]
+fn beyond_the_limit_a_connection_waits_for_its_turn() {
+    let fixture =
+        Fixture::start(Limits { max_connections: 1, header_timeout: Duration::from_millis(50), ..Limits::default() });
+    let silent = TcpStream::connect(fixture.address).unwrap();
+    // The one place is free again when the silent connection is cut off.
+    assert_eq!(code(&fixture.get("/healthz")), "200");
+    drop(silent);
+    fixture.running.stop();
+}
+
+#[test]
+fn a_taken_address_is_said_to_be_taken() {
+    let first = Console::bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let error = Console::bind(first.address()).unwrap_err();
+    assert!(error.is_address_taken());
+    assert!(matches!(error, ConsoleError::Bind { .. }));
+    let text = error.to_string();
+    assert!(text.contains(&first.address().to_string()), "{text}");
+}
+
+#[test]
+fn every_line_of_the_exposition_belongs_to_its_metric() {
+    let text = metrics::exposition(&status());
+    let mut current = "";
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            current = rest.split(' ').next().unwrap();
+        } else if !line.starts_with('#') {
+            let name = line.split(['{', ' ']).next().unwrap();
+            assert_eq!(name, current);
+            line.rsplit(' ').next().unwrap().parse::<f64>().unwrap();
+        }
+    }
+    for expected in [
+        "mqtt_packets_total{type=\"connect\",direction=\"received\"} 3",
+        "mqtt_messages_total{direction=\"sent\",qos=\"2\"} 7",
+        "mqtt_messages_dropped_total{reason=\"message_expired\"} 5",
+        "mqtt_connect_total{result=\"accepted\"} 2",
+        "tidegate_build_info{version=\"1.2.3\"} 1",
+        "tidegate_shards 4",
+    ] {
+        assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
+    }
+    assert!(!text.contains("type=\"connack\",direction=\"received\""));
+}
+
+#[test]
+fn names_follow_the_conventions() {
+    let mut names: Vec<&str> = metrics::METRICS.iter().map(|metric| metric.name).collect();
+    for metric in metrics::METRICS {
+        let known = ["mqtt_", "tidegate_", "process_"].iter().any(|prefix| metric.name.starts_with(prefix));
+        assert!(known, "{}", metric.name);
+        assert_eq!(metric.name.ends_with("_total"), metric.kind == metrics::Kind::Counter, "{}", metric.name);
+        assert!(metric.help.ends_with('.'), "{}", metric.name);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), metrics::METRICS.len());
+}
+
+/// Set `UPDATE_DOCS=1` to write the page anew.
+#[test]
+fn the_page_of_metrics_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
+    let page = metrics::page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/metrics.md is not current: run the test with UPDATE_DOCS=1");
+}

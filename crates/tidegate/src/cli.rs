@@ -1,0 +1,159 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::overrides::{Flags, split_setting};
+
+const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate                                    a broker on 127.0.0.1:1883, for this machine
+  tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
+  tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
+  tidegate -c tidegate.toml --shards 2        one with a configuration, in which a flag changes a value
+  tidegate sub -t 'sensors/#' -v              show what is published
+  tidegate pub -t sensors/1 -m 21.5           publish a message
+  tidegate config convert mosquitto.conf      carry a configuration of Mosquitto over
+
+Defaults: MQTT on 127.0.0.1:1883, metrics and health on http://127.0.0.1:18083, log to standard error.
+One line on standard output says when the broker is ready. SIGTERM and SIGINT stop it gracefully.
+Exit codes: 0 done, 1 something went wrong at run time, 2 the command line or the configuration is wrong.
+Every key of the configuration: `tidegate config explain`, or docs/configuration.md.";
+
+const LISTEN: &str = "Listen here: PORT (on loopback), HOST:PORT, ws://HOST:PORT/PATH or unix:/PATH; repeatable";
+
+const SET: &str = "Set any key, such as queue.max_messages=1000 or listener.0.maximum_qos=1; repeatable";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about = ABOUT, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) run: ConfigArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What `tidegate` can be told to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the broker (the same as no command)
+    #[command(after_help = EXAMPLES)]
+    Run(ConfigArgs),
+    /// Check, show, explain and convert configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
+    Completions {
+        /// bash, elvish, fish, powershell or zsh
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What can be done with a configuration.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Check a file: exit code 0 when it is right, 1 with every problem when it is not
+    Check {
+        /// The file; the environment and flags are left out
+        file: PathBuf,
+    },
+    /// Print the configuration as TOML, with the source of each value
+    Show {
+        /// All keys, not only those that were set
+        #[arg(long)]
+        effective: bool,
+        #[command(flatten)]
+        sources: ConfigArgs,
+    },
+    /// Explain a key, the keys of a section, or list the sections
+    Explain {
+        /// Such as `queue.overflow` or `queue`
+        key: Option<String>,
+    },
+    /// Write a mosquitto.conf as our configuration, and list what cannot be carried over
+    Convert {
+        /// Mosquitto's configuration file
+        file: PathBuf,
+        /// Write here instead of to standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Print the reference page of all keys, Markdown
+    Reference,
+}
+
+/// Where the configuration comes from: shared by everything that needs one.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ConfigArgs {
+    /// Configuration file, TOML
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where to listen instead of the configured listeners.
+    #[arg(short, long, value_name = "ADDRESS", help = LISTEN)]
+    pub(crate) listen: Vec<String>,
+
+    /// Listen on this port of loopback; the same as --listen PORT
+    #[arg(short, long, value_name = "PORT")]
+    pub(crate) port: Vec<u16>,
+
+    /// Let everybody in who reaches a listener, also from other machines
+    #[arg(long)]
+    pub(crate) allow_anonymous: bool,
+
+    /// Threads that work clients [default: one per core]
+    #[arg(long, value_name = "N")]
+    pub(crate) shards: Option<String>,
+
+    /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) admin: Option<String>,
+
+    /// How much is logged: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+
+    /// How a line of the log is written: text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) log_format: Option<String>,
+
+    /// Keys and their values.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting, help = SET)]
+    pub(crate) set: Vec<(String, String)>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    split_setting(text).map_err(|problem| problem.message)
+}
+
+impl ConfigArgs {
+    /// The flags as the configuration takes them.
+    pub(crate) fn flags(&self) -> Flags {
+        let listen = self.listen.iter().map(|address| (address.clone(), format!("--listen {address}")));
+        let ports = self.port.iter().map(|port| (port.to_string(), format!("--port {port}")));
+        let single = [
+            ("node.shards", "--shards", &self.shards),
+            ("admin.address", "--admin", &self.admin),
+            ("log.level", "--log", &self.log),
+            ("log.format", "--log-format", &self.log_format),
+        ];
+        let single = single.into_iter().filter_map(|(key, flag, value)| {
+            let value = value.as_ref()?;
+            Some((key.to_owned(), value.clone(), format!("{flag} {value}")))
+        });
+        let set = self.set.iter().map(|(key, value)| {
+            let flag = format!("--set {key}={value}");
+            (key.clone(), value.clone(), flag)
+        });
+        Flags {
+            listen: listen.chain(ports).collect(),
+            set: single.chain(set).collect(),
+            allow_anonymous: self.allow_anonymous,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `tidegate config ...`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::cli::{ConfigArgs, ConfigCommand};
+use crate::config::finding::Findings;
+use crate::config::path::{holder, known_key, known_section};
+use crate::config::show::{Which, show};
+use crate::config::source::FileText;
+use crate::config::value::Problem;
+use crate::config::{Config, Inputs, reference};
+use crate::exit::{Exit, complain, print_and_exit, report};
+use crate::mosquitto_conf;
+
+/// Largest configuration file that is read, bytes.
+const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
+
+/// Does what is asked for with a configuration.
+pub(crate) fn run(command: &ConfigCommand) -> Exit {
+    match command {
+        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Show { effective, sources } => match load(sources) {
+            Ok(config) => {
+                let which = if *effective { Which::Effective } else { Which::Set };
+                print_and_exit(&show(&config, which), Exit::Ok)
+            }
+            Err(exit) => exit,
+        },
+        ConfigCommand::Explain { key } => explain(key.as_deref()),
+        ConfigCommand::Convert { file, output } => convert(file, output.as_deref()),
+        ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
+    }
+}
+
+/// Reads the configuration that a command line asks for. What is wrong with it has been reported.
+pub(crate) fn load(sources: &ConfigArgs) -> Result<Config, Exit> {
+    let file = match &sources.config {
+        Some(path) => Some(read(path).map_err(|()| Exit::Usage)?),
+        None => None,
+    };
+    let inputs = Inputs { file, environment: environment(), flags: sources.flags() };
+    Config::load(inputs).map_err(|findings| {
+        complain_about(&findings);
+        Exit::Usage
+    })
+}
+
+/// The variables that may be ours. One that is not Unicode cannot be a name of ours, nor a value that we take.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            Some((name, value.to_string_lossy().into_owned()))
+        })
+        .collect()
+}
+
+fn complain_about(findings: &Findings) {
+    complain(findings);
+    if findings.len() > 1 {
+        complain(format_args!("\n{} problems in the configuration\n", findings.len()));
+    }
+}
+
+/// Reads a file; when that fails the reason has been reported.
+fn read(path: &Path) -> Result<FileText, ()> {
+    let text = fs::metadata(path).and_then(|metadata| {
+        if metadata.len() > MAX_FILE_SIZE {
+            let text = format!("it is larger than {MAX_FILE_SIZE} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
+        fs::read_to_string(path)
+    });
+    match text {
+        Ok(text) => Ok(FileText { name: path.display().to_string(), text }),
+        Err(error) => {
+            report(&format_args!("cannot read {}: {error}", path.display()));
+            Err(())
+        }
+    }
+}
+
+fn check(path: &Path) -> Exit {
+    let Ok(file) = read(path) else {
+        return Exit::Failure;
+    };
+    let name = file.name.clone();
+    let inputs = Inputs { file: Some(file), ..Inputs::default() };
+    match Config::load(inputs) {
+        Ok(_) => print_and_exit(&format!("{name}: right\n"), Exit::Ok),
+        Err(findings) => {
+            complain_about(&findings);
+            Exit::Failure
+        }
+    }
+}
+
+fn explain(key: Option<&str>) -> Exit {
+    let text = match key {
+        None => Ok(reference::explain_all()),
+        Some(name) => explain_name(name),
+    };
+    match text {
+        Ok(text) => print_and_exit(&text, Exit::Ok),
+        Err(problem) => {
+            report(&problem.message);
+            if let Some(hint) = problem.hint {
+                complain(format_args!("hint: {hint}\n"));
+            }
+            Exit::Usage
+        }
+    }
+}
+
+/// Explains `section`, `section.key`, or `section.N.key` as it is written elsewhere.
+fn explain_name(name: &str) -> Result<String, Problem> {
+    let parts: Vec<&str> = name.split('.').filter(|part| part.parse::<usize>().is_err()).collect();
+    match parts[..] {
+        [one] => match known_section(one) {
+            Ok(section) => Ok(reference::explain_section(section)),
+            // A key without its section is good enough where only one section has it.
+            Err(problem) => match holder(one) {
+                Some((section, key)) => Ok(reference::explain_key(section, key)),
+                None => Err(problem),
+            },
+        },
+        [section, key] => {
+            let section = known_section(section)?;
+            Ok(reference::explain_key(section, known_key(section, key)?))
+        }
+        _ => Err(Problem::new(format!("`{name}` names no key: SECTION.KEY"))),
+    }
+}
+
+fn convert(path: &Path, output: Option<&Path>) -> Exit {
+    let Ok(file) = read(path) else {
+        return Exit::Failure;
+    };
+    let converted = mosquitto_conf::convert(&file);
+    complain(&converted.notes);
+    let Some(output) = output else {
+        return print_and_exit(&converted.toml, Exit::Ok);
+    };
+    match fs::write(output, &converted.toml) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&format_args!("cannot write {}: {error}", output.display()));
+            Exit::Failure
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! `tidegate` and `tidegate run`: the broker, from its start to its end.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use tidegate_console::{Console, ConsoleError, Limits, Running};
+use tidegate_node::{HostPort, LocalAddress, Node, NodeSettings};
+
+use crate::cli::ConfigArgs;
+use crate::config::Config;
+use crate::config::address::AdminAddress;
+use crate::config::source::Source;
+use crate::exit::{Exit, print, report};
+use crate::logging::Log;
+use crate::observer::BrokerObserver;
+use crate::signals::StopSignals;
+use crate::status::BrokerStatus;
+
+/// Runs the broker until it is told to stop.
+pub(crate) fn run(sources: &ConfigArgs) -> Exit {
+    let config = match super::config::load(sources) {
+        Ok(config) => config,
+        Err(exit) => return exit,
+    };
+    // What goes wrong at the start is told in words for people; the log is for what happens later.
+    let outcome = serve(&config);
+    match outcome {
+        Ok(exit) => exit,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn serve(config: &Config) -> Result<Exit, String> {
+    let log =
+        Log::start(config.log.level, config.log.format).map_err(|error| format!("cannot start the log: {error}"))?;
+    // Before anything is there to be stopped, so that no signal finds it half done.
+    let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let status = Arc::new(BrokerStatus::starting());
+    let console = start_console(config, &status).inspect_err(|_| log.flush())?;
+    let node = Node::start(node_settings(config, &log)).map_err(|error| error.to_string())?;
+    status.ready(node.handle());
+    if let Err(error) = print(&ready_line(&node, console.as_ref())) {
+        tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
+    }
+    let signal = signals.wait();
+    tracing::info!(signal, "stopping");
+    status.stopping();
+    let stopped = node.stop(config.shutdown.grace);
+    if let Some(console) = console {
+        console.running.stop();
+    }
+    if !stopped.drained {
+        tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
+    }
+    tracing::info!("stopped");
+    log.flush();
+    Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
+}
+
+fn node_settings(config: &Config, log: &Log) -> NodeSettings {
+    let shards = config.shards();
+    NodeSettings {
+        shards,
+        listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
+        engine: config.engine_settings(shards),
+        max_connections: config.limits.max_connections,
+        seed: None,
+        observer: Arc::new(BrokerObserver::new(log.clone())),
+    }
+}
+
+/// A console that answers, and where.
+struct Admin {
+    running: Running,
+    address: std::net::SocketAddr,
+}
+
+/// Starts the console where one is wanted. A taken default address is no reason not to start: several brokers may run
+/// on one machine. One that somebody asked for is.
+fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<Admin>, String> {
+    let AdminAddress::At(at) = &config.admin.address else {
+        return Ok(None);
+    };
+    let admin = &config.admin;
+    let limits = Limits {
+        max_connections: usize::from(admin.max_connections),
+        header_timeout: admin.header_timeout,
+        max_header_size: usize::try_from(admin.max_header_size.0).unwrap_or(usize::MAX),
+    };
+    match bind(at) {
+        Ok(console) => {
+            let address = console.address();
+            let running = console.start(limits, Arc::clone(status)).map_err(|error| error.to_string())?;
+            Ok(Some(Admin { running, address }))
+        }
+        Err(error) if *config.source_of("admin", "address") == Source::Default => {
+            tracing::warn!(%error, "no metrics and health over HTTP; choose another address with --admin, or `--admin off`");
+            Ok(None)
+        }
+        Err(error) => Err(format!("{error}; choose another address with --admin, or `--admin off`")),
+    }
+}
+
+fn bind(at: &HostPort) -> Result<Console, String> {
+    let found = at.resolve().map_err(|error| format!("cannot find the address of {at}: {error}"))?;
+    let address = found.first().ok_or_else(|| format!("{at} has no address"))?;
+    Console::bind(*address).map_err(|error: ConsoleError| error.to_string())
+}
+
+/// The one line on standard output: scripts wait for it, and read the addresses from it.
+fn ready_line(node: &Node, console: Option<&Admin>) -> String {
+    let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
+    for address in node.local_addresses() {
+        let scheme = if matches!(address, LocalAddress::Tcp(_)) { "mqtt://" } else { "" };
+        let _ = write!(line, " {scheme}{address}");
+    }
+    if let Some(admin) = console {
+        let _ = write!(line, " admin=http://{}", admin.address);
+    }
+    line.push('\n');
+    line
+}

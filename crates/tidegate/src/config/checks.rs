@@ -1,0 +1,109 @@
+//! What several keys say together: addresses that meet, and addresses that lead off the machine.
+
+use tidegate_node::ListenAddress;
+
+use super::address::{AdminAddress, host_port, on_loopback};
+use super::finding::Findings;
+use super::path::KeyPath;
+use super::source::Source;
+use super::value::Problem;
+use super::{Config, MAX_LISTENERS};
+
+/// Checks a configuration whose single keys are right.
+pub(crate) fn run(config: &Config, findings: &mut Findings) {
+    if config.listeners.len() > MAX_LISTENERS {
+        let text = format!("there are {} listeners; a broker has at most {MAX_LISTENERS}", config.listeners.len());
+        findings.push(Problem::new(text), listener_source(config, MAX_LISTENERS, "address"));
+    }
+    for index in 0..config.listeners.len() {
+        check_unique(config, index, findings);
+        check_listener_is_safe(config, index, findings);
+    }
+    check_admin_is_safe(config, findings);
+}
+
+fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
+    let path = KeyPath { section: "listener", index, key };
+    config.source(&path).clone()
+}
+
+/// No two listeners share a name or a place.
+fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
+    let (before, rest) = config.listeners.split_at(index);
+    let Some(listener) = rest.first() else {
+        return;
+    };
+    if before.iter().any(|other| other.name == listener.name) {
+        let text = format!("two listeners have the name `{}`", listener.name);
+        findings.push(Problem::new(text), listener_source(config, index, "name"));
+    }
+    if before.iter().any(|other| meet(&other.address, &listener.address)) {
+        let text = format!("two listeners have the address {}", listener.address);
+        findings.push(Problem::new(text), listener_source(config, index, "address"));
+    }
+    if let (Some(at), AdminAddress::At(admin)) = (host_port(&listener.address), &config.admin.address)
+        && at.port != 0
+        && at == admin
+    {
+        let text = format!("the admin listener has the address {at}, as listener `{}` has", listener.name);
+        findings.push(Problem::new(text), config.source_of("admin", "address").clone());
+    }
+}
+
+fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
+    match (host_port(one), host_port(other)) {
+        (Some(one), Some(other)) => one.port != 0 && one == other,
+        (None, None) => one == other,
+        _ => false,
+    }
+}
+
+/// Who is on the network gets in without a name only where somebody said so.
+fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings) {
+    let Some(listener) = config.listeners.get(index) else {
+        return;
+    };
+    if listener.address.is_local() || listener.allow_anonymous {
+        return;
+    }
+    let source = listener_source(config, index, "address");
+    let local = on_loopback(&listener.address);
+    let hint = match source {
+        Source::Flag(_) => format!("add --allow-anonymous if you mean it, or stay on this machine: --listen {local}"),
+        Source::Environment(_) => {
+            let path = KeyPath { section: "listener", index, key: "allow_anonymous" };
+            format!("set {}=true if you mean it, or stay on this machine: {local}", path.environment())
+        }
+        Source::File(_) | Source::Default => {
+            format!(
+                "add `allow_anonymous = true` to this [[listener]] if you mean it, or stay on this machine: address = \"{local}\""
+            )
+        }
+    };
+    let text = format!(
+        "listener `{}` at {} would let in everybody who reaches it, without a password",
+        listener.name, listener.address
+    );
+    findings.push(Problem::new(text).hint(hint), source);
+}
+
+fn check_admin_is_safe(config: &Config, findings: &mut Findings) {
+    let AdminAddress::At(at) = &config.admin.address else {
+        return;
+    };
+    if at.is_loopback() || config.admin.allow_anonymous {
+        return;
+    }
+    let source = config.source_of("admin", "address").clone();
+    let port = at.port;
+    let hint = match source {
+        Source::Flag(_) => {
+            format!("add --allow-anonymous if you mean it, or stay on this machine: --admin 127.0.0.1:{port}")
+        }
+        _ => format!(
+            "add `allow_anonymous = true` to [admin] if you mean it, or stay on this machine: address = \"127.0.0.1:{port}\""
+        ),
+    };
+    let text = format!("the admin listener at {at} would answer everybody who reaches it, without a password");
+    findings.push(Problem::new(text).hint(hint), source);
+}

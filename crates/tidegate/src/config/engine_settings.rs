@@ -1,0 +1,114 @@
+//! From the configuration to what an engine is told.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tidegate_engine as engine;
+use tidegate_mqtt::QoS;
+
+use super::Config;
+use super::sections::Listener;
+use super::value::Lifetime;
+
+/// Shards that a broker has at most.
+const MAX_SHARDS: usize = engine::MAX_SHARDS as usize;
+
+impl Config {
+    /// Number of shards: the configured one, or one per core.
+    pub(crate) fn shards(&self) -> u16 {
+        let cores = || std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        match self.node.shards {
+            0 => u16::try_from(cores().min(MAX_SHARDS)).unwrap_or(1),
+            shards => shards,
+        }
+    }
+
+    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
+    pub(crate) fn engine_settings(&self, shards: u16) -> engine::Settings {
+        engine::Settings {
+            node_name: self.node.name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
+            limits: self.engine_limits(shards),
+            queue: engine::QueueSettings {
+                max_messages: self.queue.max_messages,
+                max_bytes: self.queue.max_bytes.0,
+                overflow: self.queue.overflow,
+                keep_qos0_offline: self.queue.keep_qos0_offline,
+            },
+            retained: engine::RetainedSettings {
+                available: self.retained.available,
+                max_messages: share(self.retained.max_messages, shards),
+                max_bytes: share(self.retained.max_bytes.0, shards),
+                step: self.retained.step,
+            },
+            shared: engine::SharedSettings { available: self.shared.available, strategy: self.shared.strategy },
+            sys_interval_seconds: seconds(self.sys.interval),
+            sys_events: self.sys.events,
+            authentication: engine::Authentication::Open,
+            wills_on_shutdown: self.shutdown.publish_wills,
+        }
+    }
+
+    fn engine_limits(&self, shards: u16) -> engine::Limits {
+        let limits = &self.limits;
+        engine::Limits {
+            connect_timeout_ms: millis(limits.connect_timeout),
+            pipelined_bytes: limits.pipelined_bytes.narrow(),
+            max_sessions: share_narrow(limits.max_sessions, shards),
+            max_session_expiry_seconds: match limits.max_session_expiry {
+                Lifetime::Unlimited => u32::MAX,
+                Lifetime::For(length) => seconds(length),
+            },
+            max_subscriptions_per_client: limits.max_subscriptions_per_client,
+            max_topic_levels: limits.max_topic_levels,
+            max_inflight: limits.max_inflight,
+            output_high_water: limits.output_high_water.narrow(),
+            memory_ceiling: share(limits.memory_ceiling.0, shards),
+            shard_link_bytes: limits.shard_link_bytes.0,
+            parked_bytes: limits.parked_bytes.narrow(),
+            block_timeout_ms: millis(limits.block_timeout),
+        }
+    }
+}
+
+fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettings {
+    engine::ListenerSettings {
+        name: listener.name.clone(),
+        tenant: engine::TenantId::DEFAULT,
+        max_packet_size: listener.max_packet_size.narrow(),
+        receive_maximum: listener.receive_maximum,
+        receive_maximum_lenient: listener.receive_maximum_lenient,
+        topic_alias_maximum: listener.topic_alias_maximum,
+        topic_alias_maximum_out: listener.topic_alias_maximum_out,
+        maximum_qos: match listener.maximum_qos {
+            0 => QoS::AtMostOnce,
+            1 => QoS::AtLeastOnce,
+            _ => QoS::ExactlyOnce,
+        },
+        keep_alive_maximum: u16::try_from(seconds(listener.keep_alive_maximum)).unwrap_or(u16::MAX),
+        check_payload_format: listener.check_payload_format,
+        allow_empty_client_id: listener.allow_empty_client_id,
+        max_client_id_len: listener.max_client_id_len,
+        max_connections: share_narrow(listener.max_connections, shards),
+        response_information: listener.response_information.clone(),
+        server_reference: listener.server_reference.clone(),
+    }
+}
+
+/// A shard's part of what the whole broker has; 0, which is no limit, stays 0.
+fn share(whole: u64, shards: u16) -> u64 {
+    whole.div_ceil(u64::from(shards.max(1)))
+}
+
+fn share_narrow(whole: u32, shards: u16) -> u32 {
+    whole.div_ceil(u32::from(shards.max(1)))
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn seconds(length: Duration) -> u32 {
+    u32::try_from(length.as_secs()).unwrap_or(u32::MAX)
+}

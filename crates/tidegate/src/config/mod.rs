@@ -1,0 +1,232 @@
+//! The configuration: defaults, then a file, then the environment, then the command line.
+//!
+//! Every key is declared once, in [`sections`]. From there come the reading of all sources, the range checks, `config
+//! show`, `config explain` and the reference page.
+
+pub(crate) mod address;
+mod checks;
+mod duration;
+pub(crate) mod engine_settings;
+mod file;
+pub(crate) mod finding;
+mod key;
+pub(crate) mod overrides;
+pub(crate) mod path;
+pub(crate) mod reference;
+pub(crate) mod sections;
+pub(crate) mod show;
+mod size;
+pub(crate) mod source;
+mod suggestion;
+pub(crate) mod value;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use finding::Findings;
+use key::Section;
+use overrides::{Flags, Override};
+use path::KeyPath;
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
+use source::{FileText, Source};
+use value::{Problem, Raw};
+
+/// Listeners that a broker may have.
+const MAX_LISTENERS: usize = 64;
+
+/// What a configuration is made from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inputs {
+    /// The file, if one was named.
+    pub(crate) file: Option<FileText>,
+    /// The environment.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The command line.
+    pub(crate) flags: Flags,
+}
+
+/// A configuration that was read and found right.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Config {
+    pub(crate) node: Node,
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) limits: Limits,
+    pub(crate) queue: Queue,
+    pub(crate) retained: Retained,
+    pub(crate) shared: Shared,
+    pub(crate) sys: Sys,
+    pub(crate) admin: Admin,
+    pub(crate) log: Log,
+    pub(crate) shutdown: Shutdown,
+    /// Where each value that somebody gave comes from.
+    sources: BTreeMap<KeyPath, Source>,
+    file: Option<FileText>,
+}
+
+impl Config {
+    /// Reads a configuration from all its sources and checks it as a whole.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, not only the first thing.
+    pub(crate) fn load(inputs: Inputs) -> Result<Self, Findings> {
+        let mut findings = Findings::about(inputs.file.clone());
+        let mut config = Self { file: inputs.file, ..Self::default() };
+        config.apply_file(&mut findings);
+        if config.listeners.is_empty() {
+            config.listeners.push(Listener::default());
+        }
+        for it in overrides::from_environment(&inputs.environment, &mut findings) {
+            config.apply_override(it, &mut findings);
+        }
+        config.apply_flags(&inputs.flags, &mut findings);
+        config.name_listeners();
+        // What several keys say together is only worth a look when each of them is right.
+        if findings.is_empty() {
+            checks::run(&config, &mut findings);
+        }
+        findings.sort();
+        if findings.is_empty() { Ok(config) } else { Err(findings) }
+    }
+
+    /// A configuration with nothing set, to which a converter adds what another file says.
+    pub(crate) fn draft(file: FileText) -> Self {
+        Self { file: Some(file), ..Self::default() }
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// When there is no such listener or the value is refused; the message continues a sentence that begins with the key.
+    pub(crate) fn try_set(&mut self, path: KeyPath, raw: &Raw, source: Source) -> Result<(), Problem> {
+        let count = self.listeners.len();
+        let section = self
+            .section_mut(&path)
+            .ok_or_else(|| Problem::new(format!("names a listener that is not there; there are {count}")))?;
+        section.set(path.key, raw)?;
+        self.sources.insert(path, source);
+        Ok(())
+    }
+
+    /// Where a key's value comes from.
+    pub(crate) fn source(&self, path: &KeyPath) -> &Source {
+        self.sources.get(path).unwrap_or(&Source::Default)
+    }
+
+    /// The source of a key of a section that is not repeated.
+    pub(crate) fn source_of(&self, section: &'static str, key: &'static str) -> &Source {
+        self.source(&KeyPath { section, index: 0, key })
+    }
+
+    /// The file that was read.
+    pub(crate) fn file(&self) -> Option<&FileText> {
+        self.file.as_ref()
+    }
+
+    /// The sections of a name: one, or each listener.
+    pub(crate) fn sections(&self, name: &str) -> Vec<&dyn Section> {
+        match name {
+            "node" => vec![&self.node],
+            "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
+            "limits" => vec![&self.limits],
+            "queue" => vec![&self.queue],
+            "retained" => vec![&self.retained],
+            "shared" => vec![&self.shared],
+            "sys" => vec![&self.sys],
+            "admin" => vec![&self.admin],
+            "log" => vec![&self.log],
+            "shutdown" => vec![&self.shutdown],
+            _ => Vec::new(),
+        }
+    }
+
+    fn section_mut(&mut self, path: &KeyPath) -> Option<&mut dyn Section> {
+        Some(match path.section {
+            "node" => &mut self.node,
+            "listener" => self.listeners.get_mut(path.index)?,
+            "limits" => &mut self.limits,
+            "queue" => &mut self.queue,
+            "retained" => &mut self.retained,
+            "shared" => &mut self.shared,
+            "sys" => &mut self.sys,
+            "admin" => &mut self.admin,
+            "log" => &mut self.log,
+            "shutdown" => &mut self.shutdown,
+            _ => return None,
+        })
+    }
+
+    fn apply_file(&mut self, findings: &mut Findings) {
+        let Some(file) = self.file.take() else {
+            return;
+        };
+        let entries = file::read(&file, findings);
+        self.listeners.resize(entries.listeners, Listener::default());
+        for entry in entries.list {
+            self.set(entry.path, &entry.raw, Source::File(entry.span), findings);
+        }
+        self.file = Some(file);
+    }
+
+    fn apply_override(&mut self, it: Override, findings: &mut Findings) {
+        if it.path.section == "listener" && it.path.index == self.listeners.len() {
+            self.listeners.push(Listener::default());
+        }
+        self.set(it.path, &Raw::Word(it.value), it.source, findings);
+    }
+
+    fn apply_flags(&mut self, flags: &Flags, findings: &mut Findings) {
+        if !flags.listen.is_empty() {
+            self.listeners = vec![Listener::default(); flags.listen.len()];
+            self.sources.retain(|path, _| path.section != "listener");
+        }
+        for (index, (address, flag)) in flags.listen.iter().enumerate() {
+            let path = KeyPath { section: "listener", index, key: "address" };
+            let source = Source::Flag(flag.clone());
+            self.set(path, &Raw::Word(address.clone()), source, findings);
+        }
+        if flags.allow_anonymous {
+            self.allow_anonymous();
+        }
+        for it in overrides::from_flags(flags, findings) {
+            self.apply_override(it, findings);
+        }
+    }
+
+    fn allow_anonymous(&mut self) {
+        let source = Source::Flag("--allow-anonymous".to_owned());
+        let mut note = |section, index| {
+            let key = "allow_anonymous";
+            self.sources.insert(KeyPath { section, index, key }, source.clone());
+        };
+        for (index, listener) in self.listeners.iter_mut().enumerate() {
+            listener.allow_anonymous = true;
+            note("listener", index);
+        }
+        self.admin.allow_anonymous = true;
+        note("admin", 0);
+    }
+
+    fn set(&mut self, path: KeyPath, raw: &Raw, source: Source, findings: &mut Findings) {
+        if let Err(problem) = self.try_set(path, raw, source.clone()) {
+            let message = format!("`{path}` {}", problem.message);
+            findings.push(Problem { message, ..problem }, source);
+        }
+    }
+
+    /// Gives a name to each listener that has none.
+    fn name_listeners(&mut self) {
+        let mut names: Vec<String> = self.listeners.iter().map(|it| it.name.clone()).collect();
+        for index in 0..names.len() {
+            if !names[index].is_empty() {
+                continue;
+            }
+            let stem = address::default_name(&self.listeners[index].address);
+            let numbered = (2..).map(|number| format!("{stem}-{number}"));
+            let free = std::iter::once(stem.clone()).chain(numbered).find(|name| !names.contains(name));
+            names[index] = free.unwrap_or_default();
+            self.listeners[index].name.clone_from(&names[index]);
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Every key of the configuration with its type, default, range and documentation.
+
+use std::time::Duration;
+
+use tidegate_engine::{OverflowPolicy, SharedStrategy};
+use tidegate_node::ListenAddress;
+
+use super::address::{AdminAddress, loopback};
+use super::key::{Key, Section, SectionKeys, section};
+use super::size::{Bytes, KIB, MIB, TIB};
+use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
+
+/// One second, in the milliseconds that ranges of durations count.
+const SECOND: u64 = 1_000;
+/// One hour.
+const HOUR: u64 = 3_600 * SECOND;
+/// One day.
+const DAY: u64 = 24 * HOUR;
+
+/// The largest remaining length that the wire format can say, and so the largest packet that may be advertised.
+const MAX_PACKET: u64 = 268_435_455;
+
+section! {
+    /// The broker as a whole.
+    "node" => Node, NODE {
+        /// Name of this broker, as in `$SYS/brokers/NAME/...`.
+        name: String = "tidegate".to_owned(), in Kind::Name { empty: false };
+        /// Threads that work clients, each with its own share of them. One per core is right for a machine that
+        /// runs nothing else.
+        shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one per core")), flag "--shards";
+    }
+}
+
+section! {
+    /// Where clients come in, and what holds for those who come in there. A configuration without a listener has
+    /// one, on `127.0.0.1:1883`.
+    "listener" [repeated = true] => Listener, LISTENER {
+        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"ws://127.0.0.1:9001/mqtt"` or
+        /// `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port";
+        /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
+        name: String = String::new(), in Kind::Name { empty: true };
+        /// Whether clients come in without saying who they are although others than this machine reach the
+        /// listener. Without it the broker refuses to start with such an address.
+        allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// Longest packet taken from a client; MQTT 5 clients are told.
+        max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
+        /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
+        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("no limit"));
+        /// QoS 1 and 2 messages that a client may have under way to the broker without an answer; MQTT 5 clients are
+        /// told.
+        receive_maximum: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
+        /// Whether more than that is tolerated and counted, as old firmware needs it, instead of answered with
+        /// DISCONNECT 0x93.
+        receive_maximum_lenient: bool = false, in Kind::Boolean;
+        /// Topic aliases that a client may set.
+        topic_alias_maximum: u16 = 32, in Kind::Integer(Range::of(0, 65_535));
+        /// Topic aliases that the broker sets towards a client that allows as many. Each costs memory per connection.
+        topic_alias_maximum_out: u16 = 16, in Kind::Integer(Range::of(0, 1_024));
+        /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
+        maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
+        /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are
+        /// held to it all the same.
+        keep_alive_maximum: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, 65_535 * SECOND).or_zero("none imposed"));
+        /// Whether a payload whose publisher calls it UTF-8 text is checked to be that.
+        check_payload_format: bool = false, in Kind::Boolean;
+        /// Whether a client may leave its client id empty and be given one.
+        allow_empty_client_id: bool = true, in Kind::Boolean;
+        /// Longest client id, in bytes. MQTT asks that at least 23 be taken.
+        max_client_id_len: u16 = 1024, in Kind::Integer(Range::of(23, 65_535));
+        /// Response Information given to MQTT 5 clients that request it: usually the root of their reply topics.
+        response_information: Option<String> = None, in Kind::Text { max_len: 1024 };
+        /// Another server that MQTT 5 clients are told of when this one stops.
+        server_reference: Option<String> = None, in Kind::Text { max_len: 1024 };
+    }
+}
+
+section! {
+    /// Bounds of connections, sessions and memory. What is said for the whole broker is divided evenly between the
+    /// shards.
+    "limits" => Limits, LIMITS {
+        /// Time from the connection to a complete CONNECT.
+        connect_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
+        /// Bytes that a client may send behind its CONNECT before that is answered.
+        pipelined_bytes: Bytes = Bytes(64 * KIB), in Kind::Size(Range::of(KIB, 16 * MIB));
+        /// Connections at once over all listeners; beyond it new ones are closed at once. The broker refuses to start when
+        /// the system grants fewer open files than that.
+        max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as there are open files"));
+        /// Sessions, connected or not, of the whole broker.
+        max_sessions: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
+        /// Longest time that a session is kept for a client that is away. A client that asks for more is granted this.
+        max_session_expiry: Lifetime = Lifetime::Unlimited, in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
+        /// Subscriptions of one client.
+        max_subscriptions_per_client: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000));
+        /// Levels of a topic name or filter.
+        max_topic_levels: u16 = 128, in Kind::Integer(Range::of(1, 32_768));
+        /// Unacknowledged messages towards a client that names no Receive Maximum, as MQTT 3 clients never do.
+        max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
+        /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
+        output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
+        /// Memory of unfinished packets, output and queues of the whole broker, above which new work is refused.
+        memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("no limit"));
+        /// Messages under way from one shard to another, above which their publishers wait.
+        shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
+        /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
+        parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
+        /// Longest time that a publisher waits for room; then its message is dropped with a reason.
+        block_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(1, DAY));
+    }
+}
+
+words! {
+    OverflowPolicy {
+        OverflowPolicy::DropNewest => "drop-newest", "the new message is dropped";
+        OverflowPolicy::DropOldest => "drop-oldest", "the oldest waiting message makes room";
+        OverflowPolicy::Disconnect => "disconnect", "the slow reader is disconnected";
+        OverflowPolicy::Block => "block", "the publisher waits";
+    }
+}
+
+section! {
+    /// The queue of each session: what waits because the client is away, reads slowly or has its window full.
+    "queue" => Queue, QUEUE {
+        /// Messages that wait per session.
+        max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
+        /// Bytes that wait per session.
+        max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
+        /// What happens beyond either.
+        overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
+        /// Whether QoS 0 messages are kept for clients that are away.
+        keep_qos0_offline: bool = false, in Kind::Boolean;
+    }
+}
+
+section! {
+    /// Retained messages.
+    "retained" => Retained, RETAINED {
+        /// Whether the broker keeps retained messages at all.
+        available: bool = true, in Kind::Boolean;
+        /// How many are kept by the whole broker. What comes beyond is refused; what is kept may still be replaced.
+        max_messages: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
+        /// Memory for them in the whole broker.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, 16 * TIB).or_zero("no limit"));
+        /// Retained messages looked at for one subscription before other clients get their turn.
+        step: u32 = 512, in Kind::Integer(Range::of(1, 1_000_000));
+    }
+}
+
+words! {
+    SharedStrategy {
+        SharedStrategy::RoundRobin => "round-robin", "each member in turn";
+        SharedStrategy::Sticky => "sticky", "the same member as long as it takes messages";
+        SharedStrategy::HashClient => "hash-client", "by the publisher's client id";
+        SharedStrategy::HashTopic => "hash-topic", "by the topic";
+    }
+}
+
+section! {
+    /// Shared subscriptions, `$share/GROUP/FILTER`.
+    "shared" => Shared, SHARED {
+        /// Whether they are served.
+        available: bool = true, in Kind::Boolean;
+        /// Who of a group gets the next message.
+        strategy: SharedStrategy = SharedStrategy::RoundRobin, in Kind::OneOf(<SharedStrategy as super::value::Words>::WORDS);
+    }
+}
+
+section! {
+    /// What the broker publishes about itself below `$SYS`.
+    "sys" => Sys, SYS {
+        /// Time between two rounds of values, while somebody is subscribed to them.
+        interval: Duration = Duration::from_secs(10), in Kind::Seconds(Range::of(SECOND, DAY).or_zero("no values"));
+        /// Whether connects and disconnects are published below `$SYS/brokers/NAME/clients/`.
+        events: bool = true, in Kind::Boolean;
+    }
+}
+
+section! {
+    /// The HTTP listener for metrics (`/metrics`) and health (`/healthz`, `/readyz`).
+    "admin" => Admin, ADMIN {
+        /// Where it listens, or `"off"`. When the default address is taken the broker starts without it and says so;
+        /// when an address that was asked for is taken, the broker does not start.
+        address: AdminAddress = AdminAddress::At(loopback(18083)), in Kind::AdminAddress, flag "--admin";
+        /// Whether anybody who reaches the address may read it although others than this machine do.
+        allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// Connections at once.
+        max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
+        /// Time within which the head of a request must be complete.
+        header_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
+        /// Longest head of a request.
+        max_header_size: Bytes = Bytes(16 * KIB), in Kind::Size(Range::of(8 * KIB, MIB));
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogLevel {
+    /// What went wrong.
+    Error,
+    /// And what looks wrong.
+    Warn,
+    /// And who connects and disconnects.
+    Info,
+    /// And connections that never said who they are.
+    Debug,
+    /// And what only developers want to know.
+    Trace,
+}
+
+words! {
+    LogLevel {
+        LogLevel::Error => "error", "what went wrong";
+        LogLevel::Warn => "warn", "and what looks wrong";
+        LogLevel::Info => "info", "and who connects and disconnects";
+        LogLevel::Debug => "debug", "and connections that never said who they are";
+        LogLevel::Trace => "trace", "and what only developers want to know";
+    }
+}
+
+/// How a line of the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+words! {
+    LogFormat {
+        LogFormat::Text => "text", "a line for people";
+        LogFormat::Json => "json", "one JSON object per line";
+    }
+}
+
+section! {
+    /// The log, which goes to standard error.
+    "log" => Log, LOG {
+        /// How much is logged; each level includes those before it.
+        level: LogLevel = LogLevel::Info, in Kind::OneOf(<LogLevel as super::value::Words>::WORDS), flag "--log";
+        /// How a line is written.
+        format: LogFormat = LogFormat::Text, in Kind::OneOf(<LogFormat as super::value::Words>::WORDS), flag "--log-format";
+    }
+}
+
+section! {
+    /// What happens on SIGTERM and SIGINT.
+    "shutdown" => Shutdown, SHUTDOWN {
+        /// Time within which waiting output must be written; then connections are closed all the same.
+        grace: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(0, HOUR));
+        /// Whether the wills of connected clients are published, since they lose their connection without a DISCONNECT
+        /// of their own.
+        publish_wills: bool = true, in Kind::Boolean;
+    }
+}
+
+/// All sections, in the order of the reference page.
+pub(crate) static SECTIONS: &[&SectionKeys] =
+    &[&NODE, &LISTENER, &LIMITS, &QUEUE, &RETAINED, &SHARED, &SYS, &ADMIN, &LOG, &SHUTDOWN];
+
+/// The section of that name.
+pub(crate) fn section_keys(name: &str) -> Option<&'static SectionKeys> {
+    SECTIONS.iter().copied().find(|section| section.name == name)
+}

@@ -1,0 +1,75 @@
+//! Where a value comes from, and where in a file that is.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Where the value of a key comes from. The later ones win.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nobody said anything.
+    #[default]
+    Default,
+    /// These bytes of the configuration file.
+    File(Range<usize>),
+    /// This environment variable.
+    Environment(String),
+    /// This flag, as it was given.
+    Flag(String),
+}
+
+/// A configuration file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileText {
+    /// Its name, as a person gave it.
+    pub(crate) name: String,
+    /// What is in it.
+    pub(crate) text: String,
+}
+
+/// A place in a file, for people: both counted from 1, columns in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LineColumn {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+impl FileText {
+    /// The line and the column of a byte.
+    pub(crate) fn line_column(&self, offset: usize) -> LineColumn {
+        let before = self.text.get(..offset).unwrap_or(&self.text);
+        let start = before.rfind('\n').map_or(0, |end| end + 1);
+        LineColumn { line: before.matches('\n').count() + 1, column: before[start..].chars().count() + 1 }
+    }
+
+    /// The text of a line, counted from 1.
+    pub(crate) fn line(&self, number: usize) -> &str {
+        self.text.lines().nth(number.saturating_sub(1)).unwrap_or_default()
+    }
+
+    /// `name:line:column` of a byte.
+    pub(crate) fn place(&self, offset: usize) -> String {
+        let LineColumn { line, column } = self.line_column(offset);
+        format!("{}:{line}:{column}", self.name)
+    }
+}
+
+impl Source {
+    /// The source for people, with the place in the file.
+    pub(crate) fn describe(&self, file: Option<&FileText>) -> String {
+        match (self, file) {
+            (Self::File(span), Some(file)) => file.place(span.start),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(_) => f.write_str("configuration file"),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Flag(flag) => write!(f, "command line, {flag}"),
+        }
+    }
+}

@@ -1,0 +1,426 @@
+//! The configuration from its sources: what it says when something is wrong, and who wins.
+
+use super::path::KeyPath;
+use super::sections::SECTIONS;
+use super::show::{Which, show};
+use super::*;
+
+fn file(text: &str) -> FileText {
+    FileText { name: "t.toml".to_owned(), text: text.to_owned() }
+}
+
+fn from_file(text: &str) -> Result<Config, String> {
+    load(text, &[], Flags::default())
+}
+
+fn load(text: &str, environment: &[(&str, &str)], flags: Flags) -> Result<Config, String> {
+    let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    Config::load(Inputs { file: Some(file(text)), environment, flags }).map_err(|findings| findings.to_string())
+}
+
+fn set(key: &str, value: &str) -> Flags {
+    let flag = format!("--set {key}={value}");
+    Flags { set: vec![(key.to_owned(), value.to_owned(), flag)], ..Flags::default() }
+}
+
+fn listen(addresses: &[&str]) -> Flags {
+    let listen = addresses.iter().map(|address| ((*address).to_owned(), format!("--listen {address}")));
+    Flags { listen: listen.collect(), ..Flags::default() }
+}
+
+/// Compares what is said about a file with what should be.
+fn says(text: &str, expected: &str) {
+    let said = from_file(text).unwrap_err();
+    assert_eq!(said.trim(), expected.trim(), "\n{said}");
+}
+
+#[test]
+fn nothing_at_all_is_a_configuration() {
+    let config = from_file("").unwrap();
+    assert_eq!(config.listeners.len(), 1);
+    assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:1883");
+    assert_eq!(config.listeners[0].name, "tcp-1883");
+    assert_eq!(show(&config, Which::Set), "");
+}
+
+#[test]
+fn an_unknown_key_is_quoted_with_what_may_be_meant() {
+    says(
+        "[[listener]]\n  adress = \"1883\"\n",
+        "
+error: unknown key `adress` in [[listener]]
+ --> t.toml:2:3
+  |
+2 |   adress = \"1883\"
+  |   ^^^^^^
+hint: did you mean `address`?",
+    );
+}
+
+#[test]
+fn a_key_in_the_wrong_section_is_sent_to_the_right_one() {
+    says(
+        "[limits]\noverflow = \"block\"\n",
+        "
+error: unknown key `overflow` in [limits]
+ --> t.toml:2:1
+  |
+2 | overflow = \"block\"
+  | ^^^^^^^^
+hint: it is a key of [queue]",
+    );
+    says(
+        "max_inflight = 3\n",
+        "
+error: key `max_inflight` stands outside its section
+ --> t.toml:1:1
+  |
+1 | max_inflight = 3
+  | ^^^^^^^^^^^^
+hint: it is a key of [limits]",
+    );
+}
+
+#[test]
+fn an_unknown_section_is_quoted_with_what_may_be_meant() {
+    says(
+        "\n\n[retaind]\nx = 1\n",
+        "
+error: unknown section `retaind`
+ --> t.toml:3:2
+  |
+3 | [retaind]
+  |  ^^^^^^^
+hint: did you mean `retained`?",
+    );
+    says(
+        "[colours]\n",
+        "
+error: unknown section `colours`
+ --> t.toml:1:2
+  |
+1 | [colours]
+  |  ^^^^^^^
+hint: sections are node, listener, limits, queue, retained, shared, sys, admin, log, shutdown",
+    );
+}
+
+#[test]
+fn a_section_in_the_wrong_shape_is_shown_the_right_one() {
+    says(
+        "[listener]\naddress = \"1883\"\n",
+        "
+error: `listener` must be a section headed [[listener]]
+ --> t.toml:1:2
+  |
+1 | [listener]
+  |  ^^^^^^^^
+hint: write [[listener]] on a line of its own, and the keys below it",
+    );
+    says(
+        "queue = 3\n",
+        "
+error: `queue` must be a section headed [queue]
+ --> t.toml:1:1
+  |
+1 | queue = 3
+  | ^^^^^
+hint: write [queue] on a line of its own, and the keys below it",
+    );
+}
+
+#[test]
+fn values_of_the_wrong_type_say_what_to_write() {
+    says(
+        "[limits]\nconnect_timeout = 30\n",
+        "
+error: `limits.connect_timeout` must be a duration, not the number 30
+ --> t.toml:2:19
+  |
+2 | connect_timeout = 30
+  |                   ^^
+hint: say the unit: \"30s\" or \"30ms\"",
+    );
+    says(
+        "[limits]\nmax_inflight = \"20\"\n",
+        "
+error: `limits.max_inflight` must be a whole number, not \"20\"
+ --> t.toml:2:16
+  |
+2 | max_inflight = \"20\"
+  |                ^^^^
+hint: write 20 without quotes",
+    );
+    says(
+        "[queue]\nmax_bytes = \"16 Mib\"\n",
+        "
+error: `queue.max_bytes` must be a size, not \"16 Mib\"
+ --> t.toml:2:13
+  |
+2 | max_bytes = \"16 Mib\"
+  |             ^^^^^^^^
+hint: write a number of bytes, or text with a unit: \"64KiB\", \"2MiB\", \"1GiB\"",
+    );
+    says(
+        "[shared]\navailable = \"yes\"\n",
+        "
+error: `shared.available` must be true or false, not \"yes\"
+ --> t.toml:2:13
+  |
+2 | available = \"yes\"
+  |             ^^^^^",
+    );
+    says(
+        "[queue]\noverflow = \"drop_newest\"\n",
+        "
+error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\" or \"block\", not \"drop_newest\"
+ --> t.toml:2:12
+  |
+2 | overflow = \"drop_newest\"
+  |            ^^^^^^^^^^^^^
+hint: did you mean \"drop-newest\"?",
+    );
+}
+
+#[test]
+fn values_out_of_range_say_the_range() {
+    says(
+        "[[listener]]\nmax_packet_size = \"256MiB\"\n",
+        "
+error: `listener.0.max_packet_size` must be 1KiB to 268435455B, not 256MiB
+ --> t.toml:2:19
+  |
+2 | max_packet_size = \"256MiB\"
+  |                   ^^^^^^^^",
+    );
+    says(
+        "[sys]\ninterval = \"1500ms\"\n",
+        "
+error: `sys.interval` must be whole seconds, not 1500ms
+ --> t.toml:2:12
+  |
+2 | interval = \"1500ms\"
+  |            ^^^^^^^^",
+    );
+    says(
+        "[node]\nshards = 65\n",
+        "
+error: `node.shards` must be 1 to 64, or 0 (one per core), not 65
+ --> t.toml:2:10
+  |
+2 | shards = 65
+  |          ^^",
+    );
+}
+
+#[test]
+fn what_is_no_toml_is_said_with_its_place() {
+    let said = from_file("[queue]\nmax_messages 3\n").unwrap_err();
+    assert!(said.contains("--> t.toml:2:"), "{said}");
+    assert!(said.contains("2 | max_messages 3"), "{said}");
+}
+
+#[test]
+fn all_problems_are_said_in_the_order_of_the_file() {
+    let said = from_file("[sys]\nx = 1\n[admin]\ny = 2\n[log]\nlevel = \"loud\"\n").unwrap_err();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("-->")).collect();
+    assert_eq!(lines, [" --> t.toml:2:1", " --> t.toml:4:1", " --> t.toml:6:9"]);
+}
+
+#[test]
+fn a_wider_address_must_be_asked_for() {
+    says(
+        "[[listener]]\naddress = \"0.0.0.0:1883\"\n",
+        "
+error: listener `tcp-1883` at 0.0.0.0:1883 would let in everybody who reaches it, without a password
+ --> t.toml:2:11
+  |
+2 | address = \"0.0.0.0:1883\"
+  |           ^^^^^^^^^^^^^^
+hint: add `allow_anonymous = true` to this [[listener]] if you mean it, or stay on this machine: address = \"127.0.0.1:1883\"",
+    );
+    assert!(from_file("[[listener]]\naddress = \"0.0.0.0:1883\"\nallow_anonymous = true\n").is_ok());
+    let said = load("", &[], listen(&["ws://[::]:9001/x"])).unwrap_err();
+    assert_eq!(
+        said,
+        "error: listener `ws-9001` at ws://[::]:9001/x would let in everybody who reaches it, without a password\n  \
+         --> command line, --listen ws://[::]:9001/x\n\
+         hint: add --allow-anonymous if you mean it, or stay on this machine: --listen ws://127.0.0.1:9001/x\n"
+    );
+    let said = load("", &[("TIDEGATE__LISTENER__0__ADDRESS", "10.0.0.1:1")], Flags::default()).unwrap_err();
+    assert!(said.contains("set TIDEGATE__LISTENER__0__ALLOW_ANONYMOUS=true"), "{said}");
+}
+
+#[test]
+fn a_wider_admin_address_must_be_asked_for() {
+    let said = from_file("[admin]\naddress = \"0.0.0.0:18083\"\n").unwrap_err();
+    assert!(said.contains("add `allow_anonymous = true` to [admin]"), "{said}");
+    let said = load("", &[], set("admin.address", "0.0.0.0:18083")).unwrap_err();
+    assert!(said.contains("add --allow-anonymous"), "{said}");
+    let open = Flags { allow_anonymous: true, ..set("admin.address", "0.0.0.0:18083") };
+    assert!(load("", &[], open).is_ok());
+}
+
+#[test]
+fn two_listeners_cannot_be_one() {
+    let said = load("", &[], listen(&["1883", "127.0.0.1:1883"])).unwrap_err();
+    assert!(said.contains("two listeners have the address 127.0.0.1:1883"), "{said}");
+    let said = from_file("[[listener]]\nname = \"a\"\n[[listener]]\nname = \"a\"\naddress = \"1\"\n").unwrap_err();
+    assert!(said.contains("two listeners have the name `a`"), "{said}");
+    let said = load("", &[], Flags { listen: vec![("18083".into(), String::new())], ..Flags::default() }).unwrap_err();
+    assert!(said.contains("the admin listener has the address"), "{said}");
+    let free = load("", &[], listen(&["127.0.0.1:0", "127.0.0.1:0"])).unwrap();
+    let names: Vec<&str> = free.listeners.iter().map(|listener| listener.name.as_str()).collect();
+    assert_eq!(names, ["tcp-0", "tcp-0-2"]);
+}
+
+#[test]
+fn listeners_are_bounded_in_number() {
+    let addresses: Vec<String> = (0..=MAX_LISTENERS).map(|number| format!("{}", 20_000 + number)).collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let said = load("", &[], listen(&addresses)).unwrap_err();
+    assert!(said.contains("there are 65 listeners; a broker has at most 64"), "{said}");
+}
+
+#[test]
+fn flags_win_over_the_environment_over_the_file() {
+    let text = "[queue]\nmax_messages = 1\nmax_bytes = \"1KiB\"\noverflow = \"block\"\n";
+    let environment = [("TIDEGATE__QUEUE__MAX_MESSAGES", "2"), ("TIDEGATE__QUEUE__MAX_BYTES", "2KiB")];
+    let config = load(text, &environment, set("queue.max_messages", "3")).unwrap();
+    assert_eq!(
+        show(&config, Which::Set),
+        "[queue]\n\
+         max_messages = 3    # command line, --set queue.max_messages=3\n\
+         max_bytes = \"2KiB\"  # environment variable TIDEGATE__QUEUE__MAX_BYTES\n\
+         overflow = \"block\"  # t.toml:4:12\n"
+    );
+}
+
+#[test]
+fn listen_flags_replace_the_listeners_of_the_file() {
+    let text = "[[listener]]\naddress = \"1\"\nmaximum_qos = 0\n[[listener]]\naddress = \"2\"\n";
+    let config = load(text, &[], listen(&["3"])).unwrap();
+    assert_eq!(config.listeners.len(), 1);
+    assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:3");
+    assert_eq!(config.listeners[0].maximum_qos, 2);
+}
+
+#[test]
+fn listeners_are_set_and_added_by_number() {
+    let environment = [
+        ("TIDEGATE__LISTENER__1__ADDRESS", "1884"),
+        ("TIDEGATE__LISTENER__1__MAXIMUM_QOS", "1"),
+        ("TIDEGATE__LISTENER__0__RECEIVE_MAXIMUM", "7"),
+    ];
+    let config = load("", &environment, Flags::default()).unwrap();
+    assert_eq!(config.listeners.len(), 2);
+    assert_eq!(config.listeners[0].receive_maximum, 7);
+    assert_eq!(config.listeners[1].address.to_string(), "127.0.0.1:1884");
+    assert_eq!(config.listeners[1].maximum_qos, 1);
+    let said = load("", &[("TIDEGATE__LISTENER__2__ADDRESS", "1")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: `listener.2.address` names a listener that is not there; there are 1\n  \
+         --> environment variable TIDEGATE__LISTENER__2__ADDRESS\n"
+    );
+}
+
+#[test]
+fn slips_outside_the_file_are_said_with_their_source() {
+    let said = load("", &[("TIDEGATE__QUEUE__MAX_MESAGES", "2")], Flags::default()).unwrap_err();
+    assert_eq!(
+        said,
+        "error: unknown key `max_mesages` in [queue]\n  --> environment variable TIDEGATE__QUEUE__MAX_MESAGES\n\
+         hint: did you mean `max_messages`?\n"
+    );
+    let said = load("", &[], set("queue.max_messages", "many")).unwrap_err();
+    assert_eq!(
+        said,
+        "error: `queue.max_messages` must be a whole number, not \"many\"\n  \
+         --> command line, --set queue.max_messages=many\n"
+    );
+    let said = load("", &[], set("listener.address", "1")).unwrap_err();
+    assert!(said.contains("a [[listener]] is named by its number: listener.0.KEY"), "{said}");
+    let said = load("", &[], set("max_messages", "1")).unwrap_err();
+    assert!(said.contains("it is a key of [queue]"), "{said}");
+}
+
+#[test]
+fn what_is_shown_reads_as_the_same() {
+    let text = "[[listener]]\naddress = \"ws://0.0.0.0:9001/a\"\nallow_anonymous = true\nserver_reference = \"a\\\"b\"\n\
+                [limits]\nmax_session_expiry = \"2h\"\n[retained]\nmax_bytes = \"3GiB\"\n[admin]\naddress = \"off\"\n";
+    let config = from_file(text).unwrap();
+    for which in [Which::Set, Which::Effective] {
+        let again = from_file(&show(&config, which)).unwrap();
+        for section in SECTIONS {
+            let (one, other) = (config.sections(section.name), again.sections(section.name));
+            assert_eq!(one.len(), other.len());
+            for (one, other) in one.iter().zip(other) {
+                for key in section.keys {
+                    assert_eq!(one.show(key.name), other.show(key.name), "{}.{}", section.name, key.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_default_is_allowed_and_every_key_has_its_words() {
+    for section in SECTIONS {
+        assert!(section.doc.trim().ends_with('.'), "{}", section.name);
+        for key in section.keys {
+            assert!(key.doc().ends_with('.'), "{}.{}", section.name, key.name);
+            let path = KeyPath { section: section.name, index: 0, key: key.name };
+            assert_eq!(KeyPath::parse(&path.to_string(), ".").unwrap(), path);
+            let text = format!("{}\n{} = {}\n", section.header(), key.name, (key.default)());
+            let config = from_file(&text).unwrap_or_else(|said| panic!("{said}"));
+            let shown = config.sections(section.name)[0].show(key.name);
+            // A listener without a name is given one.
+            assert!(shown == (key.default)() || path.to_string() == "listener.0.name", "{path}");
+        }
+    }
+}
+
+#[test]
+fn engine_defaults_are_ours() {
+    let ours = from_file("").unwrap().engine_settings(1);
+    let theirs = tidegate_engine::Settings::default();
+    let mut listener = ours.listeners[0].clone();
+    "default".clone_into(&mut listener.name);
+    assert_eq!(format!("{listener:?}"), format!("{:?}", theirs.listeners[0]));
+    assert_eq!(format!("{:?}", ours.limits), format!("{:?}", theirs.limits));
+    assert_eq!(format!("{:?}", ours.queue), format!("{:?}", theirs.queue));
+    assert_eq!(format!("{:?}", ours.retained), format!("{:?}", theirs.retained));
+    assert_eq!(format!("{:?}", ours.shared), format!("{:?}", theirs.shared));
+    assert_eq!(ours.sys_interval_seconds, theirs.sys_interval_seconds);
+}
+
+#[test]
+fn what_the_broker_has_is_divided_between_shards() {
+    let config = from_file("[limits]\nmax_sessions = 10\n[[listener]]\nmax_connections = 3\n").unwrap();
+    let settings = config.engine_settings(4);
+    assert_eq!(settings.limits.max_sessions, 3);
+    assert_eq!(settings.listeners[0].max_connections, 1);
+    assert_eq!(settings.limits.memory_ceiling, 0);
+    assert!(config.shards() >= 1);
+}
+
+/// Set `UPDATE_DOCS=1` to write the page anew.
+#[test]
+fn the_reference_page_is_current() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = reference::page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(written == page, "docs/configuration.md is not current: run the test with UPDATE_DOCS=1");
+}
+
+#[test]
+fn the_example_of_the_reference_page_is_right() {
+    let page = reference::page();
+    let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert!(from_file(example).is_ok());
+}

@@ -1,0 +1,84 @@
+//! Writes events to standard error, one line each, as text or JSON.
+//!
+//! This is all that we need of a subscriber: no spans and no filters by module. The lines are written by a thread of their
+//! own, because events come from shards, and a shard must not wait for whoever reads the log.
+
+mod line;
+mod writer;
+
+use std::time::{Duration, SystemTime};
+
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::config::sections::{LogFormat, LogLevel};
+use writer::Writer;
+
+/// How long the end of the process waits for the last lines to be written.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Takes events and writes those that matter enough.
+struct StderrLog {
+    level: LevelFilter,
+    format: LogFormat,
+    writer: Writer,
+}
+
+/// The log of this process.
+#[derive(Clone)]
+pub(crate) struct Log {
+    writer: Writer,
+}
+
+impl Log {
+    /// Logs from now on. Called once, before anything is logged; of further calls nothing is seen.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub(crate) fn start(level: LogLevel, format: LogFormat) -> std::io::Result<Self> {
+        let level = match level {
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+            LogLevel::Trace => LevelFilter::TRACE,
+        };
+        let writer = Writer::start(std::io::stderr())?;
+        let log = StderrLog { level, format, writer: writer.clone() };
+        let _ = tracing::subscriber::set_global_default(log);
+        Ok(Self { writer })
+    }
+
+    /// Waits until what was logged so far is written, but not long.
+    pub(crate) fn flush(&self) {
+        self.writer.flush(FLUSH_TIMEOUT);
+    }
+}
+
+impl Subscriber for StderrLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.level
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.writer.write(line::render(event, self.format, SystemTime::now()));
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        // Spans are never enabled; the number is only there because one is asked for.
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}

@@ -1,0 +1,282 @@
+//! The configuration that comes out, while the lines go in.
+
+use tidegate_node::ListenAddress;
+
+use super::Line;
+use super::keys::{Fate, TLS, Treatment, treatment, truth};
+use crate::config::Config;
+use crate::config::path::KeyPath;
+use crate::config::sections::LogLevel;
+use crate::config::source::{FileText, Source};
+use crate::config::value::Raw;
+
+/// The port of a listener that names none.
+const DEFAULT_PORT: u16 = 1883;
+
+/// What `protocol` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    Mqtt,
+    WebSocket,
+}
+
+/// A listener of theirs, while it is put together.
+#[derive(Clone, Debug)]
+struct DraftListener<'a> {
+    /// The line that opened it.
+    line: Line<'a>,
+    port: u16,
+    bind: Option<&'a str>,
+    protocol: Protocol,
+    allow_anonymous: Option<bool>,
+    /// Whether it has settings of TLS.
+    tls: bool,
+    /// Keys of ours with their values.
+    settings: Vec<(&'static str, String, Line<'a>)>,
+}
+
+/// The configuration under way.
+pub(super) struct Draft<'a> {
+    config: Config,
+    /// The listener of `port` and `bind_address`, once a line opened it.
+    default: Option<DraftListener<'a>>,
+    listeners: Vec<DraftListener<'a>>,
+    /// Whether there is a `listener` line anywhere, so that without `port` there is no default listener.
+    has_listeners: bool,
+    /// Settings of all listeners.
+    everywhere: Vec<(&'static str, String, Line<'a>)>,
+    allow_anonymous: Option<bool>,
+    per_listener: bool,
+    log_level: Option<LogLevel>,
+}
+
+impl<'a> Draft<'a> {
+    /// Begins with nothing but the knowledge of all lines.
+    pub(super) fn new(file: &FileText, lines: &[Line<'a>]) -> Self {
+        let per_listener = lines.iter().rev().find(|line| line.key == "per_listener_settings");
+        Self {
+            config: Config::draft(file.clone()),
+            default: None,
+            listeners: Vec::new(),
+            has_listeners: lines.iter().any(|line| line.key == "listener"),
+            everywhere: Vec::new(),
+            allow_anonymous: None,
+            per_listener: per_listener.is_some_and(|line| truth(line.value).as_deref() == Ok("true")),
+            log_level: None,
+        }
+    }
+
+    /// Takes one line.
+    pub(super) fn take(&mut self, line: &Line<'a>) -> Fate {
+        let Some(treatment) = treatment(line.key) else {
+            return Fate::Left("not carried over: this is no key that Mosquitto documents".to_owned());
+        };
+        let done = match treatment {
+            Treatment::Not(reason) => {
+                if reason == TLS
+                    && let Some(listener) = self.current(line)
+                {
+                    listener.tls = true;
+                }
+                Err(reason.to_owned())
+            }
+            Treatment::Always | Treatment::PerListener => Ok(()),
+            Treatment::Broker(section, key, translate) => {
+                translate(line.value).and_then(|value| self.set(section, 0, key, value, line))
+            }
+            Treatment::EveryListener(key, translate) => {
+                translate(line.value).and_then(|value| self.set_listeners(key, value, line))
+            }
+            Treatment::Listener(key, translate) => {
+                translate(line.value).and_then(|value| self.set_current(key, value, line))
+            }
+            Treatment::Place => self.place(line),
+            Treatment::Anonymous => truth(line.value).map(|word| self.anonymous(word == "true", line)),
+            Treatment::LogType => self.log_type(line),
+            Treatment::LogDestination => log_destination(line.value),
+        };
+        done.map_or_else(Fate::Left, |()| Fate::Carried)
+    }
+
+    /// Sets a key of ours, if our own check takes the value.
+    fn set(
+        &mut self,
+        section: &'static str,
+        index: usize,
+        key: &'static str,
+        value: String,
+        line: &Line<'a>,
+    ) -> Result<(), String> {
+        let path = KeyPath { section, index, key };
+        let source = Source::File(line.offset..line.offset + line.key.len());
+        self.config
+            .try_set(path, &Raw::Word(value), source)
+            .map_err(|problem| format!("not carried over: {path} {}", problem.message))
+    }
+
+    /// The listener that lines belong to: the last one opened, else the default one.
+    fn current(&mut self, line: &Line<'a>) -> Option<&mut DraftListener<'a>> {
+        if !self.listeners.is_empty() {
+            return self.listeners.last_mut();
+        }
+        let opens = ["port", "mqtt_port", "bind_address"].contains(&line.key) || !self.has_listeners;
+        if self.default.is_none() && opens {
+            self.default = Some(DraftListener::new(*line, DEFAULT_PORT, None));
+        }
+        self.default.as_mut()
+    }
+
+    fn set_current(&mut self, key: &'static str, value: String, line: &Line<'a>) -> Result<(), String> {
+        let listener = self.current(line).ok_or(
+            "not carried over: it stands before the first `listener`, for a default listener that is not opened",
+        )?;
+        listener.settings.push((key, value, *line));
+        Ok(())
+    }
+
+    fn set_listeners(&mut self, key: &'static str, value: String, line: &Line<'a>) -> Result<(), String> {
+        if self.per_listener && !self.listeners.is_empty() {
+            return self.set_current(key, value, line);
+        }
+        self.everywhere.push((key, value, *line));
+        Ok(())
+    }
+
+    fn anonymous(&mut self, allowed: bool, line: &Line<'a>) {
+        let here = self.per_listener || line.key == "listener_allow_anonymous";
+        match self.current(line) {
+            Some(listener) if here => listener.allow_anonymous = Some(allowed),
+            _ => self.allow_anonymous = Some(allowed),
+        }
+    }
+
+    fn place(&mut self, line: &Line<'a>) -> Result<(), String> {
+        let port = |text: &str| text.parse::<u16>().map_err(|_| format!("not carried over: {text:?} is no port"));
+        if line.key == "listener" {
+            let (number, bind) = line.value.split_once(char::is_whitespace).unwrap_or((line.value, ""));
+            let bind = Some(bind.trim()).filter(|bind| !bind.is_empty());
+            self.listeners.push(DraftListener::new(*line, port(number)?, bind));
+            return Ok(());
+        }
+        let value = line.value;
+        let listener = self.current(line).ok_or(
+            "not carried over: it stands before the first `listener`, for a default listener that is not opened",
+        )?;
+        match (line.key, value) {
+            ("bind_address", address) => listener.bind = Some(address),
+            ("protocol", "mqtt") => listener.protocol = Protocol::Mqtt,
+            ("protocol", "websockets") => listener.protocol = Protocol::WebSocket,
+            ("protocol", other) => return Err(format!("not carried over: the protocol {other:?} is not served")),
+            _ => listener.port = port(value)?,
+        }
+        Ok(())
+    }
+
+    /// Theirs names the kinds of lines; ours the least important kind.
+    fn log_type(&mut self, line: &Line<'a>) -> Result<(), String> {
+        let level = match line.value {
+            "error" | "none" => LogLevel::Error,
+            "warning" => LogLevel::Warn,
+            "notice" | "information" => LogLevel::Info,
+            "subscribe" | "unsubscribe" | "debug" | "all" | "websockets" | "internal" => LogLevel::Debug,
+            other => return Err(format!("not carried over: the kind {other:?} is not known")),
+        };
+        if self.log_level.is_none_or(|before| (before as u8) < level as u8) {
+            self.log_level = Some(level);
+            let word = ["error", "warn", "info", "debug", "trace"][level as usize];
+            return self.set("log", 0, "level", word.to_owned(), line);
+        }
+        Ok(())
+    }
+
+    /// Puts the listeners together. Remarks are about listeners that could not stay where they were.
+    pub(super) fn finish(mut self) -> (Config, Vec<(Line<'a>, String)>) {
+        let mut remarks = Vec::new();
+        let mut listeners: Vec<DraftListener<'a>> = self.default.take().into_iter().collect();
+        listeners.append(&mut self.listeners);
+        if listeners.is_empty() && !self.everywhere.is_empty() {
+            // Settings of all listeners need one to stand in: the one that Mosquitto opens on loopback.
+            let line = self.everywhere[0].2;
+            listeners.push(DraftListener::new(line, DEFAULT_PORT, Some("127.0.0.1")));
+        }
+        for (index, mut listener) in listeners.into_iter().enumerate() {
+            self.config.listeners.push(crate::config::sections::Listener::default());
+            listener.settings.splice(0..0, self.everywhere.iter().cloned());
+            self.place_listener(index, &listener, &mut remarks);
+            for (key, value, line) in std::mem::take(&mut listener.settings) {
+                if let Err(reason) = self.set("listener", index, key, value, &line) {
+                    remarks.push((line, reason));
+                }
+            }
+        }
+        (self.config, remarks)
+    }
+
+    fn place_listener(&mut self, index: usize, listener: &DraftListener<'a>, remarks: &mut Vec<(Line<'a>, String)>) {
+        let line = listener.line;
+        let asked = listener.address("0.0.0.0", self.has_listeners);
+        let local = asked.parse::<ListenAddress>().is_ok_and(|address| address.is_local());
+        let anonymous = listener.allow_anonymous.or(self.allow_anonymous).unwrap_or(false);
+        let address = if local || (anonymous && !listener.tls) {
+            asked
+        } else {
+            let missing = if listener.tls { "TLS" } else { "user names" };
+            let kept = DraftListener { bind: Some("127.0.0.1"), ..listener.clone() }.address("127.0.0.1", true);
+            remarks.push((
+                line,
+                format!(
+                    "moved from {asked} to {kept}: it asks for {missing}, which this version does not have, and without \
+                     it everybody would get in"
+                ),
+            ));
+            kept
+        };
+        if let Err(reason) = self.set("listener", index, "address", address, &line) {
+            remarks.push((line, reason));
+        }
+        if anonymous
+            && !local
+            && !listener.tls
+            && let Err(reason) = self.set("listener", index, "allow_anonymous", "true".to_owned(), &line)
+        {
+            remarks.push((line, reason));
+        }
+    }
+}
+
+impl<'a> DraftListener<'a> {
+    fn new(line: Line<'a>, port: u16, bind: Option<&'a str>) -> Self {
+        Self { line, port, bind, protocol: Protocol::Mqtt, allow_anonymous: None, tls: false, settings: Vec::new() }
+    }
+
+    /// Its address as ours writes it. Without `listener` lines and without an address Mosquitto stays on loopback.
+    fn address(&self, everywhere: &str, has_listeners: bool) -> String {
+        let opened = has_listeners || ["port", "mqtt_port"].contains(&self.line.key);
+        let host = match self.bind {
+            Some(path) if self.port == 0 && path.starts_with('/') => return format!("unix:{path}"),
+            Some(host) if host.contains(':') => format!("[{host}]"),
+            Some(host) => host.to_owned(),
+            None if opened => everywhere.to_owned(),
+            None => "127.0.0.1".to_owned(),
+        };
+        match self.protocol {
+            Protocol::Mqtt => format!("{host}:{}", self.port),
+            // Mosquitto serves every path; clients that name none ask for this one.
+            Protocol::WebSocket => format!("ws://{host}:{}/mqtt", self.port),
+        }
+    }
+}
+
+fn log_destination(value: &str) -> Result<(), String> {
+    match value.split_whitespace().next().unwrap_or_default() {
+        "stderr" => Ok(()),
+        "topic" => Err("not carried over: the log is not published".to_owned()),
+        "none" => {
+            Err("not carried over: the log goes to standard error; `log.level = \"error\"` keeps it short".to_owned())
+        }
+        other => Err(format!(
+            "not carried over: the log goes to standard error, not to {other}; whoever starts the broker puts it where it belongs"
+        )),
+    }
+}

@@ -1,0 +1,170 @@
+//! What becomes of a `mosquitto.conf`.
+
+use super::*;
+use crate::config::{Config, Inputs};
+
+fn converted(text: &str) -> Converted {
+    let file = FileText { name: "mosquitto.conf".to_owned(), text: text.to_owned() };
+    let converted = convert(&file);
+    // Whatever comes out can be run.
+    let inputs =
+        Inputs { file: Some(FileText { name: "out".to_owned(), text: converted.toml.clone() }), ..Inputs::default() };
+    if let Err(findings) = Config::load(inputs) {
+        panic!("{findings}\n{}", converted.toml);
+    }
+    converted
+}
+
+/// Compares the result without its sources.
+fn becomes(text: &str, expected: &str) -> String {
+    let converted = converted(text);
+    let values: Vec<&str> = converted
+        .toml
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.is_empty())
+        .map(|line| line.split("  #").next().unwrap_or_default().trim_end())
+        .collect();
+    assert_eq!(values.join("\n"), expected.trim(), "\n{}\n{}", converted.toml, converted.notes);
+    converted.notes
+}
+
+#[test]
+fn settings_of_the_broker_are_carried_over() {
+    let notes = becomes(
+        "max_inflight_messages 20\nmax_queued_messages 0\nmax_queued_bytes 1048576\nqueue_qos0_messages true\n\
+         retain_available false\npersistent_client_expiration 2w\nsys_interval 30\nmemory_limit 104857600\n\
+         global_max_clients -1\nset_tcp_nodelay true\nlog_dest stderr\n",
+        "
+[limits]
+max_sessions = 0
+max_session_expiry = \"14d\"
+max_inflight = 20
+memory_ceiling = \"100MiB\"
+[queue]
+max_messages = 1000000000
+max_bytes = \"1MiB\"
+keep_qos0_offline = true
+[retained]
+available = false
+[sys]
+interval = \"30s\"",
+    );
+    assert_eq!(notes, "mosquitto.conf: 11 lines carried over, 0 remarks\n");
+}
+
+#[test]
+fn sources_name_the_line() {
+    let toml = converted("# comment\n\n  max_queued_messages 7\n").toml;
+    assert_eq!(toml, "# Converted from mosquitto.conf.\n\n[queue]\nmax_messages = 7  # mosquitto.conf:3:1\n");
+}
+
+#[test]
+fn listeners_keep_their_settings() {
+    becomes(
+        "allow_anonymous true\nmax_keepalive 300\nlistener 1883\nmax_connections -1\nmax_qos 1\n\
+         listener 9001 127.0.0.1\nprotocol websockets\nmax_topic_alias 5\nlistener 0 /run/m.sock\nlistener 1884 ::1\n",
+        "
+[[listener]]
+address = \"0.0.0.0:1883\"
+allow_anonymous = true
+max_connections = 0
+maximum_qos = 1
+keep_alive_maximum = \"5m\"
+[[listener]]
+address = \"ws://127.0.0.1:9001/mqtt\"
+topic_alias_maximum = 5
+keep_alive_maximum = \"5m\"
+[[listener]]
+address = \"unix:/run/m.sock\"
+keep_alive_maximum = \"5m\"
+[[listener]]
+address = \"[::1]:1884\"
+keep_alive_maximum = \"5m\"",
+    );
+}
+
+#[test]
+fn the_default_listener_is_where_theirs_is() {
+    becomes("max_packet_size 65536\n", "[[listener]]\naddress = \"127.0.0.1:1883\"\nmax_packet_size = \"64KiB\"");
+    becomes("port 1884\nallow_anonymous true\n", "[[listener]]\naddress = \"0.0.0.0:1884\"\nallow_anonymous = true");
+    becomes("bind_address 127.0.0.1\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
+    becomes("max_connections 9\n", "[[listener]]\naddress = \"127.0.0.1:1883\"\nmax_connections = 9");
+    becomes("", "");
+    let notes = becomes("max_connections 9\nlistener 1 127.0.0.1\n", "[[listener]]\naddress = \"127.0.0.1:1\"");
+    assert!(notes.contains("a default listener that is not opened"), "{notes}");
+}
+
+#[test]
+fn what_asks_for_users_stays_on_loopback() {
+    let notes =
+        becomes("password_file /etc/mosquitto/passwd\nlistener 1883\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
+    assert_eq!(
+        notes,
+        "mosquitto.conf:1: password_file /etc/mosquitto/passwd\n    not carried over: users and access rules come with a \
+         later version; until then only loopback is safe\n\
+         mosquitto.conf:2: listener 1883\n    moved from 0.0.0.0:1883 to 127.0.0.1:1883: it asks for user names, which \
+         this version does not have, and without it everybody would get in\n\
+         mosquitto.conf: 1 lines carried over, 2 remarks\n"
+    );
+}
+
+#[test]
+fn what_asks_for_tls_stays_on_loopback() {
+    let notes = becomes(
+        "allow_anonymous true\nlistener 8883\ncertfile /etc/cert.pem\nrequire_certificate true\n",
+        "[[listener]]\naddress = \"127.0.0.1:8883\"",
+    );
+    assert!(notes.contains("it asks for TLS"), "{notes}");
+    assert!(notes.contains("mosquitto.conf:3: certfile /etc/cert.pem\n    not carried over: TLS comes"), "{notes}");
+}
+
+#[test]
+fn anonymous_clients_may_be_a_matter_of_each_listener() {
+    becomes(
+        "per_listener_settings true\nlistener 1\nallow_anonymous true\nlistener 2\nallow_anonymous false\n",
+        "[[listener]]\naddress = \"0.0.0.0:1\"\nallow_anonymous = true\n[[listener]]\naddress = \"127.0.0.1:2\"",
+    );
+}
+
+#[test]
+fn the_log_keeps_its_most_verbose_kind() {
+    becomes("log_type error\nlog_type information\nlog_type warning\n", "[log]\nlevel = \"info\"");
+    becomes("log_type all\n", "[log]\nlevel = \"debug\"");
+}
+
+#[test]
+fn each_line_that_is_not_carried_over_has_its_reason() {
+    let reasons = [
+        ("persistence true", "storage comes with a later version"),
+        ("cafile /x", "TLS comes with a later version"),
+        ("acl_file /x", "users and access rules come with a later version"),
+        ("connection bridge-1", "bridges come with a later version"),
+        ("remote_username x", "bridges come with a later version"),
+        ("bridge_protocol_version mqttv50", "bridges come with a later version"),
+        ("plugin /x.so", "plugins cannot be loaded"),
+        ("plugin_opt_a 1", "plugins cannot be loaded"),
+        ("include_dir /etc/x", "convert the files of that folder"),
+        ("log_dest file /x", "not to file"),
+        ("max_qos 3", "listener.0.maximum_qos must be 0 to 2, not 3"),
+        ("max_keepalive x", "is no number of seconds"),
+        ("persistent_client_expiration 3", "is no number of h, d, w, m"),
+        ("persistent_client_expiration é", "is no number of h, d, w, m"),
+        ("retain_available maybe", "neither true nor false"),
+        ("protocol http_api", "the protocol \"http_api\" is not served"),
+        ("port x", "is no port"),
+        ("listener", "is no port"),
+        ("nonsense 1", "no key that Mosquitto documents"),
+    ];
+    for (line, reason) in reasons {
+        let notes = converted(line).notes;
+        assert!(notes.starts_with(&format!("mosquitto.conf:1: {line}\n    ")), "{notes}");
+        assert!(notes.contains(reason), "{line}: {notes}");
+    }
+}
+
+#[test]
+fn lines_are_found_with_their_place() {
+    let found = lines("# a\r\n\r\nkey value more \r\n\tother");
+    let found: Vec<_> = found.iter().map(|line| (line.number, line.offset, line.key, line.value)).collect();
+    assert_eq!(found, [(3, 7, "key", "value more"), (4, 24, "other", "")]);
+}

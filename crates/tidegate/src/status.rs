@@ -1,0 +1,82 @@
+//! How the broker is, for the console.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::SystemTime;
+
+use tidegate_console::{Phase, Shell, Status, StatusSource, Unavailable};
+use tidegate_node::{NodeHandle, NodeReport};
+
+/// The broker as the console sees it, before, while and after its node runs.
+#[derive(Debug)]
+pub(crate) struct BrokerStatus {
+    phase: AtomicU8,
+    node: OnceLock<NodeHandle>,
+    started: SystemTime,
+}
+
+const STARTING: u8 = 0;
+const READY: u8 = 1;
+const STOPPING: u8 = 2;
+
+impl BrokerStatus {
+    /// A broker that starts now.
+    pub(crate) fn starting() -> Self {
+        Self { phase: AtomicU8::new(STARTING), node: OnceLock::new(), started: SystemTime::now() }
+    }
+
+    /// Its node takes clients in.
+    pub(crate) fn ready(&self, node: NodeHandle) {
+        // The node is set once, before anything but this reads the phase as ready.
+        let _ = self.node.set(node);
+        self.phase.store(READY, Ordering::Release);
+    }
+
+    /// It was asked to stop.
+    pub(crate) fn stopping(&self) {
+        self.phase.store(STOPPING, Ordering::Release);
+    }
+}
+
+impl StatusSource for BrokerStatus {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Acquire) {
+            READY => Phase::Ready,
+            STOPPING => Phase::Stopping,
+            _ => Phase::Starting,
+        }
+    }
+
+    fn status(&self) -> Result<Status, Unavailable> {
+        let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
+        let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
+        Ok(Status {
+            shell: shell(&report),
+            counters: report.counters,
+            gauges: report.gauges,
+            shards,
+            started: self.started,
+            version: env!("CARGO_PKG_VERSION"),
+        })
+    }
+}
+
+fn shell(report: &NodeReport) -> Shell {
+    let shell = &report.shell;
+    Shell {
+        turns: shell.turns,
+        reads: shell.reads,
+        writes: shell.writes,
+        writes_blocked: shell.writes_blocked,
+        accepted: shell.accepted,
+        refused_full: shell.refused_full,
+        refused_by_engine: shell.refused_by_engine,
+        accept_exhausted: shell.accept_exhausted,
+        accept_failed: shell.accept_failed,
+        handed_over: shell.handed_over,
+        websocket_refused: shell.websocket_refused,
+        websocket_violations: shell.websocket_violations,
+        closed_unflushed: shell.closed_unflushed,
+        memory_trims: shell.memory_trims,
+    }
+}

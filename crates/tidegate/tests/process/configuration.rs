@@ -1,0 +1,100 @@
+//! `tidegate config ...`.
+
+use crate::broker::{Folder, command, run};
+
+#[test]
+fn a_right_file_is_called_right() {
+    let folder = Folder::new();
+    let file = folder.write("t.toml", "[queue]\noverflow = \"block\"\n");
+    let ended = run(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    assert_eq!(ended.out, format!("{file}: right\n"));
+}
+
+#[test]
+fn every_problem_of_a_wrong_file_is_reported() {
+    let folder = Folder::new();
+    let file = folder.write("t.toml", "[queue]\noverflow = \"blok\"\nmax = 1\n");
+    let ended = run(&["config", "check", &file]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+    let expected = format!(
+        "error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\" or \"block\", not \"blok\"\n \
+         --> {file}:2:12\n  |\n2 | overflow = \"blok\"\n  |            ^^^^^^\nhint: did you mean \"block\"?\n\n\
+         error: unknown key `max` in [queue]\n --> {file}:3:1\n  |\n3 | max = 1\n  | ^^^\n\
+         hint: `tidegate config explain queue` lists the keys of this section\n\n2 problems in the configuration\n"
+    );
+    assert_eq!(ended.err, expected);
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let folder = Folder::new();
+    let file = folder.file("none.toml");
+    let ended = run(&["config", "check", &file]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.starts_with(&format!("error: cannot read {file}: ")), "{}", ended.err);
+    assert_eq!(run(&["--config", &file]).code, Some(2));
+}
+
+#[test]
+fn what_is_in_force_is_shown_with_its_source() {
+    let folder = Folder::new();
+    let file = folder.write("t.toml", "[node]\nname = \"a\"\n[queue]\nmax_messages = 5\n");
+    let arguments = ["config", "show", "--config", &file, "--set", "queue.max_messages=6", "--listen", "1884"];
+    let output = command(&arguments).env("TIDEGATE__SYS__INTERVAL", "20s").output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(
+        shown,
+        format!(
+            "[node]\nname = \"a\"  # {file}:2:8\n\n\
+             [[listener]]\naddress = \"127.0.0.1:1884\"  # command line, --listen 1884\n\n\
+             [queue]\nmax_messages = 6  # command line, --set queue.max_messages=6\n\n\
+             [sys]\ninterval = \"20s\"  # environment variable TIDEGATE__SYS__INTERVAL\n"
+        )
+    );
+    let all = run(&["config", "show", "--effective"]);
+    assert!(all.out.contains("\noverflow = \"drop-newest\"   "), "{}", all.out);
+    let again = folder.write("all.toml", &all.out);
+    assert_eq!(run(&["config", "check", &again]).code, Some(0));
+}
+
+#[test]
+fn keys_are_explained() {
+    let ended = run(&["config", "explain", "listener.0.max_packet_size"]);
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(
+        ended.out,
+        "listener.max_packet_size\n\nLongest packet taken from a client; MQTT 5 clients are told.\n\n\
+         takes        a size, 1KiB to 268435455B\ndefault      \"2MiB\"\n\
+         environment  TIDEGATE__LISTENER__0__MAX_PACKET_SIZE\n"
+    );
+    assert_eq!(run(&["config", "explain", "overflow"]).out, run(&["config", "explain", "queue.overflow"]).out);
+    assert!(run(&["config", "explain", "queue"]).out.contains("keep_qos0_offline"));
+    assert!(run(&["config", "explain"]).out.contains("shutdown"));
+    let ended = run(&["config", "explain", "queue.overflw"]);
+    assert_eq!(ended.code, Some(2));
+    assert_eq!(ended.err, "error: unknown key `overflw` in [queue]\nhint: did you mean `overflow`?\n");
+}
+
+#[test]
+fn a_configuration_of_mosquitto_is_converted() {
+    let folder = Folder::new();
+    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence true\n");
+    let ended = run(&["config", "convert", &theirs]);
+    assert_eq!(ended.code, Some(0));
+    assert_eq!(ended.out, format!("# Converted from {theirs}.\n\n[queue]\nmax_messages = 5  # {theirs}:1:1\n"));
+    assert!(ended.err.contains(&format!("{theirs}:2: persistence true\n    not carried over: ")), "{}", ended.err);
+    assert!(ended.err.ends_with("1 lines carried over, 1 remarks\n"), "{}", ended.err);
+    let ours = folder.file("ours.toml");
+    let written = run(&["config", "convert", &theirs, "--output", &ours]);
+    assert_eq!((written.code, written.out.as_str()), (Some(0), ""));
+    assert_eq!(std::fs::read_to_string(&ours).unwrap(), ended.out);
+    assert_eq!(run(&["config", "check", &ours]).code, Some(0));
+    assert_eq!(run(&["config", "convert", &folder.file("none")]).code, Some(1));
+}
+
+#[test]
+fn the_reference_page_is_printed() {
+    let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    assert_eq!(run(&["config", "reference"]).out, std::fs::read_to_string(page).unwrap());
+}

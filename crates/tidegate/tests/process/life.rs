@@ -1,0 +1,100 @@
+//! From the start to the end of a broker: the contract with scripts.
+
+use std::net::{TcpListener, TcpStream};
+
+use crate::broker::{Broker, Folder, command, run};
+
+#[test]
+fn one_line_says_ready_and_names_the_ports() {
+    let broker = Broker::start(&[]);
+    let (mqtt, admin) = (broker.address("mqtt://").to_owned(), broker.address("admin=http://").to_owned());
+    assert_eq!(
+        broker.ready,
+        format!("tidegate {} ready: mqtt://{mqtt} admin=http://{admin}\n", env!("CARGO_PKG_VERSION"))
+    );
+    TcpStream::connect(&mqtt).unwrap();
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""), "{}", ended.err);
+}
+
+#[test]
+fn every_signal_that_stops_ends_with_exit_code_0() {
+    for signal in ["TERM", "INT", "HUP"] {
+        let broker = Broker::start(&[]);
+        broker.signal(signal);
+        let ended = broker.wait();
+        assert_eq!(ended.code, Some(0), "{signal}: {}", ended.err);
+        assert!(ended.err.contains(&format!("signal=SIG{signal}")), "{}", ended.err);
+    }
+}
+
+#[test]
+fn every_kind_of_listener_is_named() {
+    let folder = Folder::new();
+    let socket = format!("unix:{}", folder.file("t.sock"));
+    let broker = Broker::start(&["--listen", "ws://127.0.0.1:0/a", "--listen", &socket]);
+    assert!(broker.address("ws://127.0.0.1:").ends_with("/a"), "{}", broker.ready);
+    assert!(broker.ready.contains(&socket), "{}", broker.ready);
+}
+
+#[test]
+fn a_taken_port_is_an_error_that_names_it() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let ended = run(&["--listen", &address, "--admin", "off"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+    assert!(ended.err.contains(&address), "{}", ended.err);
+    let ended = run(&["--listen", "127.0.0.1:0", "--admin", &address]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+    assert!(ended.err.contains(&address) && ended.err.contains("--admin off"), "{}", ended.err);
+}
+
+#[test]
+fn a_taken_default_admin_port_is_a_warning() {
+    // Whether the port is ours or somebody else's: it is taken.
+    let _taken = TcpListener::bind("127.0.0.1:18083");
+    let broker = Broker::start_with(&["--listen", "127.0.0.1:0"]);
+    assert!(!broker.ready.contains("admin="), "{}", broker.ready);
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.err.contains("WARN") && ended.err.contains("127.0.0.1:18083"), "{}", ended.err);
+}
+
+#[test]
+fn a_wider_address_needs_to_be_asked_for() {
+    let ended = run(&["--listen", "0.0.0.0:0", "--admin", "off"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""));
+    assert!(ended.err.contains("hint: add --allow-anonymous"), "{}", ended.err);
+    let broker = Broker::start_with(&["--listen", "0.0.0.0:0", "--admin", "off", "--allow-anonymous"]);
+    assert!(broker.address("mqtt://").starts_with("0.0.0.0:"));
+}
+
+#[test]
+fn the_environment_and_a_file_configure_it() {
+    let folder = Folder::new();
+    let file = folder.write(
+        "t.toml",
+        "[[listener]]\naddress = \"127.0.0.1:0\"\n[admin]\naddress = \"off\"\n[log]\nformat = \"json\"\n",
+    );
+    let broker = Broker::start_with(&["run", "--config", &file, "--log", "info"]);
+    assert!(!broker.ready.contains("admin="), "{}", broker.ready);
+    broker.signal("TERM");
+    let ended = broker.wait();
+    let lines: Vec<&str> = ended.err.lines().collect();
+    assert!(!lines.is_empty());
+    for line in lines {
+        assert!(line.starts_with("{\"time\":\"") && line.ends_with('}'), "{line}");
+    }
+    let output = command(&["--listen", "127.0.0.1:0"]).env("TIDEGATE__NODE__SHARDS", "65").output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn with_log_level_error_nothing_is_logged() {
+    let broker = Broker::start(&["--log", "error"]);
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
