@@ -11,11 +11,23 @@ use tidegate_mqtt::{
 pub(crate) struct Arrival {
     bytes: Vec<u8>,
     version: Version,
+    /// What a Topic Alias stood for when the packet came.
+    topic: Option<String>,
 }
 
 impl Arrival {
     pub(crate) fn new(bytes: Vec<u8>, version: Version) -> Self {
-        Self { bytes, version }
+        Self { bytes, version, topic: None }
+    }
+
+    pub(crate) fn set_topic(&mut self, topic: String) {
+        self.topic = Some(topic);
+    }
+
+    /// The message, when the packet is a PUBLISH.
+    pub(crate) fn delivered(&self) -> Option<Delivered> {
+        let Packet::Publish(publish) = self.packet() else { return None };
+        Some(Delivered::new(&publish, self.topic.clone().expect("the topic of a PUBLISH")))
     }
 
     pub(crate) fn packet(&self) -> Packet<'_> {
@@ -23,13 +35,13 @@ impl Arrival {
         Packet::decode(self.version, &frame).unwrap_or_else(|error| panic!("the server sent a bad packet: {error}"))
     }
 
-    pub(crate) fn packet_type(&self) -> PacketType {
-        self.packet().packet_type()
-    }
-
     /// Bytes of the packet as it was received.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()
+    }
+
+    pub(crate) fn packet_type(&self) -> PacketType {
+        self.packet().packet_type()
     }
 }
 
@@ -61,7 +73,7 @@ pub(crate) struct Delivered {
 }
 
 impl Delivered {
-    pub(crate) fn new(publish: &Publish<'_>, topic: String) -> Self {
+    fn new(publish: &Publish<'_>, topic: String) -> Self {
         let properties = &publish.properties;
         let pairs = properties.user_properties.iter();
         Self {

@@ -1,0 +1,510 @@
+//! The shell of a process without a system: sockets, links between shards, the clock, and who is next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use tidegate_engine::{
+    AuthRequest, Batch, ConnectionKey, Engine, Event, ListenerId, LogEvent, Millis, Now, Place, Reason, Settings,
+    ShardId, Verdict,
+};
+
+use super::Random;
+use super::side::Side;
+
+/// A socket by its number; numbers are not used again.
+pub(crate) type SocketId = usize;
+
+/// In which order things happen.
+#[derive(Debug)]
+pub(crate) enum Schedule {
+    /// As in the shell: each shard takes its turn and works off everything that waits.
+    InTurn,
+    /// Whatever can happen next happens in an order that the seed decides, and reads and writes are cut anywhere.
+    Seeded(Random),
+}
+
+/// One thing that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Timers(usize),
+    Deliver { from: usize, to: usize },
+    Adopt(SocketId),
+    Read(SocketId),
+    Write(SocketId),
+    Finish(SocketId),
+}
+
+/// Where the server's end of a socket is.
+#[derive(Debug)]
+enum Stand {
+    At { shard: usize, key: ConnectionKey },
+    Moving { home: usize, bytes: Vec<u8> },
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub side: Side,
+    stand: Stand,
+    listener: ListenerId,
+    /// Bytes that the client has sent and the server has not read.
+    upstream: VecDeque<u8>,
+    /// The client has closed its end: the server sees it behind `upstream`.
+    hung_up: bool,
+    /// The server was asked not to read.
+    pub paused: bool,
+    /// Bytes that the client's end still takes.
+    window: usize,
+    dirty: bool,
+    /// The engine has asked for the end of the connection.
+    closing: Option<Reason>,
+    /// Why the server's end is gone.
+    pub closed: Option<Reason>,
+}
+
+/// A CONNECT that waits for its verdict.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub request: AuthRequest,
+    shard: usize,
+    key: ConnectionKey,
+}
+
+/// Everything beside the engines' own state.
+pub(crate) struct Net {
+    pub engines: Vec<Engine>,
+    pub now: Now,
+    pub sockets: Vec<Socket>,
+    /// Sockets whose server's end is not gone.
+    live: BTreeSet<SocketId>,
+    by_key: Vec<BTreeMap<ConnectionKey, SocketId>>,
+    links: Vec<VecDeque<Batch>>,
+    pub held: BTreeSet<(usize, usize)>,
+    schedule: Schedule,
+    pub log: Vec<LogEvent>,
+    pub asked: VecDeque<Asked>,
+    pub trace: Trace,
+    next_acceptor: usize,
+}
+
+/// What happened: a digest of everything and the last lines.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub title: String,
+    pub digest: u64,
+    pub steps: u64,
+    tail: VecDeque<String>,
+}
+
+/// Lines shown when a test fails.
+const TAIL_LINES: usize = 60;
+/// Steps after which a world that does not come to rest is taken to go round in circles.
+const STEPS_MAX: usize = 400_000;
+
+impl Trace {
+    pub(crate) fn note(&mut self, line: String) {
+        for byte in line.bytes() {
+            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        self.steps += 1;
+        if self.tail.len() == TAIL_LINES {
+            self.tail.pop_front();
+        }
+        self.tail.push_back(line);
+    }
+}
+
+impl Drop for Net {
+    /// A test that fails tells how it came there.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- {} · step {} · last steps:", self.trace.title, self.trace.steps);
+            for line in &self.trace.tail {
+                eprintln!("    {line}");
+            }
+        }
+    }
+}
+
+impl Net {
+    pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, title: String) -> Self {
+        let settings = Arc::new(settings);
+        let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
+        let place = |shard| Place { shard: ShardId(shard), shards };
+        let engine = |shard| Engine::new(Arc::clone(&settings), place(shard), 7 + u64::from(shard), now);
+        let count = usize::from(shards);
+        Self {
+            engines: (0..shards).map(engine).collect(),
+            now,
+            sockets: Vec::new(),
+            live: BTreeSet::new(),
+            by_key: vec![BTreeMap::new(); count],
+            links: (0..count * count).map(|_| VecDeque::new()).collect(),
+            held: BTreeSet::new(),
+            schedule,
+            log: Vec::new(),
+            asked: VecDeque::new(),
+            trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
+            next_acceptor: 0,
+        }
+    }
+
+    // ---- the clients' end ------------------------------------------------------------------------------------------
+
+    /// Opens a socket to the given shard, or to the next in turn.
+    pub(crate) fn open(&mut self, side: Side, listener: ListenerId, accept_on: Option<u16>) -> SocketId {
+        let shard = accept_on.map_or(self.next_acceptor % self.engines.len(), usize::from);
+        self.next_acceptor += 1;
+        let id = self.sockets.len();
+        self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
+        self.sockets.push(Socket {
+            side,
+            stand: Stand::Gone,
+            listener,
+            upstream: VecDeque::new(),
+            hung_up: false,
+            paused: false,
+            window: usize::MAX,
+            dirty: false,
+            closing: None,
+            closed: None,
+        });
+        self.accept(id, shard, &[]);
+        id
+    }
+
+    fn accept(&mut self, id: SocketId, shard: usize, bytes: &[u8]) {
+        let listener = self.sockets[id].listener;
+        match self.engines[shard].open_connection(self.now, listener) {
+            Ok(key) => {
+                self.sockets[id].stand = Stand::At { shard, key };
+                self.live.insert(id);
+                self.by_key[shard].insert(key, id);
+                if !bytes.is_empty() {
+                    self.engines[shard].handle_input(self.now, key, bytes);
+                }
+                self.gather(shard);
+            }
+            Err(reason) => {
+                self.sockets[id].stand = Stand::Gone;
+                self.live.remove(&id);
+                self.sockets[id].closed = Some(reason);
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, id: SocketId, bytes: &[u8]) {
+        let socket = &mut self.sockets[id];
+        if !socket.hung_up {
+            socket.upstream.extend(bytes);
+        }
+    }
+
+    /// The client closes its end; the server may still read what was sent.
+    pub(crate) fn hang_up(&mut self, id: SocketId) {
+        let socket = &mut self.sockets[id];
+        socket.hung_up = true;
+        let name = socket.side.client_id.clone();
+        self.trace.note(format!("{name} hangs up socket {id}"));
+    }
+
+    /// The network breaks: of what the client sent, only `survives` bytes still arrive.
+    pub(crate) fn cut(&mut self, id: SocketId, survives: usize) {
+        self.sockets[id].upstream.truncate(survives);
+        self.hang_up(id);
+    }
+
+    /// Bytes that the server has not read yet.
+    pub(crate) fn upstream_len(&self, id: SocketId) -> usize {
+        self.sockets[id].upstream.len()
+    }
+
+    /// How many bytes the client's end takes from now on.
+    pub(crate) fn set_window(&mut self, id: SocketId, bytes: usize) {
+        self.sockets[id].window = bytes;
+    }
+
+    pub(crate) fn add_window(&mut self, id: SocketId, bytes: usize) {
+        let window = &mut self.sockets[id].window;
+        *window = window.saturating_add(bytes);
+    }
+
+    /// The shard where a socket's connection is at present.
+    pub(crate) fn shard_of(&self, id: SocketId) -> Option<usize> {
+        match self.sockets[id].stand {
+            Stand::At { shard, .. } => Some(shard),
+            Stand::Moving { .. } | Stand::Gone => None,
+        }
+    }
+
+    /// Bytes that wait in the engine for a socket.
+    pub(crate) fn output_len(&mut self, id: SocketId) -> usize {
+        let Stand::At { shard, key } = self.sockets[id].stand else { return 0 };
+        self.engines[shard].output(key).map_or(0, |output| output.len())
+    }
+
+    pub(crate) fn answer(&mut self, asked: &Asked, verdict: Verdict) {
+        self.trace.note(format!("verdict on {}: {verdict:?}", asked.request.client_id));
+        self.engines[asked.shard].handle_verdict(self.now, asked.key, verdict);
+        self.gather(asked.shard);
+    }
+
+    // ---- what happens ----------------------------------------------------------------------------------------------
+
+    /// Lets everything happen that can, until nothing can.
+    pub(crate) fn run(&mut self) {
+        for _ in 0..STEPS_MAX {
+            let Some(step) = self.next_step() else { return };
+            self.take(step);
+        }
+        panic!("the world does not come to rest");
+    }
+
+    /// Lets one thing happen; says whether there was one.
+    pub(crate) fn run_one(&mut self) -> bool {
+        let Some(step) = self.next_step() else { return false };
+        self.take(step);
+        true
+    }
+
+    fn next_step(&mut self) -> Option<Step> {
+        let steps = self.steps();
+        match &mut self.schedule {
+            Schedule::InTurn => steps.first().copied(),
+            Schedule::Seeded(random) => (!steps.is_empty()).then(|| random.pick(&steps)),
+        }
+    }
+
+    /// Everything that can happen now, in the order of a shard's turn.
+    pub(crate) fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let at = |id: SocketId| matches!(self.sockets[id].stand, Stand::At { .. });
+        let ids = || self.live.iter().copied();
+        let readable = |id: &SocketId| {
+            let socket = &self.sockets[*id];
+            let something = !socket.upstream.is_empty() || socket.hung_up;
+            at(*id) && something && !socket.paused && socket.closing.is_none()
+        };
+        steps.extend(ids().filter(readable).map(Step::Read));
+        steps.extend(ids().filter(|id| matches!(self.sockets[*id].stand, Stand::Moving { .. })).map(Step::Adopt));
+        let shards = self.engines.len();
+        for (from, to) in (0..shards).flat_map(|from| (0..shards).map(move |to| (from, to))) {
+            if !self.links[from * shards + to].is_empty() && !self.held.contains(&(from, to)) {
+                steps.push(Step::Deliver { from, to });
+            }
+        }
+        let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
+        steps.extend((0..shards).filter(due).map(Step::Timers));
+        let writable = |id: &SocketId| {
+            let socket = &self.sockets[*id];
+            at(*id) && socket.dirty && socket.window > 0 && !socket.hung_up
+        };
+        steps.extend(ids().filter(writable).map(Step::Write));
+        let ending = |id: &SocketId| at(*id) && self.sockets[*id].closing.is_some();
+        steps.extend(ids().filter(ending).map(Step::Finish));
+        steps
+    }
+
+    pub(crate) fn take(&mut self, step: Step) {
+        match step {
+            Step::Timers(shard) => {
+                self.trace.note(format!("{} shard {shard}: timers", self.now.monotonic.0));
+                self.engines[shard].handle_timers(self.now);
+                self.gather(shard);
+            }
+            Step::Deliver { from, to } => {
+                let link = from * self.engines.len() + to;
+                let Some(batch) = self.links[link].pop_front() else { return };
+                self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
+                self.engines[to].handle_batch(self.now, batch);
+                self.gather(to);
+            }
+            Step::Adopt(id) => self.adopt(id),
+            Step::Read(id) => self.read(id),
+            Step::Write(id) => {
+                let part = self.part(self.output_bound(id));
+                self.write(id, part);
+            }
+            Step::Finish(id) => self.finish(id),
+        }
+    }
+
+    /// All or, with a seed, a part of what could be read or written.
+    fn part(&mut self, all: usize) -> usize {
+        match &mut self.schedule {
+            Schedule::InTurn => all,
+            Schedule::Seeded(random) => {
+                if random.percent(40) {
+                    1 + random.below(all.min(64))
+                } else {
+                    all
+                }
+            }
+        }
+    }
+
+    fn output_bound(&self, id: SocketId) -> usize {
+        self.sockets[id].window
+    }
+
+    fn adopt(&mut self, id: SocketId) {
+        let Stand::Moving { home, bytes } = std::mem::replace(&mut self.sockets[id].stand, Stand::Gone) else { return };
+        self.trace.note(format!("shard {home}: adopts socket {id} with {} bytes", bytes.len()));
+        self.accept(id, home, &bytes);
+    }
+
+    fn read(&mut self, id: SocketId) {
+        let Stand::At { shard, key } = self.sockets[id].stand else { return };
+        let all = self.sockets[id].upstream.len();
+        let name = self.sockets[id].side.client_id.clone();
+        if all == 0 {
+            self.trace.note(format!("shard {shard}: {name} is gone (socket {id})"));
+            self.engines[shard].handle_transport_closed(self.now, key);
+        } else {
+            let part = self.part(all).min(all);
+            let bytes: Vec<u8> = self.sockets[id].upstream.drain(..part).collect();
+            self.trace.note(format!("shard {shard}: reads {part} bytes of {name} (socket {id}): {}", kinds(&bytes)));
+            self.engines[shard].handle_input(self.now, key, &bytes);
+        }
+        self.gather(shard);
+    }
+
+    /// Writes up to `bound` bytes of a connection's output.
+    fn write(&mut self, id: SocketId, bound: usize) {
+        let Stand::At { shard, key } = self.sockets[id].stand else { return };
+        let bound = bound.min(self.sockets[id].window);
+        let mut bytes = Vec::new();
+        let mut left = false;
+        if let Some(output) = self.engines[shard].output(key) {
+            while bytes.len() < bound && !output.is_empty() {
+                let mut slices = [IoSlice::new(&[]); 4];
+                let filled = output.slices(&mut slices);
+                let room = bound - bytes.len();
+                let part: Vec<u8> =
+                    slices[..filled].iter().flat_map(|slice| slice.iter().copied()).take(room).collect();
+                output.advance(part.len());
+                bytes.extend(part);
+            }
+            left = !output.is_empty();
+        }
+        let socket = &mut self.sockets[id];
+        socket.dirty = left;
+        if socket.window != usize::MAX {
+            socket.window -= bytes.len();
+        }
+        let replies = socket.side.receive(&bytes);
+        socket.upstream.extend(replies);
+        let name = socket.side.client_id.clone();
+        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id})", bytes.len()));
+        self.engines[shard].handle_written(self.now, key);
+        self.gather(shard);
+    }
+
+    fn finish(&mut self, id: SocketId) {
+        let Stand::At { shard, key } = self.sockets[id].stand else { return };
+        if !self.sockets[id].hung_up {
+            self.write(id, usize::MAX);
+        }
+        let socket = &mut self.sockets[id];
+        socket.closed = socket.closing;
+        socket.stand = Stand::Gone;
+        self.live.remove(&id);
+        let line = format!("shard {shard}: closes socket {id} of {}: {:?}", socket.side.client_id, socket.closed);
+        self.trace.note(line);
+        self.by_key[shard].remove(&key);
+        self.engines[shard].release_connection(key);
+        self.gather(shard);
+    }
+
+    /// Carries out what a shard asks for, and takes its batches before any of its output is written.
+    fn gather(&mut self, shard: usize) {
+        while let Some(event) = self.engines[shard].poll_event() {
+            self.carry_out(shard, event);
+        }
+        let shards = self.engines.len();
+        for to in 0..shards {
+            if let Some(batch) = self.engines[shard].take_batch(ShardId(to as u16)) {
+                self.links[shard * shards + to].push_back(batch);
+            }
+        }
+        while let Some(key) = self.engines[shard].pop_dirty() {
+            if let Some(id) = self.by_key[shard].get(&key) {
+                self.sockets[*id].dirty = true;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, shard: usize, event: Event) {
+        let socket_of = |net: &mut Self, key: ConnectionKey| net.by_key[shard].get(&key).copied();
+        match event {
+            Event::Close { key, reason } => {
+                let id = socket_of(self, key).expect("Close names a connection that the shell has");
+                assert!(self.sockets[id].closing.is_none(), "Close came twice for socket {id}");
+                self.sockets[id].closing = Some(reason);
+            }
+            Event::HandOver { key, home, listener, bytes } => {
+                let id = self.by_key[shard].remove(&key).expect("HandOver names a connection that the shell has");
+                assert_eq!(self.sockets[id].listener, listener, "the listener of socket {id}");
+                self.sockets[id].stand = Stand::Moving { home: usize::from(home.0), bytes };
+                self.sockets[id].dirty = false;
+            }
+            Event::PauseReading { key } => {
+                if let Some(id) = socket_of(self, key) {
+                    self.sockets[id].paused = true;
+                }
+            }
+            Event::ResumeReading { key } => {
+                if let Some(id) = socket_of(self, key) {
+                    self.sockets[id].paused = false;
+                }
+            }
+            Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
+            Event::Log(event) => {
+                self.trace.note(format!("shard {shard}: {event:?}"));
+                self.log.push(event);
+            }
+        }
+    }
+
+    /// Calls an engine from outside, and carries out what follows from it.
+    pub(crate) fn with_engine<T>(&mut self, shard: usize, call: impl FnOnce(&mut Engine, Now) -> T) -> T {
+        let result = call(&mut self.engines[shard], self.now);
+        self.gather(shard);
+        result
+    }
+
+    // ---- time ------------------------------------------------------------------------------------------------------
+
+    /// Moves the clock without letting anything happen.
+    pub(crate) fn move_clock(&mut self, milliseconds: u64) {
+        self.now.monotonic = self.now.monotonic.plus(milliseconds);
+        self.now.unix += milliseconds;
+    }
+
+    /// The earliest deadline of any shard.
+    pub(crate) fn next_deadline(&self) -> Millis {
+        self.engines.iter().map(Engine::next_deadline).min().unwrap_or(Millis::NEVER)
+    }
+
+    /// Batches under way on all links.
+    pub(crate) fn batches_under_way(&self) -> usize {
+        self.links.iter().map(VecDeque::len).sum()
+    }
+}
+
+/// The packet types in a piece of a stream, as far as it starts with a packet: for reading a trace.
+fn kinds(bytes: &[u8]) -> String {
+    let mut names = Vec::new();
+    let mut rest = bytes;
+    while names.len() < 8
+        && let Ok(Some(frame)) = tidegate_mqtt::split_frame(rest, tidegate_mqtt::MAX_PACKET_SIZE)
+    {
+        names.push(frame.packet_type().name());
+        rest = &rest[frame.total_len..];
+    }
+    if !rest.is_empty() {
+        names.push("...");
+    }
+    names.join(" ")
+}

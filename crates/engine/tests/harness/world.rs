@@ -1,0 +1,273 @@
+//! The world that a test holds.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tidegate_engine::{
+    AuthRequest, Counters, Engine, Gauges, ListenerId, LogEvent, Millis, Now, PartitionId, Place, Reason, Settings,
+    ShardId, TenantId, Verdict, partition_of,
+};
+
+use super::client::Client;
+use super::net::{Net, Schedule};
+use super::side::Side;
+use super::{Connecting, Random};
+
+/// Milliseconds, for saying which unit a number is in.
+pub(crate) const fn millis(count: u64) -> u64 {
+    count
+}
+
+/// Seconds in milliseconds.
+pub(crate) const fn seconds(count: u64) -> u64 {
+    count * 1000
+}
+
+/// Minutes in milliseconds.
+pub(crate) const fn minutes(count: u64) -> u64 {
+    count * 60_000
+}
+
+/// Engines, clients, links and a clock.
+#[derive(Clone)]
+pub(crate) struct World(pub(super) Rc<RefCell<Net>>);
+
+/// Plays a story in a world of one shard, in one of three, and in some of three in which everything that happens at once
+/// happens in another order and is cut elsewhere.
+pub(crate) fn everywhere(story: impl Fn(&World)) {
+    everywhere_with(|_| {}, story);
+}
+
+/// The same with other settings than the default ones.
+pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    let settings = || {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
+    };
+    story(&World::build(1, settings(), Schedule::InTurn, "1 shard in turn"));
+    story(&World::build(3, settings(), Schedule::InTurn, "3 shards in turn"));
+    for seed in 1..=4 {
+        let schedule = Schedule::Seeded(Random::new(seed));
+        story(&World::build(3, settings(), schedule, &format!("3 shards, seed {seed}")));
+    }
+}
+
+impl World {
+    fn build(shards: u16, settings: Settings, schedule: Schedule, title: &str) -> Self {
+        Self(Rc::new(RefCell::new(Net::new(shards, settings, schedule, title.to_owned()))))
+    }
+
+    /// A world of so many shards with default settings.
+    pub(crate) fn new(shards: u16) -> Self {
+        Self::with(shards, |_| {})
+    }
+
+    /// A world with other settings than the default ones.
+    pub(crate) fn with(shards: u16, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        Self::build(shards, settings, Schedule::InTurn, &format!("{shards} shards in turn"))
+    }
+
+    /// A world in which the seed decides what happens next.
+    pub(crate) fn seeded(shards: u16, seed: u64, title: &str, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        Self::build(shards, settings, Schedule::Seeded(Random::salted(seed, 1)), title)
+    }
+
+    // ---- clients ---------------------------------------------------------------------------------------------------
+
+    /// Opens a socket and sends nothing.
+    pub(crate) fn open(&self, connecting: &Connecting) -> Client {
+        let mut net = self.0.borrow_mut();
+        let socket = net.open(Side::new(connecting), connecting.listener, connecting.accept_on);
+        drop(net);
+        Client::new(self.clone(), socket, connecting.clone())
+    }
+
+    /// Opens a socket and sends CONNECT, whatever comes of it.
+    pub(crate) fn try_connect(&self, connecting: Connecting) -> Client {
+        let client = self.open(&connecting);
+        client.send_bytes(&connecting.encode());
+        self.run();
+        client
+    }
+
+    /// Connects; the server has to accept.
+    pub(crate) fn connect(&self, connecting: Connecting) -> Client {
+        let mut client = self.try_connect(connecting);
+        client.expect_accepted();
+        client
+    }
+
+    // ---- what happens ----------------------------------------------------------------------------------------------
+
+    /// Lets everything happen that can without time passing.
+    pub(crate) fn run(&self) {
+        self.0.borrow_mut().run();
+    }
+
+    /// Lets at most so many things happen.
+    pub(crate) fn run_some(&self, steps: usize) {
+        let mut net = self.0.borrow_mut();
+        for _ in 0..steps {
+            if !net.run_one() {
+                break;
+            }
+        }
+    }
+
+    /// Lets time pass, and everything happen that falls due on the way.
+    pub(crate) fn advance(&self, milliseconds: u64) {
+        self.run();
+        let end = self.now().monotonic.plus(milliseconds);
+        loop {
+            let now = self.now().monotonic;
+            let next = self.0.borrow().next_deadline().max(now);
+            if next > end {
+                break;
+            }
+            self.0.borrow_mut().move_clock(next.since(now));
+            self.run();
+            if next == now && self.0.borrow().next_deadline() <= now {
+                panic!("a deadline stays due at {}", now.0);
+            }
+        }
+        let rest = end.since(self.now().monotonic);
+        self.0.borrow_mut().move_clock(rest);
+        self.run();
+    }
+
+    /// Lets time pass without anything happening.
+    pub(crate) fn skip(&self, milliseconds: u64) {
+        self.0.borrow_mut().move_clock(milliseconds);
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.0.borrow().now
+    }
+
+    pub(crate) fn next_deadline(&self) -> Millis {
+        self.0.borrow().next_deadline()
+    }
+
+    /// Keeps batches from one shard to another back until [`World::release`].
+    pub(crate) fn hold(&self, from: u16, to: u16) {
+        self.0.borrow_mut().held.insert((usize::from(from), usize::from(to)));
+    }
+
+    /// Lets batches through again, and everything happen that follows.
+    pub(crate) fn release(&self, from: u16, to: u16) {
+        self.0.borrow_mut().held.remove(&(usize::from(from), usize::from(to)));
+        self.run();
+    }
+
+    // ---- places ----------------------------------------------------------------------------------------------------
+
+    pub(crate) fn shards(&self) -> u16 {
+        self.0.borrow().engines.len() as u16
+    }
+
+    /// The home of a client id, a retained topic, or (`share/filter`) a shared group.
+    pub(crate) fn home_of(&self, name: &str) -> u16 {
+        let place = Place { shard: ShardId(0), shards: self.shards() };
+        let partition: PartitionId = partition_of(TenantId::DEFAULT, name);
+        place.home_of(partition).0
+    }
+
+    /// A name that starts with `stem` and whose home is the given shard.
+    pub(crate) fn name_on(&self, shard: u16, stem: &str) -> String {
+        let shard = shard % self.shards();
+        let name = (0..).map(|number| format!("{stem}{number}")).find(|name| self.home_of(name) == shard);
+        name.expect("one of many names")
+    }
+
+    // ---- the control plane -----------------------------------------------------------------------------------------
+
+    /// The credentials of the CONNECT that has waited longest for a verdict.
+    pub(crate) fn asked(&self) -> AuthRequest {
+        self.0.borrow().asked.front().expect("a CONNECT that waits").request.clone()
+    }
+
+    /// How many CONNECT packets wait for a verdict.
+    pub(crate) fn waiting_for_verdict(&self) -> usize {
+        self.0.borrow().asked.len()
+    }
+
+    /// Decides about the CONNECT that has waited longest.
+    pub(crate) fn decide(&self, verdict: Verdict) {
+        let mut net = self.0.borrow_mut();
+        let asked = net.asked.pop_front().expect("a CONNECT that waits");
+        net.answer(&asked, verdict);
+        net.run();
+    }
+
+    /// Calls the engine of a shard.
+    pub(crate) fn engine<T>(&self, shard: u16, call: impl FnOnce(&mut Engine, Now) -> T) -> T {
+        self.0.borrow_mut().with_engine(usize::from(shard), call)
+    }
+
+    pub(crate) fn shut_down(&self) {
+        for shard in 0..self.shards() {
+            self.engine(shard, Engine::begin_shutdown);
+        }
+        self.run();
+    }
+
+    /// All shards' counters.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for engine in &self.0.borrow().engines {
+            sum.add(engine.counters());
+        }
+        sum
+    }
+
+    /// All shards' gauges.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let mut sum = Gauges::default();
+        for engine in &self.0.borrow().engines {
+            sum.add(&engine.gauges());
+        }
+        sum
+    }
+
+    /// Messages that were not delivered for this reason.
+    pub(crate) fn dropped(&self, reason: Reason) -> u64 {
+        self.counters().dropped[reason.number()]
+    }
+
+    /// Takes what was told to the log.
+    pub(crate) fn take_log(&self) -> Vec<LogEvent> {
+        std::mem::take(&mut self.0.borrow_mut().log)
+    }
+
+    /// Refuses to accept sockets of a listener that does not exist: for tests of limits.
+    pub(crate) fn refuses(&self, listener: u16) -> Option<Reason> {
+        let result = self.engine(0, |engine, now| engine.open_connection(now, ListenerId(listener)));
+        match result {
+            Ok(key) => {
+                self.engine(0, |engine, _| engine.release_connection(key));
+                None
+            }
+            Err(reason) => Some(reason),
+        }
+    }
+
+    // ---- for simulations -------------------------------------------------------------------------------------------
+
+    /// A digest of everything that happened so far.
+    pub(crate) fn digest(&self) -> u64 {
+        self.0.borrow().trace.digest
+    }
+
+    pub(crate) fn note(&self, line: String) {
+        self.0.borrow_mut().trace.note(line);
+    }
+
+    pub(crate) fn batches_under_way(&self) -> usize {
+        self.0.borrow().batches_under_way()
+    }
+}

@@ -1,0 +1,91 @@
+//! Silent clients are found out, in one and a half times the time that was agreed.
+
+use tidegate_engine::Reason;
+use tidegate_mqtt::ReasonCode;
+
+use crate::harness::*;
+
+#[test]
+fn a_silent_client_is_given_up_after_one_and_a_half_times_its_keep_alive() {
+    everywhere(|world| {
+        let new = world.connect(v5("new").keep_alive(10));
+        let old = world.connect(v311("old").keep_alive(10));
+        world.advance(seconds(15) - 1);
+        new.expect_open();
+        old.expect_open();
+        world.advance(1);
+        new.expect_disconnect(ReasonCode::KeepAliveTimeout);
+        assert_eq!(old.expect_closed(), Reason::KeepAliveTimeout);
+    });
+}
+
+#[test]
+fn any_packet_keeps_a_client_alive() {
+    everywhere(|world| {
+        let client = world.connect(v5("a").keep_alive(10));
+        for _ in 0..5 {
+            world.advance(seconds(14));
+            client.ping();
+            world.advance(seconds(14));
+            client.publish(message("t", "x"));
+        }
+        world.advance(seconds(15));
+        client.expect_disconnect(ReasonCode::KeepAliveTimeout);
+    });
+}
+
+#[test]
+fn messages_to_a_client_do_not_keep_it_alive() {
+    everywhere(|world| {
+        let client = world.connect(v5("a").keep_alive(10).manual());
+        client.subscribe("t", tidegate_mqtt::QoS::AtMostOnce);
+        let other = world.connect(v5("b"));
+        for _ in 0..3 {
+            world.advance(seconds(5));
+            other.publish(message("t", "x"));
+        }
+        while client.take_arrival().is_some_and(|arrival| arrival.delivered().is_some()) {}
+        assert_eq!(client.expect_closed(), Reason::KeepAliveTimeout);
+    });
+}
+
+#[test]
+fn without_keep_alive_a_client_may_be_silent() {
+    everywhere(|world| {
+        let client = world.connect(v5("a"));
+        world.advance(minutes(24 * 60));
+        client.ping();
+    });
+}
+
+#[test]
+fn the_server_may_impose_a_keep_alive() {
+    everywhere_with(
+        |settings| settings.listeners[0].keep_alive_maximum = 20,
+        |world| {
+            let told = |client: &Client| client.connack(|ack| ack.properties.server_keep_alive);
+            let none = world.connect(v5("none"));
+            let long = world.connect(v5("long").keep_alive(600));
+            let short = world.connect(v5("short").keep_alive(5));
+            assert_eq!((told(&none), told(&long), told(&short)), (Some(20), Some(20), None));
+            world.advance(millis(7499));
+            short.expect_open();
+            world.advance(1);
+            short.expect_disconnect(ReasonCode::KeepAliveTimeout);
+            world.advance(millis(22_500));
+            none.expect_disconnect(ReasonCode::KeepAliveTimeout);
+            long.expect_disconnect(ReasonCode::KeepAliveTimeout);
+        },
+    );
+}
+
+#[test]
+fn an_idle_broker_has_nothing_to_do() {
+    everywhere(|world| {
+        let client = world.connect(v5("a"));
+        client.subscribe("t", tidegate_mqtt::QoS::AtLeastOnce);
+        client.publish(message("t", "x").qos1().retain());
+        world.advance(minutes(10));
+        assert_eq!(world.next_deadline(), tidegate_engine::Millis::NEVER);
+    });
+}
