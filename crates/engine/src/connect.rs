@@ -37,6 +37,8 @@ impl Engine {
         };
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(Flow::Hold) };
         connection.version = connect.version;
+        // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
+        connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
         let tenant = self.tenant_of(key);
         if let Err(refused) = self.check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
@@ -184,7 +186,11 @@ impl Engine {
             None => self.create_session(tenant, key, client_id),
         };
         self.bind(now, key, session, connect, &granted);
-        self.send_conn_ack(key, connect, &granted, resumed.is_some());
+        if !self.send_conn_ack(key, connect, &granted, resumed.is_some()) {
+            let detail = "CONNACK is larger than the client's maximum packet size";
+            self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
+            return;
+        }
         self.desk.counters.connects_accepted += 1;
         self.desk.events.push_back(Event::Log(LogEvent::Connected {
             key,
@@ -254,7 +260,6 @@ impl Engine {
         connection.session = Some(to);
         connection.keep_alive = granted.keep_alive;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
-        connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
         let listener = connection.listener;
         let ours = self.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
@@ -304,11 +309,18 @@ impl Engine {
         }
     }
 
-    fn send_conn_ack(&mut self, key: ConnectionKey, connect: &Connect<'_>, granted: &Granted<'_>, present: bool) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
+    /// Accepts a connection; says whether the client takes packets of that size.
+    fn send_conn_ack(
+        &mut self,
+        key: ConnectionKey,
+        connect: &Connect<'_>,
+        granted: &Granted<'_>,
+        present: bool,
+    ) -> bool {
+        let Some(connection) = self.desk.connections.get(key) else { return false };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
         let settings = std::sync::Arc::clone(&self.settings);
-        let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return };
+        let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return false };
         let asked = connect.properties.session_expiry_interval.unwrap_or(0);
         let wants_information = connect.properties.request_response_information.unwrap_or(false);
         let properties = ConnAckProperties {
@@ -325,7 +337,12 @@ impl Engine {
             ..ConnAckProperties::default()
         };
         let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
-        self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
+        let mut fits = false;
+        self.desk.send(key, PacketType::ConnAck, |out| {
+            fits = packet.encode_within(version, max_packet, out).is_ok();
+            fits
+        });
+        fits
     }
 
     /// Refuses a CONNECT that could not be read. Only an unknown level is answered, since its sender speaks MQTT.
@@ -345,7 +362,7 @@ impl Engine {
     /// Answers a CONNECT with the reason why not, and closes.
     pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        let version = connection.version;
+        let (version, max_packet) = (connection.version, connection.max_packet_out);
         let reference = self.desk.listener(connection.listener).and_then(|listener| listener.server_reference.clone());
         let properties = ConnAckProperties {
             reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
@@ -355,7 +372,7 @@ impl Engine {
         let packet = ConnAck { session_present: false, reason_code: reason.code(), properties };
         // MQTT 3 has no words for some reasons; then the connection is just closed.
         if version.is_v5() || ConnectReturnCode::from_reason(reason.code()).is_some() {
-            self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, u32::MAX, out).is_ok());
+            self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
         }
         self.end_connection(now, key, reason, Some(detail));
     }

@@ -219,8 +219,10 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let listener = connection.listener;
         self.release_connection(key);
-        // It is counted where it ends up.
+        // It is counted where it ends up, and so is what it has sent.
         self.desk.counters.sockets_opened -= 1;
+        self.desk.counters.packets_in[PacketType::Connect as usize] -= 1;
+        self.desk.counters.bytes_in -= bytes.len() as u64;
         self.desk.events.push_back(Event::HandOver { key, home, listener, bytes });
     }
 
