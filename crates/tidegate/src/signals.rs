@@ -4,12 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// What asks for a graceful stop. A closed terminal is one, too.
-const STOP: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+/// What asks for a graceful stop. SIGHUP is left as it is, so that `nohup` keeps its meaning.
+const STOP: [i32; 2] = [SIGTERM, SIGINT];
 
 /// Exit code after a second signal, which does not wait for the graceful stop.
 const IMPATIENT_EXIT_CODE: i32 = 1;
@@ -39,7 +39,6 @@ impl StopSignals {
         self.stopping.store(true, Ordering::SeqCst);
         match signal {
             Some(SIGINT) => "SIGINT",
-            Some(SIGHUP) => "SIGHUP",
             _ => "SIGTERM",
         }
     }

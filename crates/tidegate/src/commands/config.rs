@@ -21,17 +21,23 @@ const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 pub(crate) fn run(command: &ConfigCommand) -> Exit {
     match command {
         ConfigCommand::Check { file } => check(file),
-        ConfigCommand::Show { effective, sources } => match load(sources) {
-            Ok(config) => {
-                let which = if *effective { Which::Effective } else { Which::Set };
-                print_and_exit(&show(&config, which), Exit::Ok)
-            }
-            Err(exit) => exit,
-        },
+        ConfigCommand::Show { effective, sources } => show_config(*effective, sources),
         ConfigCommand::Explain { key } => explain(key.as_deref()),
         ConfigCommand::Convert { file, output } => convert(file, output.as_deref()),
         ConfigCommand::Reference => print_and_exit(&reference::page(), Exit::Ok),
     }
+}
+
+fn show_config(effective: bool, sources: &ConfigArgs) -> Exit {
+    let config = match load(sources) {
+        Ok(config) => config,
+        Err(exit) => return exit,
+    };
+    let text = show(&config, if effective { Which::Effective } else { Which::Set });
+    if text.is_empty() {
+        complain("hint: nothing is set; --effective shows the defaults\n");
+    }
+    print_and_exit(&text, Exit::Ok)
 }
 
 /// Reads the configuration that a command line asks for. What is wrong with it has been reported.

@@ -22,26 +22,31 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    // What goes wrong at the start is told in words for people; the log is for what happens later.
-    let outcome = serve(&config);
-    match outcome {
-        Ok(exit) => exit,
+    let log = match Log::start(config.log.level, config.log.format) {
+        Ok(log) => log,
         Err(error) => {
-            report(&error);
-            Exit::Failure
+            report(&format_args!("cannot start the thread that writes the log: {error}"));
+            return Exit::Failure;
         }
-    }
+    };
+    let outcome = serve(&config, &log);
+    log.flush();
+    outcome.unwrap_or_else(|error| {
+        report(&error);
+        Exit::Failure
+    })
 }
 
-fn serve(config: &Config) -> Result<Exit, String> {
-    let log =
-        Log::start(config.log.level, config.log.format).map_err(|error| format!("cannot start the log: {error}"))?;
+/// From the first open socket to the last closed one. What goes wrong at the start is an error in words for people;
+/// what happens later is logged.
+fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     // Before anything is there to be stopped, so that no signal finds it half done.
     let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
-    let console = start_console(config, &status).inspect_err(|_| log.flush())?;
-    let node = Node::start(node_settings(config, &log)).map_err(|error| error.to_string())?;
+    let console = start_console(config, &status)?;
+    let node = Node::start(node_settings(config, log)).map_err(|error| error.to_string())?;
     status.ready(node.handle());
+    warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
@@ -56,8 +61,15 @@ fn serve(config: &Config) -> Result<Exit, String> {
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");
-    log.flush();
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
+}
+
+/// What was asked for by name is still worth a line in the log.
+fn warn_of_open_listeners(config: &Config) {
+    for listener in config.listeners.iter().filter(|listener| !listener.address.is_local()) {
+        let (name, address) = (&listener.name, &listener.address);
+        tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
+    }
 }
 
 fn node_settings(config: &Config, log: &Log) -> NodeSettings {
