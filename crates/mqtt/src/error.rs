@@ -179,10 +179,7 @@ impl DecodeError {
             | Self::WillFlagsWithoutWill
             | Self::UnknownProperty { .. }
             | Self::PropertyNotAllowed { .. } => ReasonCode::MalformedPacket,
-            Self::InvalidTopicName { error, .. } => match error {
-                TopicError::IllFormed | TopicError::Null => ReasonCode::MalformedPacket,
-                _ => ReasonCode::TopicNameInvalid,
-            },
+            Self::InvalidTopicName { .. } => ReasonCode::TopicNameInvalid,
             Self::InvalidProtocolName | Self::UnsupportedVersion { .. } => ReasonCode::UnsupportedProtocolVersion,
             Self::InvalidPropertyValue { property: PropertyId::TopicAlias, .. } => ReasonCode::TopicAliasInvalid,
             Self::ZeroPacketId { .. }

@@ -1,6 +1,6 @@
 //! Takes fields off the front of a packet's body.
 
-use crate::string;
+use crate::string::{self, StringError};
 use crate::varint;
 use crate::{DecodeError, PacketId, PacketType, ReasonCode, TopicError, TopicName, Version};
 
@@ -113,8 +113,11 @@ impl<'a> Reader<'a> {
 
 /// Reads `bytes` as a Topic Name. Text that is malformed as a string is reported as such.
 pub(crate) fn topic_name<'a>(bytes: &'a [u8], field: &'static str) -> Result<TopicName<'a>, DecodeError> {
-    let text = string::from_utf8(bytes).map_err(|error| DecodeError::InvalidString { field, error })?;
-    TopicName::new(text).map_err(|error: TopicError| DecodeError::InvalidTopicName { field, error })
+    TopicName::from_utf8(bytes).map_err(|error| match error {
+        TopicError::IllFormed => DecodeError::InvalidString { field, error: StringError::IllFormed },
+        TopicError::Null => DecodeError::InvalidString { field, error: StringError::Null },
+        error => DecodeError::InvalidTopicName { field, error },
+    })
 }
 
 /// Checks the flags in the first byte of a packet whose flags are fixed ([MQTT-2.1.3-1]).

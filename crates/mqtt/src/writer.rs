@@ -216,7 +216,7 @@ pub(crate) fn packet(
     let max = max_packet_size.min(MAX_PACKET_SIZE);
     let too_large = |len| EncodeError::TooLarge { len, max };
     let remaining_len = u32::try_from(measure.len).map_err(|_| too_large(measure.len))?;
-    let total_len = 1 + varint::len(remaining_len) + measure.len;
+    let total_len = measure.len.saturating_add(1 + varint::len(remaining_len));
     if total_len > max as usize {
         return Err(too_large(total_len));
     }

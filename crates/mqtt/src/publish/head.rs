@@ -1,7 +1,7 @@
 //! Encodes all of a PUBLISH packet but its payload, so that one encoding serves many receivers.
 
 use super::first_byte;
-use crate::{MAX_PACKET_SIZE, PropertyId, QoS, Version, varint};
+use crate::{MAX_SUBSCRIPTION_IDENTIFIER, MAX_TOPIC_LEN, PropertyId, QoS, Version, varint};
 
 /// All of a PUBLISH packet but its payload. Receivers with the same version, QoS and properties get the
 /// same bytes save the Packet Identifier, which is patched at the offset that [`PublishHead::encode`] tells.
@@ -39,9 +39,9 @@ struct Lengths {
 }
 
 impl PublishHead<'_> {
-    /// The size of the whole packet in bytes, with a payload of `payload_len` bytes. More than
-    /// [`MAX_PACKET_SIZE`] (and at most `usize::MAX`) says that there is no such packet, be it for its size
-    /// or for a topic or subscription identifier out of range.
+    /// The size of the whole packet in bytes, with a payload of `payload_len` bytes. `usize::MAX`, which is more
+    /// than [`MAX_PACKET_SIZE`](crate::MAX_PACKET_SIZE), says that there is no such packet: it would be larger than
+    /// MQTT can express, the topic is too long or missing without an alias, or a number is out of its range.
     #[inline]
     pub fn encoded_len(&self, payload_len: usize) -> usize {
         self.lengths(payload_len).map_or(usize::MAX, |lengths| lengths.total)
@@ -57,9 +57,16 @@ impl PublishHead<'_> {
         let remaining_len = remaining_len.as_bytes();
         let at_most_once = self.qos == QoS::AtMostOnce;
         out.reserve(lengths.total - payload_len);
-        out.push(first_byte(self.dup && !at_most_once, self.qos, self.retain));
-        out.extend_from_slice(remaining_len);
-        out.extend_from_slice(&(self.topic.len() as u16).to_be_bytes());
+        let first_byte = first_byte(self.dup && !at_most_once, self.qos, self.retain);
+        let [high, low] = (self.topic.len() as u16).to_be_bytes();
+        // Small packets are the most, and one copy of four bytes is cheaper than three copies.
+        if let &[len] = remaining_len {
+            out.extend_from_slice(&[first_byte, len, high, low]);
+        } else {
+            out.push(first_byte);
+            out.extend_from_slice(remaining_len);
+            out.extend_from_slice(&[high, low]);
+        }
         out.extend_from_slice(self.topic.as_bytes());
         if !at_most_once {
             out.extend_from_slice(&self.packet_id.to_be_bytes());
@@ -73,7 +80,9 @@ impl PublishHead<'_> {
     /// `None` when the packet cannot be encoded.
     #[inline]
     fn lengths(&self, payload_len: usize) -> Option<Lengths> {
-        u16::try_from(self.topic.len()).ok()?;
+        if self.topic.len() > MAX_TOPIC_LEN || (self.topic.is_empty() && !self.has_alias()) {
+            return None;
+        }
         let mut head = 2 + self.topic.len();
         if self.qos != QoS::AtMostOnce {
             head += 2;
@@ -84,8 +93,15 @@ impl PublishHead<'_> {
             head += varint::len(properties) + properties as usize;
         }
         let remaining = u32::try_from(head.checked_add(payload_len)?).ok()?;
+        if remaining > varint::MAX_VARINT {
+            return None;
+        }
         let total = 1 + varint::len(remaining) + remaining as usize;
-        (total <= MAX_PACKET_SIZE as usize).then_some(Lengths { properties, remaining, total })
+        Some(Lengths { properties, remaining, total })
+    }
+
+    const fn has_alias(&self) -> bool {
+        self.version.is_v5() && self.topic_alias.is_some()
     }
 
     #[inline]
@@ -94,11 +110,13 @@ impl PublishHead<'_> {
         if self.message_expiry.is_some() {
             len += 1 + 4;
         }
-        if self.topic_alias.is_some() {
-            len += 1 + 2;
+        match self.topic_alias {
+            None => {}
+            Some(0) => return None,
+            Some(_) => len += 1 + 2,
         }
         for &identifier in self.subscription_identifiers {
-            if identifier > varint::MAX_VARINT {
+            if !(1..=MAX_SUBSCRIPTION_IDENTIFIER).contains(&identifier) {
                 return None;
             }
             len += 1 + varint::len(identifier);

@@ -113,6 +113,10 @@ fn what_cannot_be_is_not_encoded() {
     let cases = [
         ("topic", PublishHead { topic: &long, ..v5 }, 0),
         ("identifier", PublishHead { subscription_identifiers: &[MAX_SUBSCRIPTION_IDENTIFIER + 1], ..v5 }, 0),
+        ("no identifier", PublishHead { subscription_identifiers: &[1, 0], ..v5 }, 0),
+        ("no alias", PublishHead { topic_alias: Some(0), ..v5 }, 0),
+        ("no topic", PublishHead { topic: "", ..v5 }, 0),
+        ("alias before 5", PublishHead { version: Version::V311, topic: "", topic_alias: Some(1), ..v5 }, 0),
         ("payload", v5, MAX_PACKET_SIZE as usize),
         ("overflow", v5, usize::MAX),
     ];
