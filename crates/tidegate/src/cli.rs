@@ -13,14 +13,15 @@ Examples:
   tidegate                                    a broker on 127.0.0.1:1883, for this machine
   tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
   tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
-  tidegate -c tidegate.toml --shards 2        one with a configuration, in which a flag changes a value
+  tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
   tidegate sub -t 'sensors/#' -v              show what is published
   tidegate pub -t sensors/1 -m 21.5           publish a message
   tidegate config convert mosquitto.conf      carry a configuration of Mosquitto over
 
-Defaults: MQTT on 127.0.0.1:1883, metrics and health on http://127.0.0.1:18083, log to standard error.
-One line on standard output says when the broker is ready. SIGTERM and SIGINT stop it gracefully.
-Exit codes: 0 done, 1 something went wrong at run time, 2 the command line or the configuration is wrong.
+MQTT is on 127.0.0.1:1883, metrics and health on http://127.0.0.1:18083, unless you say otherwise.
+One line on standard output says when the broker is ready; the log goes to standard error.
+SIGTERM and SIGINT stop it gracefully.
+Exit codes: 0 done, 1 something went wrong, 2 the command line or configuration is wrong.
 Every key of the configuration: `tidegate config explain`, or docs/configuration.md.";
 
 const LISTEN: &str = "Listen here: PORT (on loopback), HOST:PORT, ws://HOST:PORT/PATH or unix:/PATH; repeatable";
@@ -155,5 +156,80 @@ impl ConfigArgs {
             set: single.chain(set).collect(),
             allow_anonymous: self.allow_anonymous,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    const INTRODUCTION: &str = "\
+# Command line
+
+<!-- Made from the help texts in crates/tidegate/src; a test keeps it current. -->
+
+`tidegate` alone runs the broker; everything else is a subcommand. Data goes to standard output, everything said about it to standard error.
+Nothing depends on colour. `tidegate completions SHELL` prints completions for bash, elvish, fish, powershell and zsh.
+
+| exit code | |
+| --- | --- |
+| 0 | done; for the broker: stopped as asked |
+| 1 | something went wrong at run time, such as an address in use; also a file that `config check` finds wrong |
+| 2 | the command line or the configuration is wrong |
+
+How flags, environment and file go together is in [configuration.md](configuration.md).
+";
+
+    /// Adds the help of a command and of those below it.
+    fn add(page: &mut String, command: &mut clap::Command) {
+        let name = command.get_bin_name().unwrap_or("tidegate").to_owned();
+        *command = std::mem::take(command).term_width(WIDTH);
+        // As `--help` decides: the long form only where some help is longer than its short form.
+        let long = command.get_long_about().is_some()
+            || command.get_after_long_help().is_some()
+            || command.get_arguments().any(|argument| argument.get_long_help().is_some());
+        let help = if long { command.render_long_help() } else { command.render_help() }.to_string();
+        let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
+        let _ = write!(page, "\n## `{name}`\n\n```text\n{}\n```\n", lines.join("\n").trim());
+        for below in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            add(page, below);
+        }
+    }
+
+    /// The width of the page, whatever terminal the test runs in.
+    const WIDTH: usize = 100;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    /// Set `UPDATE_DOCS=1` to write the page anew.
+    #[test]
+    fn the_page_of_the_command_line_is_current() {
+        let mut page = INTRODUCTION.to_owned();
+        let mut command = Cli::command();
+        command.build();
+        add(&mut page, &mut command);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == page, "docs/cli.md is not current: run the test with UPDATE_DOCS=1");
+    }
+
+    #[test]
+    fn flags_become_settings_in_an_order_in_which_the_general_one_wins() {
+        let arguments = ["tidegate", "--set", "log.level=debug", "-p", "1", "-l", "2", "--log", "warn"];
+        let flags = Cli::parse_from(arguments).run.flags();
+        let listen: Vec<&str> = flags.listen.iter().map(|(address, _)| address.as_str()).collect();
+        assert_eq!(listen, ["2", "1"]);
+        let set: Vec<(&str, &str)> = flags.set.iter().map(|(key, value, _)| (key.as_str(), value.as_str())).collect();
+        assert_eq!(set, [("log.level", "warn"), ("log.level", "debug")]);
     }
 }
