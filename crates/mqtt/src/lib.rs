@@ -5,6 +5,24 @@
 //! - `encode` appends a packet to a buffer; `encode_within` keeps to the receiver's Maximum Packet Size.
 //! - [`RawPublish`] and [`PublishHead`] are the shortest ways in and out for messages.
 //!
+//! ```
+//! use tidegate_mqtt::{MAX_PACKET_SIZE, Packet, PubAck, ReasonCode, Version, split_frame};
+//!
+//! let received = b"\x32\x09\x00\x03a/b\x00\x07hi\xc0\x00";
+//! let frame = split_frame(received, MAX_PACKET_SIZE)?.ok_or("more bytes are needed")?;
+//! let Packet::Publish(publish) = Packet::decode(Version::V311, &frame)? else {
+//!     return Err("not a PUBLISH".into());
+//! };
+//! assert_eq!(publish.payload, b"hi");
+//!
+//! let mut out = Vec::new();
+//! let packet_id = publish.packet_id.ok_or("QoS 0")?;
+//! PubAck::new(packet_id, ReasonCode::Success).encode(Version::V311, &mut out)?;
+//! assert_eq!(out, b"\x40\x02\x00\x07");
+//! assert_eq!(received[frame.total_len..], [0xC0, 0], "what follows is the next packet");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The crate does no I/O, knows no session, and panics on no bytes. Identifiers such as [MQTT-3.3.1-2] are
 //! those of the MQTT 5.0 standard unless 3.1.1 is named.
 mod ack;

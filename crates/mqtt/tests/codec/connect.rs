@@ -104,7 +104,7 @@ fn v31_bears_flags_for_a_user_name_and_password_that_are_not_there() {
     decodes("no password", Version::V31, "10 12 <MQIsdp> 03 c2 003c <c> <u>", user);
 }
 
-/// [MQTT-3.1.2-17], [MQTT-3.1.2-19].
+/// [MQTT-3.1.2-17], [MQTT-3.1.2-19]; [MQTT-3.1.2-19], [MQTT-3.1.2-21] of 3.1.1.
 #[test]
 fn a_flag_announces_a_field() {
     let user = DecodeError::Truncated { field: "user name" };
@@ -116,7 +116,7 @@ fn a_flag_announces_a_field() {
     rejects("password", v5, "10 0e <MQTT> 05 42 003c 00 <c>", password);
 }
 
-/// [MQTT-3.1.2-16], [MQTT-3.1.2-18].
+/// [MQTT-3.1.2-16], [MQTT-3.1.2-18]; [MQTT-3.1.2-18], [MQTT-3.1.2-20] of 3.1.1.
 #[test]
 fn a_field_without_its_flag_is_left_over() {
     let error = DecodeError::TrailingBytes { packet: PacketType::Connect, count: 3 };
@@ -226,7 +226,47 @@ fn strings_must_be_utf_8() {
     }
 }
 
-/// [MQTT-3.1.3-1]: each field is there in its place, or the packet ends too early.
+/// [MQTT-3.1.3-5], in every version: between 1 and 23 of these characters.
+#[test]
+fn client_identifiers_that_every_server_takes() {
+    const ALPHABET: &str = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for version in ALL {
+        for len in 1..=23 {
+            for start in (0..ALPHABET.len() - len).step_by(7) {
+                let client_id = &ALPHABET[start..start + len];
+                let connect = Connect { client_id, ..plain(version) };
+                let mut wire = Vec::new();
+                connect.encode(&mut wire).unwrap();
+                assert_eq!(decode(version, &wire), Ok(Packet::Connect(connect)));
+            }
+        }
+    }
+}
+
+/// The codec leaves longer ones and other characters to the server, too.
+#[test]
+fn client_identifiers_that_a_server_may_take() {
+    for client_id in ["a client with spaces", "gr\u{FC}n/\u{1F30A}", "+/#", "x".repeat(1_000).as_str()] {
+        for version in ALL {
+            let connect = Connect { client_id, ..plain(version) };
+            let mut wire = Vec::new();
+            connect.encode(&mut wire).unwrap();
+            assert_eq!(decode(version, &wire), Ok(Packet::Connect(connect)), "{client_id}");
+        }
+    }
+}
+
+/// [MQTT-3.1.2-20], [MQTT-3.1.2-21]: every number of seconds is carried.
+#[test]
+fn keep_alive_is_a_number_of_seconds() {
+    for (keep_alive, encoded) in [(0, "0000"), (1, "0001"), (256, "0100"), (65_535, "ffff")] {
+        let connect = Connect { keep_alive, ..plain(Version::V311) };
+        let wire = format!("10 0d <MQTT> 04 02 {encoded} <c>");
+        packet("keep alive", Version::V311, &wire, Packet::Connect(connect));
+    }
+}
+
+/// [MQTT-3.1.3-1], [MQTT-3.1.3-3], [MQTT-3.1.4-1]: each field is there in its place, or the packet ends too early.
 #[test]
 fn every_field_is_missed_by_its_name() {
     let body = bytes("<MQTT> 05 c6 003c 00 <c> 00 <t> <p> <u> <w>");

@@ -34,7 +34,7 @@ fn verdict(version: Version, flags: u8) -> Result<(), DecodeError> {
     if strict && flags & 0x01 != 0 {
         return Err(DecodeError::ReservedBits { field: "connect flags" });
     }
-    // [MQTT-3.1.2-11], [MQTT-3.1.2-13]
+    // [MQTT-3.1.2-11], [MQTT-3.1.2-13]; [MQTT-3.1.2-13], [MQTT-3.1.2-15] of 3.1.1
     if strict && !will && flags & 0x38 != 0 {
         return Err(DecodeError::WillFlagsWithoutWill);
     }

@@ -30,6 +30,7 @@ mod strings;
 mod suback;
 mod subscribe;
 mod topics;
+mod transcripts;
 mod unsuback;
 mod unsubscribe;
 mod varints;

@@ -10,7 +10,7 @@ fn suback(codes: &[ReasonCode]) -> Packet<'_> {
     Packet::SubAck(SubAck::new(id(0x0102), codes))
 }
 
-/// [MQTT-3.9.3-1].
+/// [MQTT-3.8.4-6], [MQTT-3.9.3-1].
 #[test]
 fn granted_in_every_version() {
     for version in BEFORE_5 {
