@@ -64,6 +64,9 @@ impl Engine {
     }
 
     fn new_slot(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+        if topic.is_empty() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH has neither a topic nor a topic alias"));
+        }
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
         self.check_topic_levels(name.as_str())?;
