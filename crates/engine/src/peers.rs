@@ -110,7 +110,10 @@ impl Engine {
         if envelope.purpose & RETAIN_AT_HOME != 0 {
             code = self.retain(now, &mut envelope.publication).map_or(code, Reason::code);
         }
-        if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
+        if envelope.publication.expires_at <= now.monotonic {
+            // The way here took longer than it has to live ([MQTT-3.3.2-5]).
+            self.desk.counters.drop_message(Reason::MessageExpired);
+        } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
