@@ -96,6 +96,9 @@ impl Engine {
         if will.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
         }
+        if crate::publish::is_own_topic(will.topic.as_str()) {
+            return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
+        }
         self.check_topic_levels(will.topic.as_str())
     }
 

@@ -195,7 +195,7 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        if topic.starts_with("$SYS/") || topic == "$SYS" {
+        if is_own_topic(topic) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0);
             return;
@@ -311,6 +311,12 @@ impl Engine {
             self.park(now, key);
         }
     }
+}
+
+/// Whether only the broker itself publishes to a topic.
+#[inline]
+pub(crate) fn is_own_topic(topic: &str) -> bool {
+    topic.starts_with("$SYS/") || topic == "$SYS"
 }
 
 /// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
