@@ -1,1 +1,45 @@
-//! Placeholder.
+//! A black-box conformance suite for MQTT brokers.
+//!
+//! A *case* is a small scenario of one or more raw clients that write exact bytes and read exact packets. It runs in
+//! each version of the protocol that it is about, and names the normative statements (`[MQTT-x.x.x-n]`) that it proves.
+//! The suite needs nothing but the address of a broker, shares no code with the codec under test, waits for events and
+//! never for a guess, and gives every client and topic a name of its own, so that many cases run at the same time and
+//! two runs do not meet.
+//!
+//! The *manifest* (`manifest.toml`) has a row for every normative statement of MQTT 3.1.1 and 5.0, with its cases or with
+//! the reason why there is none; a test keeps rows and cases in agreement.
+//!
+//! ```no_run
+//! let options = tidegate_conformance::Options::new("127.0.0.1:1883");
+//! match tidegate_conformance::run(&options) {
+//!     Ok(report) => println!("{}", report.summary()),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+
+mod cases;
+mod client;
+mod journal;
+mod manifest;
+mod monitor;
+mod options;
+mod outcome;
+mod registry;
+mod report;
+mod runner;
+mod scenario;
+mod target;
+mod transport;
+mod version;
+mod websocket;
+mod wire;
+
+pub use manifest::{Binds, Manifest, ManifestError, Row, Status};
+pub use options::Options;
+pub use outcome::{Outcome, Stop};
+pub use registry::{Case, cases};
+pub use report::{Report, Result, Score, Verdict};
+pub use runner::{run, run_with};
+pub use scenario::Scenario;
+pub use target::{Feature, Target, Unreachable};
+pub use version::Version;

@@ -1,0 +1,192 @@
+//! `conformance`: runs the suite against any broker and prints what it found.
+
+use clap::Parser;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+use tidegate_conformance::{Case, Manifest, Options, Report, Result, Status, Verdict, Version, cases, run_with};
+
+/// Checks whether an MQTT broker does what the specifications of MQTT 3.1, 3.1.1 and 5.0 demand.
+///
+/// The suite connects as a client like any other, under client identifiers and topics of its own, writes exact bytes and
+/// judges what comes back. It cleans up after itself. Cases for what the broker says it does not offer are skipped.
+#[derive(Debug, Parser)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(name = "conformance", disable_version_flag = true, after_help = EXAMPLES)]
+struct Arguments {
+    /// Address of the broker's TCP listener
+    #[arg(long, value_name = "HOST:PORT", required_unless_present_any = ["list", "manifest_report"])]
+    broker: Option<String>,
+
+    /// Address of its WebSocket listener; without it the cases about WebSocket are skipped
+    #[arg(long, value_name = "HOST:PORT[/PATH]")]
+    websocket: Option<String>,
+
+    /// User name for all connections but those about credentials
+    #[arg(long, value_name = "NAME")]
+    username: Option<String>,
+
+    /// Password that goes with it
+    #[arg(long, value_name = "TEXT", requires = "username")]
+    password: Option<String>,
+
+    /// Run only cases whose name contains this, or that prove this statement; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    only: Vec<String>,
+
+    /// Leave out cases whose name contains this; may be repeated
+    #[arg(long, value_name = "PATTERN")]
+    except: Vec<String>,
+
+    /// Speak only this version of MQTT: 5, 311 or 31; may be repeated
+    #[arg(long = "version", visible_alias = "mqtt", value_name = "VERSION")]
+    versions: Vec<Version>,
+
+    /// Cases that run at the same time
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    jobs: usize,
+
+    /// How long to wait for an answer that does not come
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    timeout: f32,
+
+    /// Also demand what Tidegate promises where the specification leaves a choice
+    #[arg(long)]
+    strict: bool,
+
+    /// Print every case as it ends, not only failures
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// List the cases with their versions and statements, and end
+    #[arg(long)]
+    list: bool,
+
+    /// Print how each statement of the specifications is proved, and end
+    #[arg(long)]
+    manifest_report: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  conformance --broker 127.0.0.1:1883                    everything
+  conformance --broker 127.0.0.1:1883 --version 5        MQTT 5.0 alone
+  conformance --broker 127.0.0.1:1883 --only will        cases with `will` in their name
+  conformance --broker 127.0.0.1:1883 --only 4.7.2-1     cases that prove [MQTT-4.7.2-1]
+  conformance --list                                     what there is
+
+A failure shows what was expected, the statements that are broken, and the packets of all clients of the case in
+hexadecimal, oldest first. The exit code is 0 when nothing failed, 1 when something did, 2 when nothing could run.";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        return list(&arguments);
+    }
+    if arguments.manifest_report {
+        return manifest_report();
+    }
+    let verbose = arguments.verbose;
+    let options = options(arguments);
+    let marks = std::io::stderr().is_terminal();
+    let told = |result: &Result| tell(result, verbose, marks);
+    match run_with(&options, &told) {
+        Ok(report) => conclude(&report),
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn options(arguments: Arguments) -> Options {
+    let mut options = Options::new(arguments.broker.unwrap_or_default());
+    options.websocket = arguments.websocket;
+    options.user_name = arguments.username;
+    options.password = arguments.password;
+    options.only = arguments.only;
+    options.except = arguments.except;
+    options.versions = arguments.versions;
+    options.jobs = arguments.jobs;
+    // Negative and absurd values would make waiting meaningless; a tenth of a second is the least that a network needs.
+    options.patience = Duration::from_secs_f32(arguments.timeout.clamp(0.1, 600.0));
+    options.strict = arguments.strict;
+    options
+}
+
+/// Progress goes to the error stream, so that the table can be piped.
+fn tell(result: &Result, verbose: bool, marks: bool) {
+    match (&result.verdict, verbose) {
+        (Verdict::Failed { .. }, _) | (Verdict::Skipped(_), true) => eprint!("{}", result.explain()),
+        (Verdict::Passed, true) => {
+            let seconds = result.duration.as_secs_f32();
+            eprintln!("passed  {} (MQTT {}) in {seconds:.2} s", result.case.name, result.version);
+        }
+        (Verdict::Passed, false) if marks => eprint!("."),
+        (Verdict::Skipped(_), false) if marks => eprint!("s"),
+        _ => {}
+    }
+}
+
+fn conclude(report: &Report) -> ExitCode {
+    if std::io::stderr().is_terminal() {
+        eprintln!();
+    }
+    if report.results.is_empty() {
+        eprintln!("error: no case fits these options; `conformance --list` shows what there is");
+        return ExitCode::from(2);
+    }
+    print!("{}", report.summary());
+    let failures: Vec<_> = report.failures().collect();
+    if failures.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("\nfailed:");
+    for result in failures {
+        println!("  {} (MQTT {})", result.case.name, result.version);
+    }
+    ExitCode::FAILURE
+}
+
+fn list(arguments: &Arguments) -> ExitCode {
+    let chosen = |case: &&Case| {
+        let named = arguments.only.is_empty() || arguments.only.iter().any(|pattern| case.is_chosen_by(pattern));
+        named && !arguments.except.iter().any(|pattern| case.is_chosen_by(pattern))
+    };
+    for case in cases().filter(chosen) {
+        let versions: Vec<_> = case.versions.iter().map(|version| version.label()).collect();
+        println!("{}  ({})", case.name, versions.join(", "));
+        for version in [Version::V311, Version::V5] {
+            let statements = case.statements(version);
+            if !statements.is_empty() {
+                println!("    {version:6} {}", statements.join(" "));
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn manifest_report() -> ExitCode {
+    let manifest = match Manifest::in_tree() {
+        Ok(manifest) => manifest,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    for (version, statement, row) in manifest.rows() {
+        let told = if row.tests.is_empty() { row.reason.clone().unwrap_or_default() } else { row.tests.join(" ") };
+        println!("{version:6} {statement:16} {:10} {told}", row.status);
+    }
+    println!();
+    for version in [Version::V311, Version::V5] {
+        let counts: Vec<_> =
+            Status::ALL.into_iter().map(|status| format!("{} {status}", manifest.count(version, status))).collect();
+        println!("MQTT {version}: {}", counts.join(", "));
+    }
+    let problems = manifest.problems();
+    for problem in &problems {
+        eprintln!("error: {problem}");
+    }
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

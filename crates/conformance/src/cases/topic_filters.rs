@@ -1,0 +1,164 @@
+//! Which topic filters are valid, and which topic names they match.
+
+use crate::client::{Arrival, Client};
+use crate::outcome::{Outcome, ensure, failed};
+use crate::registry::Case;
+use crate::scenario::Scenario;
+use crate::target::Feature;
+use crate::version::Version;
+use crate::wire::{Packet, PacketType, Publish, Subscribe};
+
+pub(super) const CASES: &[Case] = &[
+    Case::all("topic_filters.match_as_specified", match_as_specified)
+        .proves_311(&["MQTT-4.7.1-2", "MQTT-4.7.1-1", "MQTT-3.3.2-3", "MQTT-3.8.3-2"])
+        .proves_5(&["MQTT-4.7.1-2", "MQTT-4.7.1-1", "MQTT-3.3.2-3"])
+        .needs(&[Feature::WildcardSubscriptions]),
+    Case::both("topic_filters.misplaced_wildcards", misplaced_wildcards)
+        .proves_311(&["MQTT-4.7.1-1", "MQTT-4.7.1-2"])
+        .proves_5(&["MQTT-4.7.1-1", "MQTT-4.7.1-2"]),
+    Case::both("topic_filters.empty", empty).proves_311(&["MQTT-4.7.0-1"]).proves_5(&["MQTT-4.7.3-1"]),
+    Case::all("topic_filters.leading_wildcards_skip_dollar_topics", leading_wildcards_skip_dollar_topics)
+        .proves_311(&["MQTT-4.7.2-1"])
+        .proves_5(&["MQTT-4.7.2-1"])
+        .needs(&[Feature::WildcardSubscriptions]),
+    Case::all("topic_filters.everything_is_nothing_with_a_dollar", everything_is_nothing_with_a_dollar)
+        .proves_311(&["MQTT-4.7.2-1"])
+        .proves_5(&["MQTT-4.7.2-1"])
+        .needs(&[Feature::WildcardSubscriptions])
+        .alone(),
+    Case::all("topic_filters.long_and_deep", long_and_deep),
+];
+
+/// Filter, topic names that it matches, topic names that it does not. All stand behind the topic of the run.
+const MATCHES: &[(&str, &[&str], &[&str])] = &[
+    ("a/b", &["a/b"], &["a", "a/b/c", "a/c", "b", "a/", "/a/b"]),
+    ("a/#", &["a", "a/b", "a/b/c", "a/"], &["b", "ab", "b/a"]),
+    ("a/+", &["a/b", "a/", "a/\u{e9}"], &["a", "a/b/c", "b/a"]),
+    ("+", &["a", ""], &["a/b", "/"]),
+    ("+/+", &["a/b", "/", "/b", "a/"], &["a", "a/b/c", "//"]),
+    ("+/b/#", &["a/b", "a/b/c", "/b", "/b//"], &["a", "a/c", "b"]),
+    ("a/+/c", &["a/b/c", "a//c"], &["a/c", "a/b/b/c", "a/b"]),
+    ("+/#", &["a", "a/b", "/", ""], &[]),
+    ("/a", &["/a"], &["a", "//a"]),
+    ("a//b", &["a//b"], &["a/b", "a/x/b"]),
+];
+
+fn match_as_specified(s: &Scenario<'_>) -> Outcome {
+    let mut publisher = s.connect("publisher")?;
+    for (number, (filter, matching, others)) in MATCHES.iter().enumerate() {
+        let own = |tail: &str| s.topic(&format!("{number}/{tail}"));
+        let mut subscriber = s.connect(&format!("s{number}"))?;
+        subscriber.subscribe(&own(filter), 0)?;
+        for other in *others {
+            publisher.publish(&Publish::new(&own(other), *other))?;
+        }
+        for topic in *matching {
+            publisher.publish(&Publish::new(&own(topic), *topic))?;
+            let publish = subscriber.take()?;
+            ensure!(publish.topic == own(topic), "`{filter}`: expected `{topic}`, got `{}`", publish.topic);
+        }
+        s.fence(&mut publisher, &mut subscriber)?;
+        subscriber.disconnect()?;
+    }
+    Ok(())
+}
+
+/// The broker does not grant the subscription: an error code in SUBACK (MQTT 5 and 3.1.1), or the end of the connection.
+fn expect_not_granted(client: &mut Client, filter: &str) -> Outcome {
+    client.send_subscribe(&Subscribe::new(filter, 0))?;
+    match client.arrival()? {
+        Arrival::Packet(Packet::Acknowledgement(PacketType::Suback, suback)) => {
+            ensure!(suback.code() >= 0x80, "the filter `{filter}` is granted QoS {}", suback.code());
+            Ok(())
+        }
+        Arrival::Closed | Arrival::Packet(Packet::Disconnect { code: 0x80.., .. }) => Ok(()),
+        other => failed(format!("the filter `{filter}` is answered with {other:?}")),
+    }
+}
+
+fn misplaced_wildcards(s: &Scenario<'_>) -> Outcome {
+    for tail in ["#/a", "a/#/b", "a#", "a/b#", "##", "a/##", "+a", "a+", "a/+b", "a/b+/c", "++", "#+", "+#"] {
+        let mut client = s.connect("c")?;
+        expect_not_granted(&mut client, &s.topic(tail))?;
+    }
+    Ok(())
+}
+
+fn empty(s: &Scenario<'_>) -> Outcome {
+    let mut client = s.connect("c")?;
+    expect_not_granted(&mut client, "")
+}
+
+fn leading_wildcards_skip_dollar_topics(s: &Scenario<'_>) -> Outcome {
+    // The level behind the wildcard is this run's own, so that no other traffic matches.
+    let level = s.level("x");
+    let mut subscriber = s.connect("subscriber")?;
+    subscriber.subscribe(&format!("+/{level}"), 0)?;
+    subscriber.subscribe(&format!("+/{level}/#"), 0)?;
+    for (number, topic) in [format!("$conformance/{level}"), format!("$/{level}")].into_iter().enumerate() {
+        // A broker may close the connection of a client that publishes to its own `$` topics.
+        let mut publisher = s.connect(&format!("p{number}"))?;
+        publisher.publish(&Publish::new(&topic, "with a dollar"))?;
+        publisher.send_ping()?;
+        publisher.arrival()?;
+    }
+    let mut publisher = s.connect("publisher")?;
+    publisher.publish(&Publish::new(&format!("conformance/{level}"), "without"))?;
+    // Both subscriptions match; one copy or two are both allowed.
+    subscriber.take_with("without")?;
+    let topic = s.topic("end");
+    subscriber.subscribe(&topic, 0)?;
+    publisher.publish(&Publish::new(&topic, "end"))?;
+    loop {
+        let publish = subscriber.take()?;
+        ensure!(!publish.topic.starts_with('$'), "MQTT-4.7.2-1: `{}` matches a leading `+`", publish.topic);
+        if publish.topic == topic {
+            return Ok(());
+        }
+    }
+}
+
+/// `#` alone sees all traffic of the broker, including what is retained, but never `$SYS` and its like.
+fn everything_is_nothing_with_a_dollar(s: &Scenario<'_>) -> Outcome {
+    let mut subscriber = s.connect("subscriber")?;
+    let subscribe = Subscribe::new("#", 0).and("+/#", 0).and("+/+/#", 0);
+    let suback = subscriber.subscribe_packet(&subscribe)?;
+    if suback.codes.iter().any(|code| *code >= 0x80) {
+        return crate::outcome::skipped("the broker refuses a subscription to everything");
+    }
+    let mut dollar = s.connect("dollar")?;
+    dollar.publish(&Publish::new(&format!("$conformance/{}", s.level("x")), "with a dollar"))?;
+    dollar.send_ping()?;
+    dollar.arrival()?;
+    let topic = s.topic("end");
+    s.connect("publisher")?.publish(&Publish::new(&topic, "end"))?;
+    loop {
+        let publish = subscriber.take()?;
+        ensure!(!publish.topic.starts_with('$'), "MQTT-4.7.2-1: `{}` matches `#`", publish.topic);
+        if publish.topic == topic {
+            return Ok(());
+        }
+    }
+}
+
+/// Names of a thousand bytes and of thirty levels, which any broker should take; longer ones it may refuse.
+fn long_and_deep(s: &Scenario<'_>) -> Outcome {
+    let mut client = s.connect("c")?;
+    let long = s.topic(&"x".repeat(1000));
+    let deep = s.topic(&["y"; 30].join("/"));
+    for topic in [long, deep] {
+        client.subscribe(&topic, 0)?;
+        client.publish(&Publish::new(&topic, "x"))?;
+        let publish = client.take_with("x")?;
+        ensure!(publish.topic == topic, "a topic of {} bytes came as one of {}", topic.len(), publish.topic.len());
+    }
+    if s.version == Version::V5 && s.is_strict() {
+        // The longest topic there is: its length takes two bytes.
+        let longest = s.topic("");
+        let longest = format!("{longest}{}", "z".repeat(65_535 - longest.len()));
+        client.subscribe(&longest, 0)?;
+        client.publish(&Publish::new(&longest, "x"))?;
+        ensure!(client.take_with("x")?.topic == longest, "the longest topic came altered");
+    }
+    Ok(())
+}

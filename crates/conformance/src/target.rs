@@ -1,0 +1,195 @@
+//! The broker under test: where it is and what it says it can do.
+
+use crate::journal::Journal;
+use crate::options::Options;
+use crate::outcome::Stop;
+use crate::scenario::Scenario;
+use crate::version::Version;
+use crate::wire::{Property, Subscribe};
+use std::fmt;
+use std::rc::Rc;
+
+/// What a case needs of the broker; a case whose needs are not met is skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Retained messages are stored.
+    Retained,
+    /// Retained messages are not stored; for cases about how that is refused.
+    NoRetained,
+    /// The broker accepts QoS 1.
+    Qos1,
+    /// The broker accepts QoS 2.
+    Qos2,
+    /// The broker accepts less than QoS 2; for cases about how more is refused.
+    LowMaximumQos,
+    /// Shared subscriptions.
+    SharedSubscriptions,
+    /// Wildcards in topic filters.
+    WildcardSubscriptions,
+    /// Subscription identifiers.
+    SubscriptionIdentifiers,
+    /// The broker takes topic aliases from clients.
+    TopicAliases,
+    /// An address of a WebSocket listener was given.
+    WebSocket,
+}
+
+impl Feature {
+    /// What is missing, in words for the report.
+    fn absence(self) -> &'static str {
+        match self {
+            Self::Retained => "the broker has no retained messages",
+            Self::NoRetained => "the broker has retained messages",
+            Self::Qos1 => "the broker has no QoS 1",
+            Self::Qos2 => "the broker has no QoS 2",
+            Self::LowMaximumQos => "the broker has every QoS",
+            Self::SharedSubscriptions => "the broker has no shared subscriptions",
+            Self::WildcardSubscriptions => "the broker has no wildcard subscriptions",
+            Self::SubscriptionIdentifiers => "the broker has no subscription identifiers",
+            Self::TopicAliases => "the broker takes no topic aliases",
+            Self::WebSocket => "no WebSocket address was given (--websocket)",
+        }
+    }
+}
+
+/// What the broker announced in its CONNACK; the defaults of the specification where it was silent.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a yes or no of the CONNACK packet")]
+pub(crate) struct Capabilities {
+    pub(crate) versions: Vec<Version>,
+    pub(crate) maximum_qos: u8,
+    pub(crate) retained: bool,
+    pub(crate) wildcards: bool,
+    pub(crate) subscription_identifiers: bool,
+    pub(crate) shared: bool,
+    pub(crate) topic_alias_maximum: u16,
+    pub(crate) receive_maximum: u16,
+    pub(crate) maximum_packet_size: Option<u32>,
+    /// The keep alive that the broker imposes on a client that asked for one second.
+    pub(crate) server_keep_alive: Option<u16>,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            versions: Vec::new(),
+            maximum_qos: 2,
+            retained: true,
+            wildcards: true,
+            subscription_identifiers: true,
+            shared: true,
+            topic_alias_maximum: 0,
+            receive_maximum: 65_535,
+            maximum_packet_size: None,
+            server_keep_alive: None,
+        }
+    }
+}
+
+/// The broker under test.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub(crate) options: Options,
+    pub(crate) capabilities: Capabilities,
+    /// Letters that make the client identifiers and topics of this run its own.
+    pub(crate) run: String,
+}
+
+/// No version of MQTT could be spoken with the broker at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    address: String,
+    reason: String,
+}
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "no MQTT broker answers at {}: {}; start one there, or give another address with --broker HOST:PORT",
+            self.address, self.reason
+        )
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+impl Target {
+    /// Asks the broker which versions it speaks and what it can do.
+    ///
+    /// # Errors
+    /// When the broker accepts a CONNECT of no version.
+    pub fn probe(options: &Options, run: String) -> Result<Self, Unreachable> {
+        let mut target = Self { options: options.clone(), capabilities: Capabilities::default(), run };
+        let mut reason = String::new();
+        let mut spoken = Vec::new();
+        for version in Version::ALL {
+            match target.probe_version(version) {
+                Ok(properties) => {
+                    spoken.push(version);
+                    for property in &properties {
+                        target.capabilities.take(property);
+                    }
+                }
+                Err(Stop::Failed(why) | Stop::Skipped(why)) => reason = why,
+            }
+        }
+        if spoken.is_empty() {
+            let address = options.broker.clone();
+            return Err(Unreachable { address, reason });
+        }
+        target.capabilities.shared &= spoken.contains(&Version::V5);
+        target.capabilities.versions = spoken;
+        Ok(target)
+    }
+
+    fn probe_version(&self, version: Version) -> Result<Vec<Property>, Stop> {
+        let scenario = Scenario::new(self, 0, version, Rc::new(Journal::new()));
+        let mut client = scenario.open("probe")?;
+        let connect = scenario.connection("probe").keep_alive(1);
+        client.send_connect(&connect)?;
+        let connack = client.expect_connack()?;
+        // A filter with a wildcard is accepted by every broker that has them, also by one of MQTT 3.1.1, which cannot say.
+        client.subscribe_packet(&Subscribe::new(&scenario.topic("+"), 0))?;
+        client.disconnect()?;
+        Ok(connack.properties)
+    }
+
+    /// Why a case with these needs cannot run here, if it cannot.
+    pub(crate) fn lacks(&self, needs: &[Feature]) -> Option<&'static str> {
+        needs.iter().find(|feature| !self.offers(**feature)).map(|feature| feature.absence())
+    }
+
+    fn offers(&self, feature: Feature) -> bool {
+        let can = &self.capabilities;
+        match feature {
+            Feature::Retained => can.retained,
+            Feature::NoRetained => !can.retained,
+            Feature::Qos1 => can.maximum_qos >= 1,
+            Feature::Qos2 => can.maximum_qos == 2,
+            Feature::LowMaximumQos => can.maximum_qos < 2,
+            Feature::SharedSubscriptions => can.shared,
+            Feature::WildcardSubscriptions => can.wildcards,
+            Feature::SubscriptionIdentifiers => can.subscription_identifiers,
+            Feature::TopicAliases => can.topic_alias_maximum > 0,
+            Feature::WebSocket => self.options.websocket.is_some(),
+        }
+    }
+}
+
+impl Capabilities {
+    fn take(&mut self, property: &Property) {
+        match property {
+            Property::MaximumQos(qos) => self.maximum_qos = *qos,
+            Property::RetainAvailable(available) => self.retained = *available != 0,
+            Property::WildcardSubscriptionAvailable(available) => self.wildcards = *available != 0,
+            Property::SubscriptionIdentifierAvailable(available) => self.subscription_identifiers = *available != 0,
+            Property::SharedSubscriptionAvailable(available) => self.shared = *available != 0,
+            Property::TopicAliasMaximum(maximum) => self.topic_alias_maximum = *maximum,
+            Property::ReceiveMaximum(maximum) => self.receive_maximum = *maximum,
+            Property::MaximumPacketSize(size) => self.maximum_packet_size = Some(*size),
+            Property::ServerKeepAlive(seconds) => self.server_keep_alive = Some(*seconds),
+            _ => {}
+        }
+    }
+}
