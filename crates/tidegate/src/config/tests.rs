@@ -424,3 +424,28 @@ fn the_example_of_the_reference_page_is_right() {
     let example = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     assert!(from_file(example).is_ok());
 }
+
+/// Every file that differs in one place from a right one, or ends too early.
+fn neighbours(text: &str) -> impl Iterator<Item = String> {
+    let places: Vec<usize> = text.char_indices().map(|(place, _)| place).collect();
+    let inserted = ["", "\"", "[", "]", "=", ".", "\n", "\t", "#", "\0", "\u{e9}", "9", "-"];
+    let owned = text.to_owned();
+    places.into_iter().flat_map(move |place| {
+        let (before, after) = owned.split_at(place);
+        let rest: String = after.chars().skip(1).collect();
+        let changed: Vec<String> = inserted.iter().map(|it| format!("{before}{it}{rest}")).collect();
+        changed.into_iter().chain([before.to_owned()])
+    })
+}
+
+#[test]
+fn no_file_is_too_broken_to_be_told_about() {
+    let text = "# \u{e4}\n[node]\nname = \"a\"\n[[listener]]\naddress = \"ws://[::1]:9/a\"\n\
+                [sys]\ninterval = \"1m\"\n[queue]\nmax_bytes = \"1KiB\"\nmax_messages = 1_0\n";
+    assert!(from_file(text).is_ok());
+    for broken in neighbours(text) {
+        if let Err(said) = from_file(&broken) {
+            assert!(said.starts_with("error: "), "{broken}\n{said}");
+        }
+    }
+}

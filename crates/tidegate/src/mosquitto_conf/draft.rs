@@ -6,7 +6,7 @@ use super::Line;
 use super::keys::{Fate, TLS, Treatment, treatment, truth};
 use crate::config::Config;
 use crate::config::path::KeyPath;
-use crate::config::sections::LogLevel;
+use crate::config::sections::{Listener, LogLevel};
 use crate::config::source::{FileText, Source};
 use crate::config::value::Raw;
 
@@ -200,47 +200,56 @@ impl<'a> Draft<'a> {
             let line = self.everywhere[0].2;
             listeners.push(DraftListener::new(line, DEFAULT_PORT, Some("127.0.0.1")));
         }
-        for (index, mut listener) in listeners.into_iter().enumerate() {
-            self.config.listeners.push(crate::config::sections::Listener::default());
-            listener.settings.splice(0..0, self.everywhere.iter().cloned());
-            self.place_listener(index, &listener, &mut remarks);
-            for (key, value, line) in std::mem::take(&mut listener.settings) {
-                if let Err(reason) = self.set("listener", index, key, value, &line) {
-                    remarks.push((line, reason));
-                }
+        for listener in listeners {
+            match self.open(&listener, &mut remarks) {
+                Ok(index) => self.furnish(index, listener.settings, &mut remarks),
+                Err(reason) => remarks.push((listener.line, reason)),
             }
         }
         (self.config, remarks)
     }
 
-    fn place_listener(&mut self, index: usize, listener: &DraftListener<'a>, remarks: &mut Vec<(Line<'a>, String)>) {
+    /// Adds a listener to the result, on loopback where it would be open to everybody and was not; gives its number.
+    fn open(&mut self, listener: &DraftListener<'a>, remarks: &mut Vec<(Line<'a>, String)>) -> Result<usize, String> {
         let line = listener.line;
         let asked = listener.address("0.0.0.0", self.has_listeners);
         let local = asked.parse::<ListenAddress>().is_ok_and(|address| address.is_local());
         let anonymous = listener.allow_anonymous.or(self.allow_anonymous).unwrap_or(false);
-        let address = if local || (anonymous && !listener.tls) {
-            asked
-        } else {
-            let missing = if listener.tls { "TLS" } else { "user names" };
-            let kept = DraftListener { bind: Some("127.0.0.1"), ..listener.clone() }.address("127.0.0.1", true);
-            remarks.push((
-                line,
-                format!(
-                    "moved from {asked} to {kept}: it asks for {missing}, which this version does not have, and without \
-                     it everybody would get in"
-                ),
-            ));
-            kept
-        };
-        if let Err(reason) = self.set("listener", index, "address", address, &line) {
-            remarks.push((line, reason));
+        let stays = local || (anonymous && !listener.tls);
+        let kept = DraftListener { bind: Some("127.0.0.1"), ..listener.clone() }.address("127.0.0.1", true);
+        let address = if stays { asked.clone() } else { kept };
+        if self.config.listeners.iter().any(|other| other.address.to_string() == address) {
+            return Err(format!("left out: another listener is at {address} already"));
         }
-        if anonymous
-            && !local
-            && !listener.tls
-            && let Err(reason) = self.set("listener", index, "allow_anonymous", "true".to_owned(), &line)
-        {
-            remarks.push((line, reason));
+        let index = self.config.listeners.len();
+        self.config.listeners.push(Listener::default());
+        if let Err(reason) = self.set("listener", index, "address", address.clone(), &line) {
+            self.config.listeners.pop();
+            return Err(reason);
+        }
+        if !stays {
+            let missing = if listener.tls { "TLS" } else { "user names" };
+            let remark = format!(
+                "moved from {asked} to {address}: it asks for {missing}, which this version does not have, and without it \
+                 everybody would get in"
+            );
+            remarks.push((line, remark));
+        } else if !local {
+            self.set("listener", index, "allow_anonymous", "true".to_owned(), &line)?;
+        }
+        Ok(index)
+    }
+
+    fn furnish(
+        &mut self,
+        index: usize,
+        settings: Vec<(&'static str, String, Line<'a>)>,
+        remarks: &mut Vec<(Line<'a>, String)>,
+    ) {
+        for (key, value, line) in self.everywhere.clone().into_iter().chain(settings) {
+            if let Err(reason) = self.set("listener", index, key, value, &line) {
+                remarks.push((line, reason));
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use std::fmt::Write;
 
 use crate::config::show::{Which, show};
 use crate::config::source::FileText;
+use crate::config::{Config, Inputs};
 
 use draft::Draft;
 use keys::Fate;
@@ -57,7 +58,13 @@ pub(crate) fn convert(file: &FileText) -> Converted {
     let header = format!("# Converted from {}.\n", file.name);
     let body = show(&config, Which::Set);
     let toml = if body.is_empty() { header } else { format!("{header}\n{body}") };
-    Converted { toml, notes: describe(file, carried, &notes) }
+    let mut notes = describe(file, carried, &notes);
+    // Each value was checked by itself; what several of them say together shows only now.
+    let result = FileText { name: "the result".to_owned(), text: toml.clone() };
+    if let Err(findings) = Config::load(Inputs { file: Some(result), ..Inputs::default() }) {
+        let _ = write!(notes, "\nThe result cannot be run as it is:\n{findings}");
+    }
+    Converted { toml, notes }
 }
 
 fn describe(file: &FileText, carried: usize, notes: &[(Line<'_>, String)]) -> String {

@@ -1,7 +1,6 @@
 //! What becomes of a `mosquitto.conf`.
 
 use super::*;
-use crate::config::{Config, Inputs};
 
 fn converted(text: &str) -> Converted {
     let file = FileText { name: "mosquitto.conf".to_owned(), text: text.to_owned() };
@@ -167,4 +166,58 @@ fn lines_are_found_with_their_place() {
     let found = lines("# a\r\n\r\nkey value more \r\n\tother");
     let found: Vec<_> = found.iter().map(|line| (line.number, line.offset, line.key, line.value)).collect();
     assert_eq!(found, [(3, 7, "key", "value more"), (4, 24, "other", "")]);
+}
+
+#[test]
+fn whatever_a_value_is_the_result_can_be_run() {
+    let keys = [
+        "listener",
+        "port",
+        "bind_address",
+        "protocol",
+        "max_qos",
+        "max_connections",
+        "max_packet_size",
+        "max_keepalive",
+        "max_queued_messages",
+        "max_queued_bytes",
+        "memory_limit",
+        "persistent_client_expiration",
+        "sys_interval",
+        "max_topic_alias_broker",
+        "max_inflight_messages",
+        "allow_anonymous",
+        "log_type",
+        "log_dest",
+    ];
+    let values = [
+        "",
+        "-1",
+        "0",
+        "1",
+        "1 ::",
+        "1 [x",
+        "0 /",
+        "0 x",
+        "65536",
+        "99999999999999999999",
+        "true",
+        "a b",
+        "\u{e9}",
+        "\"",
+        "[",
+        "all",
+    ];
+    for key in keys {
+        for value in values {
+            converted(&format!("{key} {value}\nallow_anonymous true\nmax_qos 1\n"));
+        }
+    }
+}
+
+#[test]
+fn listeners_that_would_meet_are_left_out() {
+    let notes =
+        becomes("listener 1883 127.0.0.1\nlistener 1883 10.0.0.1\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
+    assert!(notes.contains("left out: another listener is at 127.0.0.1:1883 already"), "{notes}");
 }
