@@ -46,6 +46,8 @@ pub(crate) const TRIM_LATEST_MS: u64 = 10_000;
 
 /// Peaks of fewer connections than this are not worth giving memory back.
 pub(crate) const TRIM_MIN_PEAK: usize = 256;
+/// New connections since memory was last given back that make a rush.
+pub(crate) const TRIM_MIN_RUSH: usize = 1024;
 
 /// Seconds without traffic after which the kernel asks whether a peer still exists, seconds between its questions, and
 /// questions without an answer before the connection is closed. MQTT's own keep-alive is optional; behind a carrier's

@@ -2,43 +2,48 @@
 //!
 //! An allocator keeps what was freed, and tables keep their size; a broker that served a crowd once would hold its memory
 //! for ever. So when connections have fallen to half of the highest number since the last time, and things are quiet,
-//! tables are shrunk and the allocator is asked to return its free pages.
+//! tables are shrunk and the allocator is asked to return its free pages. The same happens after a rush of new
+//! connections, for what their arrival took for a moment lies free then.
 
 use tidegate_engine::Millis;
 
-use crate::limits::{TRIM_LATEST_MS, TRIM_MIN_PEAK, TRIM_QUIET_MS};
+use crate::limits::{TRIM_LATEST_MS, TRIM_MIN_PEAK, TRIM_MIN_RUSH, TRIM_QUIET_MS};
 
 /// When to give memory back.
 #[derive(Debug, Default)]
 pub(crate) struct Ebb {
     /// Most connections since memory was last given back.
     peak: usize,
-    /// Set when the number has fallen far enough below the peak: then and when a connection last came or went.
-    fallen: Option<(Millis, Millis)>,
+    /// Connections when memory was last given back.
+    settled: usize,
+    /// Set when the number has fallen or risen far enough: then and when a connection last came or went.
+    turned: Option<(Millis, Millis)>,
 }
 
 impl Ebb {
     /// A connection came or went, and now there are so many.
     pub(crate) fn note(&mut self, now: Millis, connections: usize) {
         self.peak = self.peak.max(connections);
-        if self.peak < TRIM_MIN_PEAK || connections >= self.peak / 2 {
-            self.fallen = None;
+        let fallen = self.peak >= TRIM_MIN_PEAK && connections < self.peak / 2;
+        let risen = connections >= (self.settled * 2).max(self.settled + TRIM_MIN_RUSH);
+        if fallen || risen {
+            let since = self.turned.map_or(now, |(since, _)| since);
+            self.turned = Some((since, now));
         } else {
-            let since = self.fallen.map_or(now, |(since, _)| since);
-            self.fallen = Some((since, now));
+            self.turned = None;
         }
     }
 
     /// When memory should be given back; [`Millis::NEVER`] when there is nothing to give, so that nobody wakes for it.
     pub(crate) fn deadline(&self) -> Millis {
-        self.fallen.map_or(Millis::NEVER, |(since, last)| last.plus(TRIM_QUIET_MS).min(since.plus(TRIM_LATEST_MS)))
+        self.turned.map_or(Millis::NEVER, |(since, last)| last.plus(TRIM_QUIET_MS).min(since.plus(TRIM_LATEST_MS)))
     }
 
     /// Whether now is the time. If so, what there is now is the new peak.
     pub(crate) fn is_due(&mut self, now: Millis, connections: usize) -> bool {
         let due = self.deadline() <= now;
         if due {
-            *self = Self { peak: connections, fallen: None };
+            *self = Self { peak: connections, settled: connections, turned: None };
         }
         due
     }
@@ -99,6 +104,18 @@ mod tests {
         assert_eq!(ebb.deadline(), Millis(TRIM_LATEST_MS));
         ebb.note(Millis(TRIM_LATEST_MS), 600);
         assert_eq!(ebb.deadline(), Millis::NEVER, "the crowd is back");
+    }
+
+    #[test]
+    fn after_a_rush_what_it_took_for_a_moment_is_given_back() {
+        let mut ebb = Ebb::default();
+        for connections in 1..=5000 {
+            ebb.note(Millis(connections), connections as usize);
+        }
+        assert_eq!(ebb.deadline(), Millis(5000 + TRIM_QUIET_MS));
+        assert!(ebb.is_due(Millis(5000 + TRIM_QUIET_MS), 5000));
+        ebb.note(Millis(9000), 9999);
+        assert_eq!(ebb.deadline(), Millis::NEVER, "not yet twice as many");
     }
 
     #[test]
