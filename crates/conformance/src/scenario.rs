@@ -153,16 +153,11 @@ impl<'a> Scenario<'a> {
     /// Proves that nothing else is under way from one client to another: messages on topics of their own follow the same
     /// path and must be the next to arrive.
     pub(crate) fn fence(&self, publisher: &mut Client, subscriber: &mut Client) -> Outcome {
-        let highest = self.target.capabilities.maximum_qos.min(1);
-        self.fence_at(publisher, subscriber, &(0..=highest).collect::<Vec<_>>())
-    }
-
-    /// The same with messages of these QoS only; for a subscriber that may get no more at a higher one.
-    pub(crate) fn fence_at(&self, publisher: &mut Client, subscriber: &mut Client, qos: &[u8]) -> Outcome {
+        let qos = 0..=self.target.capabilities.maximum_qos.min(1);
         let topic = self.next_fence();
-        subscriber.subscribe(&topic, qos.iter().copied().max().unwrap_or_default())?;
-        for qos in qos {
-            publisher.publish(&Publish::new(&topic, format!("fence {qos}")).qos(*qos))?;
+        subscriber.subscribe(&topic, *qos.end())?;
+        for qos in qos.clone() {
+            publisher.publish(&Publish::new(&topic, format!("fence {qos}")).qos(qos))?;
         }
         for _ in qos {
             let publish = subscriber.take()?;

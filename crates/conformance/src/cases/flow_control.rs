@@ -60,12 +60,19 @@ fn limited(s: &Scenario<'_>, receive_maximum: u16, messages: usize, qos: u8) -> 
     Ok((subscriber, publisher))
 }
 
+/// Nothing more is sent into a full window. A broker may hold back QoS 0 as well, so that no message can tell; the answer
+/// to a PINGREQ comes from the broker that has had time to send.
+fn expect_full(publisher: &mut Client, subscriber: &mut Client) -> Outcome {
+    publisher.ping()?;
+    subscriber.expect_nothing()
+}
+
 fn broker_keeps_to_the_clients_maximum(s: &Scenario<'_>) -> Outcome {
     // The client's own checks fail when more than the maximum are in flight, in this and every other case.
     let (mut subscriber, mut publisher) = limited(s, 2, 7, 1)?;
     let mut window = vec![subscriber.message_with("0")?, subscriber.message_with("1")?];
     for number in 2..7 {
-        s.fence_at(&mut publisher, &mut subscriber, &[0])?;
+        expect_full(&mut publisher, &mut subscriber)?;
         subscriber.acknowledge(&window.remove(0))?;
         window.push(subscriber.message_with(format!("{number}"))?);
     }
@@ -73,15 +80,17 @@ fn broker_keeps_to_the_clients_maximum(s: &Scenario<'_>) -> Outcome {
     s.fence(&mut publisher, &mut subscriber)
 }
 
+/// Whether QoS 0 still flows while the window is full is the broker's choice; it must not fill the window.
 fn qos_0_does_not_count(s: &Scenario<'_>) -> Outcome {
-    let (mut subscriber, mut publisher) = limited(s, 1, 2, 1)?;
-    let first = subscriber.message_with("0")?;
+    let (mut subscriber, mut publisher) = limited(s, 2, 0, 1)?;
     for number in 0..10 {
         publisher.publish(&Publish::new(&s.topic("t"), format!("free {number}")))?;
-        subscriber.take_with(format!("free {number}"))?;
+        subscriber.message_with(format!("free {number}"))?;
     }
-    subscriber.acknowledge(&first)?;
-    subscriber.take_with("1")?;
+    for number in 0..2 {
+        publisher.publish(&Publish::new(&s.topic("t"), format!("{number}")).qos(1))?;
+        subscriber.message_with(format!("{number}"))?;
+    }
     Ok(())
 }
 
@@ -89,7 +98,7 @@ fn qos_2_counts_until_pubcomp(s: &Scenario<'_>) -> Outcome {
     let (mut subscriber, mut publisher) = limited(s, 1, 2, 2)?;
     let first = subscriber.message_with("0")?;
     subscriber.receive_release(first.packet_id)?;
-    s.fence_at(&mut publisher, &mut subscriber, &[0])?;
+    expect_full(&mut publisher, &mut subscriber)?;
     subscriber.send_acknowledgement(PacketType::Pubcomp, first.packet_id)?;
     subscriber.take_with("1")?;
     s.fence(&mut publisher, &mut subscriber)
@@ -148,7 +157,7 @@ fn holds_on_a_resumed_session(s: &Scenario<'_>) -> Outcome {
     for number in 0..3 {
         window.push(subscriber.message_with(format!("{number}"))?);
     }
-    s.fence_at(&mut publisher, &mut subscriber, &[0])?;
+    expect_full(&mut publisher, &mut subscriber)?;
     for number in 3..10 {
         subscriber.acknowledge(&window.remove(0))?;
         window.push(subscriber.message_with(format!("{number}"))?);

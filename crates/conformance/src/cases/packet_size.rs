@@ -5,8 +5,9 @@ use crate::outcome::{Outcome, ensure, failed, skipped};
 use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
+use crate::wire::bytes::variable;
 use crate::wire::reason_codes::PACKET_TOO_LARGE;
-use crate::wire::{Packet, PacketType, Property, Publish, Subscribe, Unsubscribe, bytes::variable};
+use crate::wire::{Bytes, Packet, PacketType, Property, Publish, Subscribe, Unsubscribe};
 
 pub(super) const CASES: &[Case] = &[
     Case::v5("packet_size.too_large_for_the_client_is_dropped", too_large_for_the_client_is_dropped)
@@ -43,6 +44,7 @@ pub(super) const CASES: &[Case] = &[
         "MQTT-3.14.2-4",
     ]),
     Case::v5("packet_size.too_large_for_the_broker", too_large_for_the_broker).proves_5(&["MQTT-3.2.2-15"]),
+    Case::v5("packet_size.as_large_as_the_broker_takes", as_large_as_the_broker_takes),
     Case::v5("packet_size.announced_one_is_legal", announced_one_is_legal),
 ];
 
@@ -165,20 +167,49 @@ fn disconnect_fits(s: &Scenario<'_>) -> Outcome {
     client.expect_error_close(&[])
 }
 
+/// The Maximum Packet Size that the broker announces, unless it takes every packet there can be.
+fn announced(s: &Scenario<'_>) -> Outcome<usize> {
+    match s.target().capabilities.maximum_packet_size {
+        None => skipped("the broker announces no Maximum Packet Size"),
+        Some(268_435_455..) => skipped("the broker takes every packet there can be"),
+        Some(size) => Ok(size as usize),
+    }
+}
+
+/// The Remaining Length of a packet that has this size as a whole.
+fn remaining_length(whole: usize) -> usize {
+    let lengths = (1..=4).map(|taken| (taken, whole.saturating_sub(1 + taken)));
+    lengths
+        .filter(|(taken, remaining)| variable(*remaining).len() == *taken)
+        .map(|(_, remaining)| remaining)
+        .max()
+        .unwrap_or_default()
+}
+
+fn as_large_as_the_broker_takes(s: &Scenario<'_>) -> Outcome {
+    let maximum = announced(s)?;
+    if maximum > 8 << 20 {
+        return skipped("the broker takes packets of many megabytes");
+    }
+    let topic = s.topic("t");
+    let (mut subscriber, mut publisher) = s.subscriber_and_publisher(&topic, 0)?;
+    let payload = vec![b'x'; remaining_length(maximum) - (2 + topic.len() + 1)];
+    publisher.publish(&Publish::new(&topic, &payload))?;
+    let arrived = subscriber.take()?.payload.len();
+    ensure!(arrived == payload.len(), "a payload of {} bytes came as one of {arrived}", payload.len());
+    Ok(())
+}
+
 /// The head of a PUBLISH that announces more than the broker takes, and only some of its body: the broker need not read
 /// the rest to know.
 fn too_large_for_the_broker(s: &Scenario<'_>) -> Outcome {
-    let Some(maximum) = s.target().capabilities.maximum_packet_size else {
-        return skipped("the broker announces no Maximum Packet Size");
-    };
-    let whole = maximum as usize + 1;
-    if whole > 268_435_455 {
-        return skipped("the broker takes every packet there can be");
-    }
+    let maximum = announced(s)?;
+    let whole = maximum + 1;
     let mut client = s.connect("c")?;
+    let remaining = remaining_length(whole);
     let mut bytes = vec![0x30];
-    bytes.extend(variable(whole - 1 - 4));
-    bytes.extend(Publish::new(&s.topic("t"), vec![b'x'; 1000]).encode(s.version).split_off(3));
+    bytes.extend(variable(remaining));
+    bytes.extend(Bytes::new().text(&s.topic("t")).byte(0).raw(&[b'x'; 1000]).into_vec());
     client.send(&bytes)?;
     if s.is_strict() {
         return client.expect_error_close(&[PACKET_TOO_LARGE]);
