@@ -117,7 +117,11 @@ impl Engine {
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        let known = flow.is_some_and(|flow| flow.received.remove(id));
+        let known = flow.is_some_and(|flow| {
+            let known = flow.received.remove(id);
+            flow.received_before = flow.received_before.min(flow.received.len());
+            known
+        });
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.desk.send(key, PacketType::PubComp, |out| put_ack(out, 0x70, id, code, version));
         Ok(())
@@ -155,6 +159,7 @@ impl Desk {
     pub(crate) fn resume(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
         if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
             flow.to_resend = flow.inflight.len();
+            flow.received_before = flow.received.len();
             flow.waiting_since = now;
         }
         self.refill(now, layouts, to);

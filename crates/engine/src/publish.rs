@@ -156,7 +156,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let received = flow.map_or(0, |flow| flow.received.len());
+        let received = flow.map_or(0, |flow| flow.received.len().saturating_sub(flow.received_before));
         let acks = connection.extra.as_ref().map_or(0, |extra| extra.acks.pub_acks());
         if received + acks < usize::from(listener.receive_maximum) {
             return Ok(());

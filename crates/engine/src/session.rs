@@ -85,6 +85,8 @@ pub(crate) struct Flow {
     pub queue_bytes: u64,
     /// QoS 2 packet ids received and not yet released.
     pub received: ReceivedIds,
+    /// How many of `received` are from earlier connections, which the receive maximum does not count.
+    pub received_before: usize,
     /// Publishers parked by this queue.
     pub blocking: Vec<BlockedPublisher>,
     /// A publisher waited too long: until the queue has room again, what comes is dropped.
