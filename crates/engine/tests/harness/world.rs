@@ -145,6 +145,12 @@ impl World {
         self.0.borrow_mut().move_clock(milliseconds);
     }
 
+    /// Sets the wall clock forward or back, as an operator does; the monotonic clock does not notice.
+    pub(crate) fn step_wall_clock(&self, milliseconds: i64) {
+        let mut net = self.0.borrow_mut();
+        net.now.unix = net.now.unix.saturating_add_signed(milliseconds);
+    }
+
     pub(crate) fn now(&self) -> Now {
         self.0.borrow().now
     }
