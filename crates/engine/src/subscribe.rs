@@ -93,9 +93,7 @@ impl Engine {
             return Ok(self.join_group(now, request.session, share, filter.as_str(), member, Some(request.ticket)));
         }
         let filter = request.filter.as_str();
-        if self.index.find(request.tenant, filter).is_none() {
-            self.check_subscription_limit(request)?;
-        }
+        self.check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let subscribed = self.index.subscribe(request.tenant, filter, subscriber);
@@ -140,11 +138,24 @@ impl Engine {
         told
     }
 
+    /// What a client has already it may subscribe to again, also at its limit.
     fn check_subscription_limit(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max = self.settings.limits.max_subscriptions_per_client as usize;
         let Some(session) = self.desk.sessions.get(request.session.0) else { return Ok(()) };
-        let shared = session.rare.as_ref().map_or(0, |rare| rare.memberships.len());
-        if session.filters.len() + shared >= max { Err(Reason::TooManySubscriptions) } else { Ok(()) }
+        let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
+        if session.filters.len() + memberships.len() < max {
+            return Ok(());
+        }
+        let has = match request.filter.shared() {
+            Some((share, filter)) => {
+                memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
+            }
+            None => {
+                let found = self.index.find(request.tenant, request.filter.as_str());
+                found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
+            }
+        };
+        if has { Ok(()) } else { Err(Reason::TooManySubscriptions) }
     }
 
     /// Tells all other shards; returns how many will confirm.

@@ -199,7 +199,6 @@ impl SubscriptionIndex {
     }
 
     /// A session's subscription to a filter.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn subscriber(&self, filter: FilterKey, session: SessionKey) -> Option<Subscriber> {
         self.entries.get(filter.0)?.find(session.0).map(Packed::unpack)
     }
