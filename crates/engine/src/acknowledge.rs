@@ -147,8 +147,12 @@ impl Desk {
         if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
             return;
         }
+        let sent = flow.inflight.len() - flow.to_resend;
+        if flow.to_resend > 0 && flow.inflight.iter().skip(sent).any(|entry| entry.id() == id) {
+            // The client remembers it from before: it need not be sent again.
+            flow.to_resend -= 1;
+        }
         flow.inflight.finish(id);
-        flow.to_resend = flow.to_resend.min(flow.inflight.len());
         flow.waiting_since = now;
         if code.is_error() {
             self.counters.drop_message(Reason::RefusedByReceiver);
