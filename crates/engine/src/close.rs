@@ -210,6 +210,10 @@ impl Engine {
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
             let sent_once = entry.state != State::AwaitPubAck;
+            if entry.state == State::AwaitPubComp {
+                // The receiver has said that it has the message.
+                continue;
+            }
             match entry.item {
                 Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
                 _ => self.desk.counters.drop_message(reason),
