@@ -137,7 +137,7 @@ impl Engine {
         // A session that ends now takes its will along at once, whatever delay the will asks for.
         if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
             let will = rare.will.take();
-            self.publish_will(now, will);
+            self.publish_will(now, key, will);
         } else {
             let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
             rare.will_due = Some(due);
@@ -145,20 +145,20 @@ impl Engine {
         }
     }
 
-    fn publish_will(&mut self, now: Now, will: Option<Will>) {
+    fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
         if let Some(seconds) = will.expiry_seconds {
             publication = publication.expiring(now.monotonic.plus_seconds(seconds));
         }
-        self.publish_inside(now, &mut publication);
+        self.publish_inside(now, &mut publication, Some(key));
     }
 
     pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         rare.will_due = None;
         let will = rare.will.take();
-        self.publish_will(now, will);
+        self.publish_will(now, key, will);
     }
 
     pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
@@ -190,7 +190,7 @@ impl Engine {
             .get_mut(key.0)
             .and_then(|session| session.rare.as_mut())
             .and_then(|rare| rare.will_due.and_then(|_| rare.will.take()));
-        self.publish_will(now, will);
+        self.publish_will(now, key, will);
         self.cancel_session_timers(key);
         self.end_fetches(key);
         self.remove_subscriptions(now, key);

@@ -95,13 +95,13 @@ impl Engine {
         }
     }
 
-    /// Publishes a message of the broker's own making, such as a will.
-    pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>) {
+    /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
+    pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
         if publication.retain {
             self.retain(now, publication);
         }
-        let source = Source::inside(self.place.shard, now);
+        let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
         reach!(self).dispatch(now, route, publication, &source);
     }

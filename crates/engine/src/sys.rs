@@ -265,7 +265,7 @@ impl Engine {
     fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
         let mut publication =
             Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication);
+        self.publish_inside(now, &mut publication, None);
         if !self.sys.published.contains(&topic) {
             self.sys.published.push(topic);
         }
@@ -294,7 +294,7 @@ impl Engine {
         }
         let mut publication =
             Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication);
+        self.publish_inside(now, &mut publication, None);
     }
 }
 
