@@ -128,6 +128,10 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let expiry = session.expiry_seconds;
         let Some(rare) = session.rare.as_mut() else { return };
+        if self.exporting && expiry > 0 {
+            // Its will goes along with the session and is published there, if the client does not come back in time.
+            return;
+        }
         let unwanted = reason == Reason::NormalDisconnect
             || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
         if unwanted {
@@ -205,6 +209,9 @@ impl Engine {
             // A session that was never to outlive its connection gave up its messages by that.
             _ => Reason::SessionDiscarded,
         };
+        if let Some(paged) = session.rare.as_ref().and_then(|rare| rare.paged.as_ref()) {
+            self.desk.counters.dropped[reason.number()] += paged.messages;
+        }
         let Some(mut flow) = session.flow else { return };
         self.desk.to_unpark.append(&mut flow.blocking);
         for entry in flow.inflight.drain() {

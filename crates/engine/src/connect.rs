@@ -204,6 +204,7 @@ impl Engine {
         self.publish_client_event(now, session, None);
         if resumed.is_some() {
             self.announce_presence(session, true);
+            self.ask_for_queue(session);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
     }

@@ -55,6 +55,7 @@ impl Desk {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0);
         if !queue_is_empty
+            || session.is_loading()
             || connection.output_len() > self.settings.limits.output_high_water as usize
             || (qos != QoS::AtMostOnce && !has_window(session))
         {
@@ -234,6 +235,10 @@ impl Desk {
                 break;
             }
             let Some(session) = self.sessions.get_mut(to.0) else { return };
+            if session.is_loading() {
+                // What is outside memory is older and goes first.
+                break;
+            }
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;

@@ -13,7 +13,7 @@ use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, ListenerId, Place, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::output::{Output, OutputPool};
 use crate::reason::Reason;
@@ -41,7 +41,6 @@ pub(crate) enum Timer {
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub settings: Arc<Settings>,
-    pub place: Place,
     pub connections: GenSlab<Connection>,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
@@ -70,11 +69,10 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(settings: Arc<Settings>, place: Place) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
         let listeners = settings.listeners.len();
         Self {
             settings,
-            place,
             connections: GenSlab::default(),
             sessions: Slab::default(),
             by_client: HashTable::new(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::access::Rules;
 use crate::connection::{Connection, Phase};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
@@ -45,11 +46,14 @@ pub struct Engine {
     pub(crate) groups: Groups,
     pub(crate) inner: InnerSubscribers,
     pub(crate) sys: Sys,
+    pub(crate) rules: Rules,
     /// Announcements of interest that other shards have not confirmed yet.
     pub(crate) interest_under_way: u64,
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
+    /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
+    pub(crate) exporting: bool,
     /// Whether [`Engine::work_off`] is running.
     working_off: bool,
 }
@@ -72,7 +76,7 @@ impl Engine {
         let retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         Self {
             place,
-            desk: Desk::new(Arc::clone(&settings), place),
+            desk: Desk::new(Arc::clone(&settings)),
             index: SubscriptionIndex::default(),
             cache: RouteCache::default(),
             scratch_route: Route::default(),
@@ -84,9 +88,11 @@ impl Engine {
             groups: Groups::default(),
             inner: InnerSubscribers::default(),
             sys: Sys::new(now),
+            rules: Rules::default(),
             interest_under_way: 0,
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
+            exporting: false,
             working_off: false,
             settings,
         }
@@ -205,7 +211,7 @@ impl Engine {
     /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
     /// [`Millis::NEVER`] when nothing is.
     pub fn next_deadline(&self) -> Millis {
-        if self.fetches.has_runnable() || !self.desk.hungry.is_empty() {
+        if self.fetches.has_runnable() || self.rules.is_rechecking() || !self.desk.hungry.is_empty() {
             return Millis(0);
         }
         self.desk.timers.next().min(self.retained.next_expiry())
@@ -218,6 +224,7 @@ impl Engine {
             self.handle_timer(now, timer);
         }
         self.retained.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
+        self.recheck_rights(now);
         self.run_fetches(now);
         self.after_frame(now);
     }

@@ -42,6 +42,13 @@ pub enum Event {
         /// Who wants to come in.
         request: AuthRequest,
     },
+    /// The client is back and its queue is outside memory: [`Engine::handle_loaded`](crate::Engine::handle_loaded) brings it.
+    LoadQueue {
+        /// The tenant of the client.
+        tenant: TenantId,
+        /// The client id.
+        client_id: String,
+    },
     /// Something for the log.
     Log(LogEvent),
 }

@@ -98,6 +98,22 @@ impl Engine {
         self.take_seat(now, self.place.shard, group, key.0, Seat { client, member }, ticket)
     }
 
+    /// Makes a session that came from elsewhere a member again, for now one that is away.
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: Rc<Membership>) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let client = hash_name(session.tenant, &session.client_id);
+        session.rare_mut().memberships.push(Rc::clone(&membership));
+        self.desk.shared_memberships += 1;
+        let (group, member) = (membership.group(), membership.member);
+        if membership.home == self.place.shard {
+            self.take_seat(now, self.place.shard, group, key.0, Seat { client, member }, None);
+            self.groups.set_online(group, self.place.shard, key.0, false);
+        } else {
+            self.links.send(membership.home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+            self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online: false });
+        }
+    }
+
     /// Seats a member at a group of this shard; returns how many shards will confirm that they know of the group.
     fn take_seat(
         &mut self,

@@ -36,6 +36,13 @@ pub(crate) struct InnerSubscribers {
     subscribers: BTreeMap<InnerKey, Inner>,
 }
 
+impl InnerSubscribers {
+    /// Whether a session is an inner subscriber's: those belong to the process and never move.
+    pub(crate) fn is_inner(&self, session: SessionKey) -> bool {
+        self.subscribers.contains_key(&InnerKey(session.0))
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     /// Messages that it will still take.

@@ -3,6 +3,7 @@
 //! An [`Engine`] is one shard. It sees no socket, clock, thread or randomness: bytes, batches and the time come in by
 //! calls, bytes, batches and events go out by calls. The same calls in the same order give the same bytes.
 
+mod access;
 mod acknowledge;
 mod alias;
 mod close;
@@ -18,6 +19,7 @@ mod event;
 mod groups;
 mod hash;
 mod ids;
+mod image;
 mod inner;
 mod input;
 mod layouts;
@@ -41,10 +43,12 @@ mod timers;
 mod topics;
 mod wire;
 
+pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
 pub use engine::Engine;
 pub use event::{AuthRequest, Event, LogEvent, Verdict};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
+pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerKey, InnerMessage};
 pub use link::Batch;
 pub use now::{Millis, Now};

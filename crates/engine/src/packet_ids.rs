@@ -85,7 +85,6 @@ impl<T> Inflight<T> {
 
     /// Adds an entry that has its id already, as the last one: for sessions that come from elsewhere. Returns whether
     /// the id was free.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn adopt(&mut self, id: PacketId, state: State, item: T) -> bool {
         if self.find(id).is_some() {
             return false;
@@ -250,7 +249,6 @@ impl ReceivedIds {
     }
 
     /// All ids, ascending.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = PacketId> {
         self.ids.iter().copied()
     }

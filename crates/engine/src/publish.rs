@@ -195,7 +195,7 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        if is_own_topic(topic) {
+        if is_own_topic(topic) || !self.may_publish(session, topic, raw.qos, raw.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0);
             return;

@@ -120,7 +120,6 @@ impl<M: Retainable> Retained<M> {
     }
 
     /// All messages, expired ones included, by tenant and topic.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (TenantId, &str, &M)> {
         self.tenants
             .iter()

@@ -179,13 +179,27 @@ pub(crate) struct Rare {
     pub memberships: Vec<Rc<Membership>>,
     /// Retained messages being fetched, by their numbers.
     pub fetches: Vec<u32>,
+    /// The part of the queue that is outside memory.
+    pub paged: Option<Paged>,
     /// Topics that arrived live while a fetch was under way: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
 }
 
+/// The part of a queue that is outside memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paged {
+    pub messages: u64,
+    /// Whether it was asked for.
+    pub loading: bool,
+}
+
 impl Rare {
     pub(crate) fn is_idle(&self) -> bool {
-        self.will.is_none() && self.ends_at.is_none() && self.memberships.is_empty() && self.fetches.is_empty()
+        self.will.is_none()
+            && self.ends_at.is_none()
+            && self.memberships.is_empty()
+            && self.fetches.is_empty()
+            && self.paged.is_none()
     }
 }
 
@@ -221,6 +235,12 @@ impl Session {
     #[inline]
     pub(crate) fn lasts(&self) -> bool {
         self.expiry_seconds > 0
+    }
+
+    /// Whether a part of the queue is outside memory.
+    #[inline]
+    pub(crate) fn is_loading(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.paged.is_some())
     }
 
     /// The flow, made on first use.

@@ -84,6 +84,10 @@ impl Engine {
         if request.filter.levels().count() > max_levels {
             return Err(Reason::InvalidTopicFilter);
         }
+        let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
+        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos()) {
+            return Err(Reason::NotAuthorized);
+        }
         if let Some((share, filter)) = request.filter.shared() {
             if !self.settings.shared.available {
                 return Err(Reason::SharedNotSupported);
@@ -200,7 +204,7 @@ impl Engine {
     }
 
     /// Removes one subscription; says whether there was one.
-    fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
+    pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
         if let Some((share, filter)) = filter.shared() {
             return self.leave_group(now, key, share, filter.as_str());
         }

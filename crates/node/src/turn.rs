@@ -67,6 +67,11 @@ impl Shard {
         let ends = event.is_read_closed() || event.is_error();
         if ends && let Some(flags) = self.table.flags(key) {
             flags.set(Flags::PEER_CLOSED);
+            if event.is_error() && flags.has(Flags::PAUSED) {
+                // A reset takes unread bytes with it; there is nothing to wait for.
+                self.lose(key);
+                return;
+            }
         }
         if ends || event.is_readable() {
             self.become_readable(key);
@@ -169,6 +174,12 @@ impl Shard {
                         self.shared.observer.authenticate(request, Answer { shard, key });
                     }
                 }
+                // Nothing here moves queues out of memory, so there is none to load.
+                Event::LoadQueue { client_id, .. } => {
+                    tracing::error!(shard = self.place.shard.0, client_id, "a queue is asked for that was never paged out");
+                }
+                // Nothing moves queues out of memory yet, so nobody is asked for one.
+                Event::LoadQueue { .. } => {}
                 Event::Log(event) => self.log(&event),
             }
         }

@@ -188,7 +188,6 @@ impl SubscriptionIndex {
 
     /// The text of a filter.
     #[inline]
-    #[cfg_attr(not(test), expect(dead_code, reason = "the export of a partition will need it"))]
     pub(crate) fn filter(&self, key: FilterKey) -> Option<&str> {
         self.entries.get(key.0).map(|entry| &*entry.filter)
     }

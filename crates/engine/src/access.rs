@@ -1,0 +1,118 @@
+//! What a client may do: the seam to rules that are made elsewhere.
+//!
+//! The engine asks once for each subscription and remembers under which epoch of the rules it was allowed. When rules of
+//! a new epoch come, every subscription is asked for again, in bounded steps, and those that are no longer allowed end.
+
+use std::fmt;
+
+use tidegate_mqtt::QoS;
+
+use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId};
+use crate::now::Now;
+use crate::reason::Reason;
+
+/// Who wants to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// The client's tenant.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: &'a str,
+}
+
+/// Compiled rules. Asked on a shard's thread: answers come at once, from memory.
+pub trait Access: fmt::Debug {
+    /// Number of these rules; it differs from that of the rules before.
+    fn epoch(&self) -> u16;
+    /// Whether a message may be published to a topic.
+    fn may_publish(&self, subject: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool;
+    /// Whether a filter may be subscribed to; for a shared subscription the filter behind the share name.
+    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS) -> bool;
+}
+
+/// Sessions asked for again in one turn after the rules have changed.
+const RECHECKED_PER_TURN: usize = 256;
+
+/// The rules in force, and how far sessions were asked for again.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    access: Option<Box<dyn Access>>,
+    /// The next session to be asked for, while that is not done.
+    recheck_from: Option<u32>,
+}
+
+impl Rules {
+    /// Whether sessions wait to be asked for again.
+    pub(crate) fn is_rechecking(&self) -> bool {
+        self.recheck_from.is_some()
+    }
+
+    pub(crate) fn epoch(&self) -> u16 {
+        self.access.as_ref().map_or(0, |access| access.epoch())
+    }
+}
+
+impl Engine {
+    /// Puts rules in force; without any, everyone may do everything.
+    pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
+        self.rules.access = access;
+        self.rules.recheck_from = Some(0);
+    }
+
+    fn subject(&self, key: SessionKey) -> Option<Subject<'_>> {
+        let session = self.desk.sessions.get(key.0)?;
+        Some(Subject { tenant: session.tenant, client_id: &session.client_id })
+    }
+
+    #[inline]
+    pub(crate) fn may_publish(&self, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
+        let Some(access) = &self.rules.access else { return true };
+        self.subject(key).is_some_and(|subject| access.may_publish(subject, topic, qos, retain))
+    }
+
+    pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS) -> bool {
+        let Some(access) = &self.rules.access else { return true };
+        self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos))
+    }
+
+    /// Asks for the subscriptions of some more sessions again.
+    pub(crate) fn recheck_rights(&mut self, now: Now) {
+        let Some(from) = self.rules.recheck_from else { return };
+        let epoch = self.rules.epoch();
+        let keys: Vec<u32> = self.desk.sessions.iter_from(from).take(RECHECKED_PER_TURN).map(|(key, _)| key).collect();
+        self.rules.recheck_from = keys.last().map(|last| last + 1);
+        for key in keys {
+            self.recheck_session(now, SessionKey(key), epoch);
+        }
+    }
+
+    fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        if session.rights_epoch == epoch || self.inner.is_inner(key) {
+            return;
+        }
+        session.rights_epoch = epoch;
+        let mut ended: Vec<String> = Vec::new();
+        let Some(session) = self.desk.sessions.get(key.0) else { return };
+        for filter in session.filters.iter() {
+            let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
+            let text = self.index.filter(filter).unwrap_or_default();
+            if !self.may_subscribe(key, text, qos) {
+                ended.push(text.to_owned());
+            }
+        }
+        for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
+            let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
+            if !self.may_subscribe(key, &membership.filter, qos) {
+                ended.push(format!("$share/{}/{}", membership.share, membership.filter));
+            }
+        }
+        for filter in ended {
+            if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
+                self.unsubscribe(now, key, filter);
+                self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
+            }
+        }
+    }
+}
