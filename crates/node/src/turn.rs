@@ -178,8 +178,6 @@ impl Shard {
                 Event::LoadQueue { client_id, .. } => {
                     tracing::error!(shard = self.place.shard.0, client_id, "a queue is asked for that was never paged out");
                 }
-                // Nothing moves queues out of memory yet, so nobody is asked for one.
-                Event::LoadQueue { .. } => {}
                 Event::Log(event) => self.log(&event),
             }
         }
