@@ -1,0 +1,43 @@
+//! The flags that `pub`, `sub` and `rr` share, spelled as mosquitto's clients spell them.
+
+pub(crate) mod connection;
+pub(crate) mod message_source;
+pub(crate) mod options_file;
+pub(crate) mod output;
+pub(crate) mod property;
+mod unsupported;
+mod url;
+mod value;
+mod will;
+
+pub(crate) use value::{UsageError, parse_percentage, parse_qos, parse_retain_handling, parse_seconds};
+
+/// The headings of the help.
+pub(crate) mod heading {
+    pub(crate) const CONNECTION: &str = "Connection";
+    pub(crate) const MQTT: &str = "Session and protocol";
+    pub(crate) const WILL: &str = "Will";
+    pub(crate) const MESSAGE: &str = "Message";
+    pub(crate) const SUBSCRIPTION: &str = "Subscription";
+    pub(crate) const OUTPUT: &str = "Output";
+    pub(crate) const OTHER: &str = "Other";
+}
+
+/// Which of the three commands it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Publish,
+    Subscribe,
+    Request,
+}
+
+impl Tool {
+    /// Its name on the command line.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "pub",
+            Self::Subscribe => "sub",
+            Self::Request => "rr",
+        }
+    }
+}

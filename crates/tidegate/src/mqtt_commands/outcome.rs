@@ -1,0 +1,166 @@
+//! How a command ends: its exit code, and what it says.
+
+use std::io;
+use std::process::ExitCode;
+
+use tidegate_client::net::ConnectError;
+use tidegate_client::{Dismissal, PublishError, ReasonCode, RequestError, Version};
+use tidegate_mqtt::ConnectReturnCode;
+
+use super::flags::message_source::ReadError;
+use super::flags::{Tool, UsageError};
+use crate::exit::complain;
+
+/// How a command ended that was not an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It did what it was asked for.
+    Done,
+    /// The time of `-W` was over first.
+    TimedOut,
+}
+
+/// The exit code when the time of `-W` is over, as `mosquitto_sub` has it.
+const TIMED_OUT_EXIT_CODE: u8 = 27;
+const FAILURE_EXIT_CODE: u8 = 1;
+const USAGE_EXIT_CODE: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    /// The command line is wrong.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    /// What was to be published cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There is no connection.
+    #[error("{}", chain(.0))]
+    Connect(#[from] ConnectError),
+    /// The server refuses the connection.
+    #[error("the server refused the connection: {dismissal_text}")]
+    Refused { exit_code: u8, dismissal_text: String },
+    /// The server has closed the connection, and it is no use to connect again.
+    #[error("the server closed the connection: {dismissal_text}")]
+    Dismissed { exit_code: u8, dismissal_text: String },
+    /// The connection was lost.
+    #[error("the connection was lost: {0}")]
+    Lost(String),
+    /// A signal came before everything was published.
+    #[error("interrupted: the server has not acknowledged {waiting} of the messages")]
+    Interrupted { waiting: usize },
+    /// A message cannot be published.
+    #[error("cannot publish to '{topic}': {source}")]
+    Publish { topic: String, source: PublishError },
+    /// The server refuses a message.
+    #[error("the server refused the message: {text}")]
+    PublishRefused { exit_code: u8, text: String },
+    /// The server refuses all subscriptions.
+    #[error("the server refused every subscription: {0}")]
+    SubscribeRefused(ReasonCode),
+    /// A SUBSCRIBE or UNSUBSCRIBE packet cannot be sent.
+    #[error("cannot subscribe: {0}")]
+    Request(#[from] RequestError),
+    /// The system fails.
+    #[error("the system fails: {0}")]
+    System(#[from] io::Error),
+    /// Standard output fails.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+impl CommandError {
+    /// What a CONNACK that refuses the connection says. Exit codes are the Connect Return Codes of MQTT 3 and the Reason
+    /// Codes of MQTT 5.0, which do not overlap.
+    pub(crate) fn refused(version: Version, dismissal: &Dismissal) -> Self {
+        let reason = dismissal.reason_code;
+        let exit_code = match ConnectReturnCode::from_reason(reason) {
+            Some(code) if version != Version::V5 => code as u8,
+            _ => reason.byte(),
+        };
+        Self::Refused { exit_code, dismissal_text: describe(dismissal) }
+    }
+
+    /// What a DISCONNECT of the server says.
+    pub(crate) fn dismissed(dismissal: &Dismissal) -> Self {
+        let exit_code = if dismissal.reason_code.is_error() { dismissal.reason_code.byte() } else { FAILURE_EXIT_CODE };
+        Self::Dismissed { exit_code, dismissal_text: describe(dismissal) }
+    }
+
+    const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => USAGE_EXIT_CODE,
+            Self::Refused { exit_code, .. }
+            | Self::Dismissed { exit_code, .. }
+            | Self::PublishRefused { exit_code, .. } => *exit_code,
+            Self::SubscribeRefused(reason) => reason.byte(),
+            Self::Read(_)
+            | Self::Connect(_)
+            | Self::Lost(_)
+            | Self::Interrupted { .. }
+            | Self::Publish { .. }
+            | Self::Request(_)
+            | Self::System(_)
+            | Self::Output(_) => FAILURE_EXIT_CODE,
+        }
+    }
+
+    /// What a person may do about it.
+    fn hint(&self, tool: Tool) -> Option<String> {
+        match self {
+            Self::Usage(_) => Some(format!("`tidegate {} --help` explains the flags", tool.name())),
+            Self::Connect(ConnectError::Connect { .. }) => {
+                Some("is the broker running, and is this its host (-h) and port (-p)?".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Text for people, from the code, the server's own words and where else to go.
+fn describe(dismissal: &Dismissal) -> String {
+    let mut text = dismissal.reason_code.to_string();
+    if let Some(reason) = &dismissal.reason_string {
+        text = format!("{text}: {reason}");
+    }
+    match &dismissal.server_reference {
+        Some(server) => format!("{text}; it names another server: {server}"),
+        None => text,
+    }
+}
+
+/// An error and what caused it, once each.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// Tells the person how it went, unless only the exit code is wanted, and turns it into one.
+pub(crate) fn finish(tool: Tool, quiet: bool, result: Result<Outcome, CommandError>) -> ExitCode {
+    let error = match result {
+        Ok(Outcome::Done) => return ExitCode::SUCCESS,
+        Ok(Outcome::TimedOut) => {
+            if !quiet {
+                complain("timed out\n");
+            }
+            return ExitCode::from(TIMED_OUT_EXIT_CODE);
+        }
+        // A reader who has seen enough, as `head` does, is no failure.
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => error,
+    };
+    if !quiet || matches!(error, CommandError::Usage(_)) {
+        complain(format_args!("error: {error}\n"));
+        if let Some(hint) = error.hint(tool) {
+            complain(format_args!("hint: {hint}\n"));
+        }
+    }
+    ExitCode::from(error.exit_code())
+}
