@@ -2,6 +2,7 @@
 
 use crate::registry::Case;
 
+mod acknowledgements;
 mod connect;
 mod connect_payload;
 mod disconnect;
@@ -44,6 +45,7 @@ pub(crate) const AREAS: &[&[Case]] = &[
     publish::CASES,
     publish_qos1::CASES,
     publish_qos2::CASES,
+    acknowledgements::CASES,
     redelivery::CASES,
     properties::CASES,
     expiry::CASES,

@@ -161,6 +161,11 @@ impl Client {
         self.send(&bytes.packet(((kind as u8) << 4) | flags))
     }
 
+    /// Notes that the case acknowledged a message for good in bytes of its own.
+    pub(crate) fn forget_in_flight(&mut self, packet_id: u16) {
+        self.monitor.acknowledged(packet_id);
+    }
+
     pub(crate) fn send_ping(&mut self) -> Outcome {
         self.send(&[0xc0, 0])
     }

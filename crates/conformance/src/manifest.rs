@@ -112,9 +112,12 @@ impl Manifest {
         self.rows.get(&(version, statement.to_owned()))
     }
 
-    /// All rows, by version and identifier.
+    /// All rows, in the order of the specifications.
     pub fn rows(&self) -> impl Iterator<Item = (Version, &str, &Row)> {
-        self.rows.iter().map(|((version, statement), row)| (*version, statement.as_str(), row))
+        let mut rows: Vec<_> =
+            self.rows.iter().map(|((version, statement), row)| (*version, statement.as_str(), row)).collect();
+        rows.sort_by_cached_key(|(version, statement, _)| (*version, numbers(statement)));
+        rows.into_iter()
     }
 
     /// Everything in which statements, rows and cases disagree; empty when all is well.
@@ -189,6 +192,11 @@ impl Row {
         }
         problems
     }
+}
+
+/// The numbers in an identifier, by which it is sorted: chapter 10 comes after chapter 9.
+fn numbers(statement: &str) -> Vec<u32> {
+    statement.split(|letter: char| !letter.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// The identifiers of all normative statements, with their version.

@@ -17,6 +17,9 @@ pub(super) const CASES: &[Case] = &[
     Case::all("connect.comes_once", comes_once)
         .proves_311(&["MQTT-3.1.0-2", "MQTT-4.8.0-1"])
         .proves_5(&["MQTT-3.1.0-2"]),
+    Case::both("connect.other_protocols", other_protocols)
+        .proves_311(&["MQTT-3.1.0-1", "MQTT-3.2.2-6"])
+        .proves_5(&["MQTT-3.1.0-1", "MQTT-3.14.0-1"]),
     Case::both("connect.wrong_protocol_name", wrong_protocol_name)
         .proves_311(&["MQTT-3.1.2-1"])
         .proves_5(&["MQTT-3.1.2-1"]),
@@ -66,6 +69,20 @@ fn comes_once(s: &Scenario<'_>) -> Outcome {
     let mut client = s.connect("c")?;
     client.send(&s.connection("c").encode())?;
     client.expect_error_close(&[PROTOCOL_ERROR])
+}
+
+/// What knocks at the wrong door: a browser, a TLS client, nothing but zeros. Each sends enough to make a whole packet of
+/// whatever its first bytes mean.
+fn other_protocols(s: &Scenario<'_>) -> Outcome {
+    let accept = "a".repeat(200);
+    let browser = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n");
+    let hello = [&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3][..], &[0; 64]].concat();
+    for bytes in [browser.as_bytes(), &hello, &[0; 64], &[0xff; 64]] {
+        let mut client = s.open("stranger")?;
+        client.send(bytes)?;
+        client.expect_refusal(&[])?;
+    }
+    Ok(())
 }
 
 fn wrong_protocol_name(s: &Scenario<'_>) -> Outcome {

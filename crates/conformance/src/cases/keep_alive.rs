@@ -1,10 +1,11 @@
 //! Keep alive and PINGREQ.
 
-use crate::outcome::{Outcome, ensure, skipped};
+use crate::client::Arrival;
+use crate::outcome::{Outcome, ensure, failed, skipped};
 use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::wire::reason_codes::{KEEP_ALIVE_TIMEOUT, MALFORMED_PACKET, PROTOCOL_ERROR};
-use crate::wire::{Property, Publish};
+use crate::wire::{Packet, PacketType, Property, Publish};
 use std::time::{Duration, Instant};
 
 pub(super) const CASES: &[Case] = &[
@@ -23,6 +24,10 @@ pub(super) const CASES: &[Case] = &[
         .proves_5(&["MQTT-3.1.2-22"])
         .slow(),
     Case::all("keep_alive.zero_turns_it_off", zero_turns_it_off).slow(),
+    Case::both("keep_alive.half_a_packet_does_not_count", half_a_packet_does_not_count)
+        .proves_311(&["MQTT-3.1.2-24"])
+        .proves_5(&["MQTT-3.1.2-22"])
+        .slow(),
     Case::all("keep_alive.what_the_broker_sends_does_not_count", what_the_broker_sends_does_not_count)
         .proves_311(&["MQTT-3.1.2-24"])
         .proves_5(&["MQTT-3.1.2-22"])
@@ -53,7 +58,7 @@ fn ping_is_answered(s: &Scenario<'_>) -> Outcome {
     // Several at once get an answer each.
     client.send(&[0xc0, 0, 0xc0, 0, 0xc0, 0])?;
     for _ in 0..3 {
-        client.expect(crate::wire::PacketType::Pingresp)?;
+        client.expect(PacketType::Pingresp)?;
     }
     client.expect_nothing()
 }
@@ -96,11 +101,11 @@ fn any_packet_counts(s: &Scenario<'_>) -> Outcome {
     let deadline = Instant::now() + longest_wait(s)?;
     while Instant::now() < deadline {
         client.send_publish(&Publish::new(&topic, "alive"))?;
-        if silent.arrival_within(Duration::from_millis(200))? != crate::client::Arrival::Silence {
+        if silent.arrival_within(Duration::from_millis(200))? != Arrival::Silence {
             return client.expect_nothing();
         }
     }
-    crate::outcome::failed("a silent client with a keep alive of 1 s was not closed")
+    failed("a silent client with a keep alive of 1 s was not closed")
 }
 
 fn zero_turns_it_off(s: &Scenario<'_>) -> Outcome {
@@ -114,6 +119,23 @@ fn zero_turns_it_off(s: &Scenario<'_>) -> Outcome {
     client.expect_nothing()
 }
 
+/// A packet that trickles in byte by byte and never ends keeps no connection alive.
+fn half_a_packet_does_not_count(s: &Scenario<'_>) -> Outcome {
+    effective(s)?;
+    let (mut client, _) = s.connect_with("c", &s.connection("c").keep_alive(1))?;
+    client.send(&[0x30, 0x7f])?;
+    let deadline = Instant::now() + longest_wait(s)?;
+    while Instant::now() < deadline {
+        client.send_anyway(b"\0");
+        match client.arrival_within(Duration::from_millis(250))? {
+            Arrival::Silence => {}
+            Arrival::Closed | Arrival::Packet(Packet::Disconnect { .. }) => return Ok(()),
+            Arrival::Packet(packet) => return failed(format!("half a packet is answered with {packet:?}")),
+        }
+    }
+    failed("a client that never completes a packet was not closed although its keep alive ran out")
+}
+
 fn what_the_broker_sends_does_not_count(s: &Scenario<'_>) -> Outcome {
     let topic = s.topic("t");
     let mut client = s.open("c")?;
@@ -125,13 +147,13 @@ fn what_the_broker_sends_does_not_count(s: &Scenario<'_>) -> Outcome {
     while Instant::now() < deadline {
         publisher.publish(&Publish::new(&topic, "hello?"))?;
         match client.arrival_within(Duration::from_millis(200))? {
-            crate::client::Arrival::Closed => return Ok(()),
-            crate::client::Arrival::Packet(crate::wire::Packet::Disconnect { code, .. }) => {
+            Arrival::Closed => return Ok(()),
+            Arrival::Packet(Packet::Disconnect { code, .. }) => {
                 ensure!(code == KEEP_ALIVE_TIMEOUT, "DISCONNECT with 0x{code:02x}, expected 0x8d");
                 return Ok(());
             }
             _ => {}
         }
     }
-    crate::outcome::failed("a client that only listens was not closed although its keep alive ran out")
+    failed("a client that only listens was not closed although its keep alive ran out")
 }

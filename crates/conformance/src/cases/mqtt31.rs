@@ -3,13 +3,14 @@
 use crate::outcome::{Outcome, ensure};
 use crate::registry::Case;
 use crate::scenario::Scenario;
+use crate::target::Feature;
 use crate::version::Version;
 use crate::wire::{PacketType, Publish};
 
 pub(super) const CASES: &[Case] = &[
-    Case::v31("mqtt31.persistent_session", persistent_session),
-    Case::v31("mqtt31.redelivery_has_the_same_packet_id", redelivery_has_the_same_packet_id),
-    Case::v31("mqtt31.every_version_side_by_side", every_version_side_by_side),
+    Case::v31("mqtt31.persistent_session", persistent_session).needs(&[Feature::Qos1]),
+    Case::v31("mqtt31.redelivery_has_the_same_packet_id", redelivery_has_the_same_packet_id).needs(&[Feature::Qos2]),
+    Case::v31("mqtt31.every_version_side_by_side", every_version_side_by_side).needs(&[Feature::Qos2]),
 ];
 
 /// CONNACK of 3.1 has no session present flag; the messages tell that the session was kept.

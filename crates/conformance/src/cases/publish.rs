@@ -42,6 +42,10 @@ pub(super) const CASES: &[Case] = &[
         .proves_311(&["MQTT-3.3.2-3"])
         .proves_5(&["MQTT-3.3.2-3"]),
     Case::both("publish.truncated", truncated).proves_311(&["MQTT-4.8.0-1"]).proves_5(&["MQTT-4.13.1-1"]),
+    Case::all("publish.reaches_each_of_many_once", reaches_each_of_many_once)
+        .proves_311(&["MQTT-4.5.0-1"])
+        .proves_5(&["MQTT-4.5.0-1"])
+        .needs(&[Feature::Qos2]),
     Case::both("publish.across_versions", across_versions),
     Case::both("publish.to_topics_of_the_broker", to_topics_of_the_broker)
         .proves_311(&["MQTT-3.3.5-2"])
@@ -198,6 +202,27 @@ fn truncated(s: &Scenario<'_>) -> Outcome {
         let mut client = s.connect("c")?;
         client.send(&Bytes::new().raw(body.get(..length).unwrap_or_default()).packet(0x32))?;
         client.expect_error_close(BROKEN)?;
+    }
+    Ok(())
+}
+
+fn reaches_each_of_many_once(s: &Scenario<'_>) -> Outcome {
+    let topic = s.topic("t");
+    let mut subscribers = Vec::new();
+    for number in 0..30 {
+        let mut subscriber = s.connect(&format!("s{number}"))?;
+        subscriber.subscribe(&topic, number % 3)?;
+        subscribers.push(subscriber);
+    }
+    let mut publisher = s.connect("publisher")?;
+    for number in 0..5 {
+        publisher.publish(&Publish::new(&topic, format!("{number}")).qos(2))?;
+    }
+    for subscriber in &mut subscribers {
+        for number in 0..5 {
+            subscriber.take_with(format!("{number}"))?;
+        }
+        s.fence(&mut publisher, subscriber)?;
     }
     Ok(())
 }

@@ -51,7 +51,7 @@ pub(super) const CASES: &[Case] = &[
 fn pair(s: &Scenario<'_>) -> Outcome<(String, Client, Client)> {
     let topic = s.topic("t");
     let (mut subscriber, _) = s.connect_persistent("subscriber")?;
-    subscriber.subscribe(&topic, 2)?;
+    subscriber.subscribe(&topic, s.target().capabilities.maximum_qos)?;
     Ok((topic, subscriber, s.connect("publisher")?))
 }
 

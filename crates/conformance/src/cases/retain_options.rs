@@ -30,6 +30,9 @@ pub(super) const CASES: &[Case] = &[
     Case::v5("retain_options.retained_message_has_its_flag_either_way", retained_message_has_its_flag)
         .proves_5(&["MQTT-3.3.1-9"])
         .needs(&[Feature::Retained]),
+    Case::v5("retain_options.survive_the_connection", survive_the_connection)
+        .proves_5(&["MQTT-3.3.1-13", "MQTT-3.1.2-5"])
+        .needs(&[Feature::Retained, Feature::Qos1]),
     Case::v5("retain_options.properties_are_kept", properties_are_kept)
         .proves_5(&["MQTT-3.3.2-4", "MQTT-3.3.2-17", "MQTT-3.3.2-18", "MQTT-3.3.2-20"])
         .needs(&[Feature::Retained]),
@@ -121,6 +124,22 @@ fn retained_message_has_its_flag(s: &Scenario<'_>) -> Outcome {
         subscriber.subscribe(&topic, options)?;
         let publish = subscriber.take_with("kept")?;
         ensure!(publish.retain, "RETAIN is not set on a retained message for a new subscription (options {options})");
+    }
+    Ok(())
+}
+
+fn survive_the_connection(s: &Scenario<'_>) -> Outcome {
+    let topic = s.topic("t");
+    let (mut subscriber, _) = s.connect_persistent("c")?;
+    subscriber.subscribe(&topic, RETAIN_AS_PUBLISHED | 1)?;
+    subscriber.drop_connection()?;
+    let mut publisher = s.connect("publisher")?;
+    publisher.publish(&Publish::new(&topic, "while away").qos(1).retain())?;
+    let (mut subscriber, _) = s.connect_persistent("c")?;
+    publisher.publish(&Publish::new(&topic, "back again").qos(1).retain())?;
+    for payload in ["while away", "back again"] {
+        let publish = subscriber.take_with(payload)?;
+        ensure!(publish.retain, "RETAIN is cleared on `{payload}` although Retain As Published was 1");
     }
     Ok(())
 }

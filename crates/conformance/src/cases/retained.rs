@@ -61,6 +61,7 @@ pub(super) const CASES: &[Case] = &[
     Case::both("retained.is_not_sent_when_a_session_is_resumed", is_not_sent_when_a_session_is_resumed)
         .proves_311(&["MQTT-3.3.1-6"])
         .needs(&[Feature::Retained]),
+    Case::both("retained.across_versions", across_versions).needs(&[Feature::Retained]),
     Case::both("retained.deep_topics_are_deleted", deep_topics_are_deleted)
         .proves_311(&["MQTT-3.3.1-10"])
         .proves_5(&["MQTT-3.3.1-6"])
@@ -314,6 +315,20 @@ fn is_not_sent_when_a_session_is_resumed(s: &Scenario<'_>) -> Outcome {
     subscriber.disconnect()?;
     let (mut subscriber, _) = s.connect_persistent("subscriber")?;
     expect_none_retained(s, &mut publisher, &mut subscriber)
+}
+
+fn across_versions(s: &Scenario<'_>) -> Outcome {
+    let mut publisher = s.connect("publisher")?;
+    retain(&mut publisher, &s.topic("t"), "kept", 0)?;
+    for version in s.target().capabilities.versions.clone() {
+        let name = format!("s{}", version.token());
+        let (mut subscriber, _) = s.connect_with(&name, &s.connection_as(version, &name))?;
+        subscriber.subscribe(&s.topic("t"), 0)?;
+        let publish = subscriber.take_with("kept")?;
+        ensure!(publish.retain, "RETAIN is not set on the message for MQTT {version}");
+        subscriber.disconnect()?;
+    }
+    Ok(())
 }
 
 fn deep_topics_are_deleted(s: &Scenario<'_>) -> Outcome {

@@ -1,11 +1,12 @@
 //! Sessions: whether one is there, what it keeps, when it ends.
 
-use crate::outcome::{Outcome, ensure, failed};
+use crate::outcome::{Outcome, ensure, failed, skipped};
 use crate::registry::Case;
 use crate::scenario::Scenario;
 use crate::target::Feature;
+use crate::version::Version;
 use crate::wire::reason_codes::PROTOCOL_ERROR;
-use crate::wire::{Bytes, PacketType, Property, Publish, properties};
+use crate::wire::{Bytes, PacketType, Property, Publish, Subscribe, properties};
 use std::time::Duration;
 
 pub(super) const CASES: &[Case] =
@@ -32,6 +33,11 @@ pub(super) const CASES: &[Case] =
             .proves_311(&["MQTT-3.1.2-5", "MQTT-4.5.0-1", "MQTT-4.6.0-6"])
             .proves_5(&["MQTT-4.5.0-1", "MQTT-4.6.0-5"])
             .needs(&[Feature::Qos2]),
+        Case::both("session.long_queue_arrives_in_order", long_queue_arrives_in_order)
+            .proves_311(&["MQTT-3.1.2-5", "MQTT-4.6.0-6"])
+            .proves_5(&["MQTT-4.5.0-1", "MQTT-4.6.0-5"])
+            .needs(&[Feature::Qos1]),
+        Case::v5("session.moves_between_versions", moves_between_versions).needs(&[Feature::Qos2]),
         Case::both("session.unsubscribed_stays_unsubscribed", unsubscribed_stays_unsubscribed)
             .proves_311(&["MQTT-3.1.2-4"])
             .proves_5(&["MQTT-3.1.2-5"]),
@@ -133,6 +139,61 @@ fn queues_qos_1_and_2_in_order(s: &Scenario<'_>) -> Outcome {
         *next += 1;
     }
     client.expect_nothing()
+}
+
+/// More than any window, less than any queue.
+fn long_queue_arrives_in_order(s: &Scenario<'_>) -> Outcome {
+    let topic = s.topic("t");
+    let (mut client, _) = s.connect_persistent("c")?;
+    client.subscribe(&topic, 1)?;
+    client.disconnect()?;
+    let mut publisher = s.connect("publisher")?;
+    for number in 0..500 {
+        publisher.publish(&Publish::new(&topic, format!("{number}")).qos(1))?;
+    }
+    let (mut client, _) = s.connect_persistent("c")?;
+    for number in 0..500 {
+        client.take_with(format!("{number}"))?;
+    }
+    s.fence(&mut publisher, &mut client)
+}
+
+/// A session made in MQTT 5 is asked for in 3.1.1 and back. A broker may begin a new one each time; if it goes on with the
+/// old one, what it owes has to come in the form of the connection.
+fn moves_between_versions(s: &Scenario<'_>) -> Outcome {
+    if !s.target().capabilities.versions.contains(&Version::V311) {
+        return skipped("the broker does not speak MQTT 3.1.1");
+    }
+    let topic = s.topic("t");
+    let (mut client, _) = s.connect_persistent("c")?;
+    let mut subscribe = Subscribe::new(&topic, 2);
+    if s.target().capabilities.subscription_identifiers {
+        subscribe = subscribe.with(Property::SubscriptionIdentifier(7));
+    }
+    client.subscribe_packet(&subscribe)?;
+    let mut publisher = s.connect("publisher")?;
+    let pair = Property::UserProperty("name".to_owned(), "value".to_owned());
+    let message = |payload: &str, qos| Publish::new(&topic, payload).qos(qos).with(pair.clone());
+    publisher.publish(&message("owed", 1))?;
+    client.message_with("owed")?;
+    client.drop_connection()?;
+    publisher.publish(&message("queued", 2))?;
+    let old = s.connection_as(Version::V311, "c").persistent();
+    let (mut client, connack) = s.connect_with("c", &old)?;
+    if connack.session_present {
+        client.take_with("owed")?;
+        client.take_with("queued")?;
+        publisher.publish(&message("live", 1))?;
+        client.take_with("live")?;
+    }
+    client.disconnect()?;
+    publisher.publish(&message("back", 1))?;
+    let (mut client, back) = s.connect_persistent("c")?;
+    if connack.session_present && back.session_present {
+        let publish = client.take_with("back")?;
+        ensure!(publish.user_properties().len() == 1, "the user property got lost: {publish:?}");
+    }
+    Ok(())
 }
 
 fn unsubscribed_stays_unsubscribed(s: &Scenario<'_>) -> Outcome {

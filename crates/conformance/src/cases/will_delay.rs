@@ -12,6 +12,9 @@ pub(super) const CASES: &[Case] = &[
     Case::v5("will_delay.a_new_connection_cancels_the_will", a_new_connection_cancels_the_will)
         .proves_5(&["MQTT-3.1.3-9", "MQTT-3.1.2-8"])
         .slow(),
+    Case::v5("will_delay.a_takeover_cancels_the_will", a_takeover_cancels_the_will)
+        .proves_5(&["MQTT-3.1.3-9", "MQTT-3.1.2-8"])
+        .slow(),
     Case::v5("will_delay.does_not_apply_when_the_session_ends_at_once", does_not_apply_when_the_session_ends_at_once)
         .proves_5(&["MQTT-3.1.2-8"]),
     Case::v5("will_delay.ends_with_the_session", ends_with_the_session).proves_5(&["MQTT-3.1.2-8"]).slow(),
@@ -45,12 +48,27 @@ fn passes_first(s: &Scenario<'_>) -> Outcome {
 }
 
 fn a_new_connection_cancels_the_will(s: &Scenario<'_>) -> Outcome {
+    cancelled(s, true)
+}
+
+/// The old connection is lost because the new one takes its place.
+fn a_takeover_cancels_the_will(s: &Scenario<'_>) -> Outcome {
+    cancelled(s, false)
+}
+
+fn cancelled(s: &Scenario<'_>, lost_before: bool) -> Outcome {
     let topic = s.topic("will");
     let (mut observer, _) = s.subscriber_and_publisher(&topic, 0)?;
     let connect = s.connection("c").persistent();
-    let (client, _) = s.connect_with("c", &connect.clone().will(delayed(&topic, 2)))?;
-    client.drop_connection()?;
-    let (mut again, connack) = s.connect_with("c", &connect)?;
+    let (mut client, _) = s.connect_with("c", &connect.clone().will(delayed(&topic, 2)))?;
+    let (mut again, connack) = if lost_before {
+        client.drop_connection()?;
+        s.connect_with("c", &connect)?
+    } else {
+        let again = s.connect_with("c", &connect)?;
+        client.expect_close()?;
+        again
+    };
     ensure!(connack.session_present, "the session is not there");
     // The will of another client with the same delay, lost later, shows that the time has passed.
     let clock_topic = s.topic("clock");
