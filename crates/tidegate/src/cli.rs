@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::commands::{publish, request, subscribe};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -44,6 +45,9 @@ pub(crate) enum Command {
     /// Run the broker (the same as no command)
     #[command(after_help = EXAMPLES)]
     Run(ConfigArgs),
+    Pub(Box<publish::Args>),
+    Sub(Box<subscribe::Args>),
+    Rr(Box<request::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -8,6 +8,7 @@ mod config;
 mod exit;
 mod logging;
 mod mosquitto_conf;
+mod mqtt_commands;
 mod observer;
 mod signals;
 mod status;

@@ -2,7 +2,10 @@
 
 mod completions;
 mod config;
+pub(crate) mod publish;
+pub(crate) mod request;
 mod run;
+pub(crate) mod subscribe;
 
 use std::process::ExitCode;
 
@@ -13,6 +16,9 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     match cli.command {
         None => run::run(&cli.run).into(),
         Some(Command::Run(sources)) => run::run(&sources).into(),
+        Some(Command::Pub(args)) => publish::run(*args),
+        Some(Command::Sub(args)) => subscribe::run(*args),
+        Some(Command::Rr(args)) => request::run(*args),
         Some(Command::Config(command)) => config::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }
