@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod broker;
+mod clients;
 mod command_line;
 mod configuration;
 mod life;
