@@ -281,3 +281,6 @@ impl Publisher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -221,3 +221,6 @@ impl Requester<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

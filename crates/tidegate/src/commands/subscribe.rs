@@ -380,3 +380,6 @@ impl Chance {
         (mixed ^ mixed >> 31) >> 32 < self.share
     }
 }
+
+#[cfg(test)]
+mod tests;
