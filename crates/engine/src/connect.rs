@@ -233,10 +233,7 @@ impl Engine {
             assigned: connect.client_id.is_empty(),
             keep_alive,
             expiry_seconds: asked.min(limits.max_session_expiry_seconds),
-            receive_maximum: properties.receive_maximum.map_or(
-                if connect.version.is_v5() { u16::MAX } else { limits.max_inflight },
-                std::num::NonZeroU16::get,
-            ),
+            receive_maximum: properties.receive_maximum.map_or(limits.max_inflight, std::num::NonZeroU16::get),
         })
     }
 
