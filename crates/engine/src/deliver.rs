@@ -138,6 +138,7 @@ impl Desk {
     ) -> bool {
         let limits = &self.settings.queue;
         let (max_messages, max_bytes, policy) = (limits.max_messages as usize, limits.max_bytes, limits.overflow);
+        let link_bytes = self.settings.limits.shard_link_bytes;
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let connected = session.connection;
@@ -155,10 +156,9 @@ impl Desk {
                 false
             }
             OverflowPolicy::Block if connected.is_some() && publisher.is_some() && !over_ceiling => {
-                // A publisher is asked to wait as soon as the limit is reached; what it and others have under way
-                // already still enters, up to twice the limit.
-                let hard =
-                    flow.queue.len() < max_messages.saturating_mul(2) && flow.queue_bytes < max_bytes.saturating_mul(2);
+                // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by
+                // then still enters: a message of each, and what is on its way from other shards.
+                let hard = flow.queue_bytes < max_bytes.saturating_mul(2).saturating_add(link_bytes);
                 let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
                 if flow.block_given_up || !hard {
                     self.counters.drop_message(reason);

@@ -285,6 +285,10 @@ impl Engine {
 
     #[cold]
     fn work_off(&mut self, now: Now) {
+        // Whoever has to wait does so from the next packet on, also among packets that had waited themselves.
+        while let Some(publisher) = self.desk.to_park.pop() {
+            self.park_publisher(now, publisher);
+        }
         // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
         if std::mem::replace(&mut self.working_off, true) {
             return;
