@@ -259,7 +259,7 @@ impl Engine {
             }
             Phase::Open => {
                 let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive);
-                if connection.paused {
+                if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
                     let later = keep_alive_deadline(now.monotonic, connection.keep_alive);
                     self.desk.set_connection_timer(key, later);

@@ -180,6 +180,15 @@ impl Engine {
                 self.desk.memory += KERNEL_BUFFER_BYTES;
             }
         }
+        if connection.paused {
+            // It reads, so it lives, and what it sends may be read again once it has caught up.
+            connection.last_seen = now.monotonic;
+            if !connection.is_parked() && connection.output_len() <= self.settings.limits.output_high_water as usize / 2
+            {
+                connection.paused = false;
+                self.desk.events.push_back(Event::ResumeReading { key });
+            }
+        }
         let Some(session) = connection.session else { return };
         let waiting = self.desk.sessions.get(session.0).is_some_and(|session| {
             session.flow.as_ref().is_some_and(|flow| !flow.queue.is_empty() || !flow.blocking.is_empty())

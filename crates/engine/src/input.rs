@@ -48,15 +48,30 @@ impl Engine {
         self.desk.counters.bytes_in += bytes.len() as u64;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.last_seen = now.monotonic;
-        let Some(mut tail) = connection.tail.take() else {
-            let taken = self.take_frames(now, key, bytes);
-            self.keep_tail(now, key, &bytes[taken..]);
-            return;
-        };
-        self.desk.memory += bytes.len() as u64;
-        self.desk.input_bytes += bytes.len() as u64;
-        tail.extend_from_slice(bytes);
-        self.take_frames_of_tail(now, key, tail);
+        match connection.tail.take() {
+            None => {
+                let taken = self.take_frames(now, key, bytes);
+                self.keep_tail(now, key, &bytes[taken..]);
+            }
+            Some(mut tail) => {
+                self.desk.memory += bytes.len() as u64;
+                self.desk.input_bytes += bytes.len() as u64;
+                tail.extend_from_slice(bytes);
+                self.take_frames_of_tail(now, key, tail);
+            }
+        }
+        self.check_output(key);
+    }
+
+    /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
+    #[inline]
+    fn check_output(&mut self, key: ConnectionKey) {
+        let limit = self.settings.limits.output_high_water as usize * UNREAD_ANSWERS_FACTOR;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.output_len() > limit && connection.phase == Phase::Open && !connection.paused {
+            connection.paused = true;
+            self.desk.events.push_back(Event::PauseReading { key });
+        }
     }
 
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
@@ -322,6 +337,10 @@ impl Engine {
         }
     }
 }
+
+/// Messages wait in their queue once the output is at its high-water mark; so many times that is the bound for answers,
+/// which wait in no queue. Above a factor of one, so that a slow reader's own acknowledgements are still read.
+const UNREAD_ANSWERS_FACTOR: usize = 4;
 
 /// Packets that a parked publisher may still send: those that free what others wait for, and those that keep it alive.
 fn passes_parked(packet_type: PacketType) -> bool {
