@@ -47,10 +47,10 @@ impl Engine {
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
         self.desk.counters.bytes_in += bytes.len() as u64;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        connection.last_seen = now.monotonic;
         match connection.tail.take() {
             None => {
                 let taken = self.take_frames(now, key, bytes);
+                self.note_arrival(now, key, taken);
                 self.keep_tail(now, key, &bytes[taken..]);
             }
             Some(mut tail) => {
@@ -61,6 +61,16 @@ impl Engine {
             }
         }
         self.check_output(key);
+    }
+
+    /// Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
+    #[inline]
+    fn note_arrival(&mut self, now: Now, key: ConnectionKey, taken: usize) {
+        if taken > 0
+            && let Some(connection) = self.desk.connections.get_mut(key)
+        {
+            connection.last_seen = now.monotonic;
+        }
     }
 
     /// Answers pile up for a client that does not read them: it is not read either, then, until it does.
@@ -77,6 +87,7 @@ impl Engine {
     #[expect(clippy::box_collection, reason = "the connection owns it as one pointer")]
     fn take_frames_of_tail(&mut self, now: Now, key: ConnectionKey, mut tail: Box<Vec<u8>>) {
         let taken = self.take_frames(now, key, &tail);
+        self.note_arrival(now, key, taken);
         self.desk.memory -= taken as u64;
         self.desk.input_bytes -= taken as u64;
         let rest = tail.len() - taken;
