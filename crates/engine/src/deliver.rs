@@ -145,11 +145,14 @@ impl Desk {
         let flow = session.flow_mut();
         let cost = delivery.cost();
         let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
-        if fits(flow.queue.len(), flow.queue_bytes) && !over_ceiling {
-            return true;
+        if fits(flow.queue.len(), flow.queue_bytes) {
+            return !over_ceiling || self.make_room_in_shard(to, policy);
         }
         match policy {
-            OverflowPolicy::DropOldest => self.drop_oldest_until(to, |messages, bytes| fits(messages, bytes)),
+            OverflowPolicy::DropOldest if fits(0, 0) => {
+                self.tell_queue_full(now, to, Reason::QueueFullOldest);
+                self.drop_oldest_until(to, |messages, bytes| fits(messages, bytes))
+            }
             OverflowPolicy::Disconnect if connected.is_some() => {
                 self.counters.drop_message(Reason::QueueFullDisconnect);
                 self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
@@ -172,7 +175,11 @@ impl Desk {
                 }
                 true
             }
-            OverflowPolicy::DropNewest | OverflowPolicy::Disconnect | OverflowPolicy::Block => {
+            // Nothing is dropped in vain for a message that not even an empty queue could take.
+            OverflowPolicy::DropOldest
+            | OverflowPolicy::DropNewest
+            | OverflowPolicy::Disconnect
+            | OverflowPolicy::Block => {
                 self.counters.drop_message(Reason::QueueFullNewest);
                 self.tell_queue_full(now, to, Reason::QueueFullNewest);
                 false
@@ -180,24 +187,37 @@ impl Desk {
         }
     }
 
+    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
+    /// that it holds already.
+    #[cold]
+    fn make_room_in_shard(&mut self, to: SessionKey, policy: OverflowPolicy) -> bool {
+        let made = policy == OverflowPolicy::DropOldest && self.drop_oldest(to);
+        self.counters.drop_message(Reason::MemoryCeiling);
+        made
+    }
+
     /// Drops from the front of a queue until the new message fits; says whether it does.
     fn drop_oldest_until(&mut self, to: SessionKey, fits: impl Fn(usize, u64) -> bool) -> bool {
         loop {
-            let Some(session) = self.sessions.get_mut(to.0) else { return false };
-            let flow = session.flow_mut();
+            let Some(flow) = self.sessions.get_mut(to.0).map(Session::flow_mut) else { return false };
             if fits(flow.queue.len(), flow.queue_bytes) {
                 return true;
             }
-            let Some(oldest) = flow.queue.pop_front() else {
-                // Not even an empty queue could take it.
-                self.counters.drop_message(Reason::QueueFullNewest);
+            if !self.drop_oldest(to) {
                 return false;
-            };
-            let cost = oldest.cost();
-            flow.queue_bytes -= cost;
-            self.forget_queued(cost);
+            }
             self.counters.drop_message(Reason::QueueFullOldest);
         }
+    }
+
+    /// Drops the message at the front of a queue, which the caller counts; says whether there was one.
+    fn drop_oldest(&mut self, to: SessionKey) -> bool {
+        let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return false };
+        let Some(oldest) = flow.queue.pop_front() else { return false };
+        let cost = oldest.cost();
+        flow.queue_bytes -= cost;
+        self.forget_queued(cost);
+        true
     }
 
     /// Takes one message's cost out of the sums.
@@ -210,12 +230,12 @@ impl Desk {
     /// Tells the log who holds a queue up: once per time that it fills.
     fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let client_id = session.client_id.to_string();
         let flow = session.flow_mut();
-        if flow.full_told {
+        if std::mem::replace(&mut flow.full_told, true) {
             return;
         }
-        flow.full_told = true;
+        let client_id = session.client_id.to_string();
+        let flow = session.flow_mut();
         let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
         let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
         self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
