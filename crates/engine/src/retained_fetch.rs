@@ -194,6 +194,9 @@ impl Engine {
     fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.fetches.get(&id) else { return };
         let session = self.desk.sessions.get(fetch.session.0);
+        if publication.expires_at <= now.monotonic {
+            return;
+        }
         if session
             .and_then(|session| session.rare.as_ref())
             .is_some_and(|rare| rare.fresh_topics.contains(publication.topic))
