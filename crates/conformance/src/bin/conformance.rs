@@ -1,7 +1,8 @@
 //! `conformance`: runs the suite against any broker and prints what it found.
 
 use clap::Parser;
-use std::io::IsTerminal;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 use tidegate_conformance::{Case, Manifest, Options, Report, Result, Status, Verdict, Version, cases, run_with};
@@ -136,16 +137,22 @@ fn conclude(report: &Report) -> ExitCode {
         eprintln!("error: no case fits these options; `conformance --list` shows what there is");
         return ExitCode::from(2);
     }
-    print!("{}", report.summary());
-    let failures: Vec<_> = report.failures().collect();
-    if failures.is_empty() {
+    let mut text = report.summary();
+    if report.is_success() {
+        show(&text);
         return ExitCode::SUCCESS;
     }
-    println!("\nfailed:");
-    for result in failures {
-        println!("  {} (MQTT {})", result.case.name, result.version);
+    text.push_str("\nfailed:\n");
+    for result in report.failures() {
+        let _ = writeln!(text, "  {} (MQTT {})", result.case.name, result.version);
     }
+    show(&text);
     ExitCode::FAILURE
+}
+
+/// Prints to the output; a reader that has seen enough, such as `head`, is no error.
+fn show(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
 fn list(arguments: &Arguments) -> ExitCode {
@@ -153,16 +160,18 @@ fn list(arguments: &Arguments) -> ExitCode {
         let named = arguments.only.is_empty() || arguments.only.iter().any(|pattern| case.is_chosen_by(pattern));
         named && !arguments.except.iter().any(|pattern| case.is_chosen_by(pattern))
     };
+    let mut text = String::new();
     for case in cases().filter(chosen) {
         let versions: Vec<_> = case.versions.iter().map(|version| version.label()).collect();
-        println!("{}  ({})", case.name, versions.join(", "));
+        let _ = writeln!(text, "{}  ({})", case.name, versions.join(", "));
         for version in [Version::V311, Version::V5] {
             let statements = case.statements(version);
             if !statements.is_empty() {
-                println!("    {version:6} {}", statements.join(" "));
+                let _ = writeln!(text, "    {version:6} {}", statements.join(" "));
             }
         }
     }
+    show(&text);
     ExitCode::SUCCESS
 }
 
@@ -174,16 +183,17 @@ fn manifest_report() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    let mut text = String::new();
     for (version, statement, row) in manifest.rows() {
         let told = if row.tests.is_empty() { row.reason.clone().unwrap_or_default() } else { row.tests.join(" ") };
-        println!("{version:6} {statement:16} {:10} {told}", row.status);
+        let _ = writeln!(text, "{version:6} {statement:16} {:10} {told}", row.status);
     }
-    println!();
+    let _ = writeln!(text);
     for version in [Version::V311, Version::V5] {
-        let counts: Vec<_> =
-            Status::ALL.into_iter().map(|status| format!("{} {status}", manifest.count(version, status))).collect();
-        println!("MQTT {version}: {}", counts.join(", "));
+        let counts = Status::ALL.map(|status| format!("{} {status}", manifest.count(version, status)));
+        let _ = writeln!(text, "MQTT {version}: {}", counts.join(", "));
     }
+    show(&text);
     let problems = manifest.problems();
     for problem in &problems {
         eprintln!("error: {problem}");

@@ -4,6 +4,7 @@ use crate::client::Arrival;
 use crate::outcome::{Outcome, ensure, failed, skipped};
 use crate::registry::Case;
 use crate::scenario::Scenario;
+use crate::target::Feature;
 use crate::version::Version;
 use crate::wire::reason_codes::{
     BAD_USER_NAME_OR_PASSWORD, MALFORMED_PACKET, NOT_AUTHORIZED, PROTOCOL_ERROR, UNSUPPORTED_PROTOCOL_VERSION,
@@ -40,8 +41,11 @@ pub(super) const CASES: &[Case] = &[
         .proves_311(&["MQTT-4.8.0-1"])
         .proves_5(&["MQTT-4.13.1-1"]),
     Case::v5("connect.overlong_integers", overlong_integers).proves_5(&["MQTT-1.5.5-1"]),
-    Case::all("connect.byte_by_byte", byte_by_byte).proves_5(&["MQTT-4.2-1"]),
-    Case::all("connect.pipelined", pipelined).proves_311(&["MQTT-3.2.0-1"]).proves_5(&["MQTT-3.2.0-1"]),
+    Case::all("connect.byte_by_byte", byte_by_byte).proves_5(&["MQTT-4.2-1"]).needs(&[Feature::Qos1]),
+    Case::all("connect.pipelined", pipelined)
+        .proves_311(&["MQTT-3.2.0-1"])
+        .proves_5(&["MQTT-3.2.0-1"])
+        .needs(&[Feature::Qos1]),
     Case::both("connect.nothing_counts_after_a_refusal", nothing_counts_after_a_refusal)
         .proves_311(&["MQTT-3.1.4-5"])
         .proves_5(&["MQTT-3.1.4-6"]),

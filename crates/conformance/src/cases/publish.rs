@@ -46,7 +46,7 @@ pub(super) const CASES: &[Case] = &[
         .proves_311(&["MQTT-4.5.0-1"])
         .proves_5(&["MQTT-4.5.0-1"])
         .needs(&[Feature::Qos2]),
-    Case::both("publish.across_versions", across_versions),
+    Case::both("publish.across_versions", across_versions).needs(&[Feature::Qos1]),
     Case::both("publish.to_topics_of_the_broker", to_topics_of_the_broker)
         .proves_311(&["MQTT-3.3.5-2"])
         .proves_5(&["MQTT-3.4.2-1"])

@@ -22,13 +22,16 @@ pub(super) const CASES: &[Case] =
             .proves_5(&["MQTT-3.1.2-5", "MQTT-3.1.2-23", "MQTT-3.2.2-3", "MQTT-3.1.3-2"]),
         Case::both("session.survives_a_lost_connection", survives_a_lost_connection)
             .proves_311(&["MQTT-3.1.2-4"])
-            .proves_5(&["MQTT-3.1.2-23"]),
+            .proves_5(&["MQTT-3.1.2-23"])
+            .needs(&[Feature::Qos1]),
         Case::both("session.clean_start_discards_it", clean_start_discards_it)
             .proves_311(&["MQTT-3.1.2-6", "MQTT-3.1.4-3", "MQTT-3.2.2-1"])
-            .proves_5(&["MQTT-3.1.2-4", "MQTT-3.1.4-4", "MQTT-3.2.2-2"]),
+            .proves_5(&["MQTT-3.1.2-4", "MQTT-3.1.4-4", "MQTT-3.2.2-2"])
+            .needs(&[Feature::Qos1]),
         Case::both("session.of_a_clean_start_is_not_kept", of_a_clean_start_is_not_kept)
             .proves_311(&["MQTT-3.1.2-6", "MQTT-3.2.2-3"])
-            .proves_5(&["MQTT-4.1.0-2"]),
+            .proves_5(&["MQTT-4.1.0-2"])
+            .needs(&[Feature::Qos1]),
         Case::all("session.queues_qos_1_and_2_in_order", queues_qos_1_and_2_in_order)
             .proves_311(&["MQTT-3.1.2-5", "MQTT-4.5.0-1", "MQTT-4.6.0-6"])
             .proves_5(&["MQTT-4.5.0-1", "MQTT-4.6.0-5"])
@@ -40,7 +43,8 @@ pub(super) const CASES: &[Case] =
         Case::v5("session.moves_between_versions", moves_between_versions).needs(&[Feature::Qos2]),
         Case::both("session.unsubscribed_stays_unsubscribed", unsubscribed_stays_unsubscribed)
             .proves_311(&["MQTT-3.1.2-4"])
-            .proves_5(&["MQTT-3.1.2-5"]),
+            .proves_5(&["MQTT-3.1.2-5"])
+            .needs(&[Feature::Qos1]),
         Case::both("session.two_clients_two_sessions", two_clients_two_sessions)
             .proves_311(&["MQTT-3.1.3-2"])
             .proves_5(&["MQTT-3.1.3-2"]),

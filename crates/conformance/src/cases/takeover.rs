@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::outcome::{Outcome, ensure};
 use crate::registry::Case;
 use crate::scenario::Scenario;
+use crate::target::Feature;
 use crate::version::Version;
 use crate::wire::Publish;
 use crate::wire::reason_codes::SESSION_TAKEN_OVER;
@@ -14,10 +15,12 @@ pub(super) const CASES: &[Case] = &[
         .proves_5(&["MQTT-3.1.4-3"]),
     Case::both("takeover.keeps_a_session_that_is_resumed", keeps_a_session_that_is_resumed)
         .proves_311(&["MQTT-3.1.4-2", "MQTT-3.2.2-2"])
-        .proves_5(&["MQTT-3.1.4-3", "MQTT-3.2.2-3"]),
+        .proves_5(&["MQTT-3.1.4-3", "MQTT-3.2.2-3"])
+        .needs(&[Feature::Qos1]),
     Case::both("takeover.clean_start_discards_the_session", clean_start_discards_the_session)
         .proves_311(&["MQTT-3.1.2-6", "MQTT-3.2.2-1"])
-        .proves_5(&["MQTT-3.1.2-4", "MQTT-3.2.2-2"]),
+        .proves_5(&["MQTT-3.1.2-4", "MQTT-3.2.2-2"])
+        .needs(&[Feature::Qos1]),
     Case::both("takeover.across_versions", across_versions).proves_311(&["MQTT-3.1.4-2"]).proves_5(&["MQTT-3.1.4-3"]),
     Case::both("takeover.many_in_a_row", many_in_a_row).proves_311(&["MQTT-3.1.4-2"]).proves_5(&["MQTT-3.1.4-3"]),
 ];

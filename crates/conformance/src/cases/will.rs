@@ -34,7 +34,8 @@ pub(super) const CASES: &[Case] = &[
     Case::all("will.there_is_none_without_the_flag", there_is_none_without_the_flag).proves_311(&["MQTT-3.1.2-12"]),
     Case::both("will.is_published_once", is_published_once)
         .proves_311(&["MQTT-3.1.2-10", "MQTT-3.1.2-12"])
-        .proves_5(&["MQTT-3.1.2-10"]),
+        .proves_5(&["MQTT-3.1.2-10"])
+        .needs(&[Feature::Qos1]),
     Case::all("will.of_each_qos", of_each_qos)
         .proves_311(&["MQTT-3.1.2-14"])
         .proves_5(&["MQTT-3.1.2-12"])
