@@ -107,7 +107,7 @@ impl Engine {
             flow.to_resend = 0;
         }
         self.desk.sessions_connected -= 1;
-        self.end_fetches(key);
+        self.suspend_fetches(key);
         self.schedule_will(now, key, reason);
         if expiry == 0 {
             self.end_session(now, key, reason);

@@ -58,6 +58,13 @@ const FRESH_TOPICS_MAX: usize = 4096;
 const STEPS_PER_TURN: usize = 8;
 
 impl Fetches {
+    fn add(&mut self, fetch: Fetch) -> u32 {
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        self.fetches.insert(id, fetch);
+        id
+    }
+
     pub(crate) fn has_runnable(&self) -> bool {
         !self.runnable.is_empty()
     }
@@ -88,21 +95,17 @@ impl Engine {
             let wildcard = request.filter.contains(['+', '#']);
             let home = self.place.home_of(partition_of(tenant, &request.filter));
             let shards = if wildcard { (0..self.place.shards).map(ShardId).collect() } else { vec![home] };
-            let id = self.fetches.next;
-            self.fetches.next = id.wrapping_add(1);
-            self.fetches.fetches.insert(
-                id,
-                Fetch {
-                    session,
-                    tenant,
-                    options: SubscriberOptions::from_bits(request.options),
-                    subscription_id: request.subscription_id,
-                    filter: request.filter,
-                    shards,
-                    after: String::new(),
-                    state: FetchState::Runnable,
-                },
-            );
+            self.end_fetch_of(session, &request.filter);
+            let id = self.fetches.add(Fetch {
+                session,
+                tenant,
+                options: SubscriberOptions::from_bits(request.options),
+                subscription_id: request.subscription_id,
+                filter: request.filter,
+                shards,
+                after: String::new(),
+                state: FetchState::Runnable,
+            });
             self.fetches.runnable.push_back(id);
             if let Some(session) = self.desk.sessions.get_mut(session.0) {
                 session.rare_mut().fetches.push(id);
@@ -180,7 +183,30 @@ impl Engine {
         }
     }
 
-    /// Ends all fetches of a session whose connection is gone.
+    /// Ends the fetch for a subscription that is gone or made anew.
+    pub(crate) fn end_fetch_of(&mut self, session: SessionKey, filter: &str) {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let of_filter = |id: &&u32| self.fetches.fetches.get(id).is_some_and(|fetch| *fetch.filter == *filter);
+        if let Some(id) = rare.and_then(|rare| rare.fetches.iter().find(of_filter)).copied() {
+            self.end_fetch(id);
+        }
+    }
+
+    /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
+    /// that is gone finds nobody: each fetch goes on under another number.
+    pub(crate) fn suspend_fetches(&mut self, session: SessionKey) {
+        let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
+            return;
+        };
+        rare.fresh_topics = std::collections::HashSet::default();
+        for id in &mut rare.fetches {
+            if let Some(fetch) = self.fetches.fetches.remove(id) {
+                *id = self.fetches.add(Fetch { state: FetchState::NoRoom, ..fetch });
+            }
+        }
+    }
+
+    /// Ends all fetches of a session.
     pub(crate) fn end_fetches(&mut self, session: SessionKey) {
         let Some(rare) = self.desk.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else {
             return;
@@ -265,7 +291,9 @@ impl Engine {
 impl Desk {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
     pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str) {
-        let Some(rare) = self.sessions.get_mut(session.0).and_then(|session| session.rare.as_mut()) else { return };
+        let Some(session) = self.sessions.get_mut(session.0) else { return };
+        // What comes while its client is away may not be kept, and nothing is fetched then.
+        let Some(rare) = session.rare.as_mut().filter(|_| session.connection.is_some()) else { return };
         if !rare.fetches.is_empty() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }

@@ -212,6 +212,7 @@ impl Engine {
         let tenant = session.tenant;
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
+        self.end_fetch_of(key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
             self.note_sys_interest(now, filter.as_str(), false);
