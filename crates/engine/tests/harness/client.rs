@@ -86,6 +86,12 @@ impl Client {
         code
     }
 
+    /// Publishes and lets what follows happen, whenever the exchange ends.
+    pub(crate) fn publish_later(&self, message: Message) {
+        self.send_publish(message);
+        self.world.run();
+    }
+
     /// The next answer to what the client published.
     #[track_caller]
     pub(crate) fn expect_answer(&self, kind: PacketType, id: PacketId) -> ReasonCode {

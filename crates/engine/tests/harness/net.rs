@@ -5,8 +5,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Engine, Event, ListenerId, LogEvent, Millis, Now, Place, Reason, Settings,
-    ShardId, Verdict,
+    AuthRequest, Batch, ConnectionKey, Engine, Event, ListenerId, LogEvent, Millis, Now, PagedQueue, Place, Reason,
+    Settings, ShardId, TenantId, Verdict,
 };
 
 use super::Random;
@@ -30,6 +30,7 @@ pub(crate) enum Step {
     Timers(usize),
     Deliver { from: usize, to: usize },
     Adopt(SocketId),
+    Load,
     Read(SocketId),
     Write(SocketId),
     Finish(SocketId),
@@ -84,6 +85,10 @@ pub(crate) struct Net {
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
+    /// Queues that were moved out of memory.
+    paged: BTreeMap<(TenantId, String), PagedQueue>,
+    /// Queues that are wanted back, and by whom.
+    wanted: VecDeque<(usize, TenantId, String)>,
     pub trace: Trace,
     next_acceptor: usize,
 }
@@ -145,6 +150,8 @@ impl Net {
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),
+            paged: BTreeMap::new(),
+            wanted: VecDeque::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
             next_acceptor: 0,
         }
@@ -294,6 +301,9 @@ impl Net {
                 steps.push(Step::Deliver { from, to });
             }
         }
+        if !self.wanted.is_empty() {
+            steps.push(Step::Load);
+        }
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
         steps.extend((0..shards).filter(due).map(Step::Timers));
         let writable = |id: &SocketId| {
@@ -321,6 +331,7 @@ impl Net {
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),
+            Step::Load => self.load(),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
                 let part = self.part(self.output_bound(id));
@@ -352,6 +363,24 @@ impl Net {
         let Stand::Moving { home, bytes } = std::mem::replace(&mut self.sockets[id].stand, Stand::Gone) else { return };
         self.trace.note(format!("shard {home}: adopts socket {id} with {} bytes", bytes.len()));
         self.accept(id, home, &bytes);
+    }
+
+    /// Moves the queue of a client that is away out of memory; returns how many messages it held.
+    pub(crate) fn page_out(&mut self, shard: usize, tenant: TenantId, client_id: &str) -> u64 {
+        let Some(queue) = self.engines[shard].page_out(self.now, tenant, client_id) else { return 0 };
+        self.trace.note(format!("shard {shard}: gives out {} messages of {client_id}", queue.messages));
+        let messages = queue.messages;
+        self.paged.insert((tenant, client_id.to_owned()), queue);
+        messages
+    }
+
+    fn load(&mut self) {
+        let Some((shard, tenant, client_id)) = self.wanted.pop_front() else { return };
+        let Some(queue) = self.paged.remove(&(tenant, client_id.clone())) else { return };
+        // The session may have ended meanwhile; its messages are counted then.
+        let loaded = self.engines[shard].handle_loaded(self.now, &queue);
+        self.trace.note(format!("shard {shard}: takes {} messages of {client_id}: {loaded:?}", queue.messages));
+        self.gather(shard);
     }
 
     fn read(&mut self, id: SocketId) {
@@ -460,6 +489,7 @@ impl Net {
                 }
             }
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
+            Event::LoadQueue { tenant, client_id } => self.wanted.push_back((shard, tenant, client_id)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -215,6 +215,12 @@ impl World {
         self.0.borrow_mut().with_engine(usize::from(shard), call)
     }
 
+    /// Moves the queue of a client that is away out of memory; returns how many messages it held.
+    pub(crate) fn page_out(&self, client_id: &str) -> u64 {
+        let home = usize::from(self.home_of(client_id));
+        self.0.borrow_mut().page_out(home, TenantId::DEFAULT, client_id)
+    }
+
     pub(crate) fn shut_down(&self) {
         for shard in 0..self.shards() {
             self.engine(shard, Engine::begin_shutdown);
