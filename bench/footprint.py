@@ -90,8 +90,7 @@ class Crowd:
         start, answered = time.monotonic(), 0
         for index in range(self.number):
             self.dial(index)
-            if (index + 1) % IP_BIND_ADDRESS_NO_PORT = 24  # <linux/in.h>
-RUSH_WINDOW == 0:
+            if (index + 1) % RUSH_WINDOW == 0:
                 answered += self.answers(RUSH_WINDOW, 4)
         answered += self.answers(self.number - answered, 4)
         return time.monotonic() - start, answered
