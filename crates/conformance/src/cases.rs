@@ -5,6 +5,7 @@ use crate::registry::Case;
 mod acknowledgements;
 mod connect;
 mod connect_payload;
+mod consistency;
 mod disconnect;
 mod enhanced_auth;
 mod expiry;
@@ -47,6 +48,7 @@ pub(crate) const AREAS: &[&[Case]] = &[
     publish_qos2::CASES,
     acknowledgements::CASES,
     redelivery::CASES,
+    consistency::CASES,
     properties::CASES,
     expiry::CASES,
     topic_alias::CASES,
