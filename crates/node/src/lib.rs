@@ -1,6 +1,6 @@
 //! The data plane's shell: threads, sockets and clocks around engines that know none of these.
 //!
-//! A [`Node`] runs one thread per core, a *shard*, each with its own engine and event loop. A shard reads its sockets into
+//! A [`Node`] runs some threads, *shards*, each with its own engine and event loop. A shard reads its sockets into
 //! one buffer, hands the bytes to its engine, and writes each connection's output once per turn. A client belongs to the
 //! shard that its client id picks; the shard that accepted its socket hands it over as soon as the CONNECT packet is
 //! there. `docs/data-plane.md` explains the turn and every limit.
@@ -8,6 +8,7 @@
 //! Nothing here knows what a topic means, and nothing here waits: what may be slow belongs to the control plane, which
 //! talks to shards through a [`NodeHandle`].
 
+mod accept;
 pub mod address;
 mod clock;
 mod close;

@@ -111,7 +111,7 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     pub(crate) allow_anonymous: bool,
 
-    /// Threads that work clients [default: one per core]
+    /// Threads that work clients [default: one for every two cores]
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<String>,
 

@@ -25,9 +25,10 @@ section! {
     "node" => Node, NODE {
         /// Name of this broker, as in `$SYS/brokers/NAME/...`.
         name: String = "tidegate".to_owned(), in Kind::Name { empty: false };
-        /// Threads that work clients, each with its own share of them. One per core is right for a machine that
-        /// runs nothing else.
-        shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one per core")), flag "--shards";
+        /// Threads that work clients, each with its own share of them. By default half of the cores are left to the
+        /// kernel's share of the work and to whatever else runs; a machine that serves only remote clients may have
+        /// one per core.
+        shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one for every two cores")), flag "--shards";
     }
 }
 

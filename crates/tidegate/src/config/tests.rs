@@ -205,7 +205,7 @@ error: `sys.interval` must be whole seconds, not 1500ms
     says(
         "[node]\nshards = 65\n",
         "
-error: `node.shards` must be 1 to 64, or 0 (one per core), not 65
+error: `node.shards` must be 1 to 64, or 0 (one for every two cores), not 65
  --> t.toml:2:10
   |
 2 | shards = 65

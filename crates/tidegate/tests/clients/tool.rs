@@ -1,0 +1,109 @@
+//! Runs `tidegate pub`, `sub` and `rr`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+
+use crate::target::Target;
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Standard output, of a command that did what it should.
+    pub(crate) fn text(self) -> String {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        String::from_utf8(self.out).unwrap()
+    }
+}
+
+fn command(target: &Target, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.arg(arguments[0]).args(&target.flags).args(&arguments[1..]);
+    // Somebody's files of options are not part of the test.
+    command.env("XDG_CONFIG_HOME", "does/not/exist").env("TZ", "UTC");
+    command
+}
+
+/// Runs a command to its end.
+pub(crate) fn run(target: &Target, arguments: &[&str]) -> Ended {
+    run_with(target, arguments, b"")
+}
+
+/// Runs a command to its end, with something on its standard input.
+pub(crate) fn run_with(target: &Target, arguments: &[&str], input: &[u8]) -> Ended {
+    let mut command = command(target, arguments);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // A command that ends early does not read everything.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    Ended { code: output.status.code(), out: output.stdout, err }
+}
+
+/// A command that is under way; it is killed when the test forgets it.
+pub(crate) struct Running {
+    child: Child,
+    stdout: Option<ChildStdout>,
+    stderr: BufReader<ChildStderr>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts `sub` and returns when the server has acknowledged its subscriptions.
+pub(crate) fn subscribed(target: &Target, arguments: &[&str]) -> Running {
+    let mut command = command(target, &[&["sub", "-d"], arguments].concat());
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = child.stdout.take();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut running = Running { child, stdout, stderr };
+    running.wait_for("received SUBACK");
+    running
+}
+
+impl Running {
+    /// Reads standard error up to a line that starts so.
+    pub(crate) fn wait_for(&mut self, start: &str) {
+        let mut line = String::new();
+        while !line.starts_with(start) {
+            line.clear();
+            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it ended before {start}");
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Closes the pipe that it writes to, as a reader does who has seen enough.
+    pub(crate) fn close_output(&mut self) {
+        self.stdout = None;
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let (mut out, mut err) = (Vec::new(), String::new());
+        if let Some(stdout) = &mut self.stdout {
+            stdout.read_to_end(&mut out).unwrap();
+        }
+        self.stderr.read_to_string(&mut err).unwrap();
+        Ended { code: self.child.wait().unwrap().code(), out, err }
+    }
+}
