@@ -1,4 +1,4 @@
-//! Connections of a shard, from accept to the first and every later read and write.
+//! Connections of a shard: how they come in, are handed over, read and written.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -6,66 +6,15 @@ use std::sync::atomic::Ordering;
 use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
 
 use crate::inbox::{Adoption, ToShard};
-use crate::limits::ACCEPTS_PER_TURN;
-use crate::listener::AcceptFailure;
 use crate::shard::Shard;
 use crate::table::{Flags, token_of};
 use crate::transport::{Input, Transport, Wrote};
 use crate::websocket::Ended;
 
 impl Shard {
-    /// Whether connections wait to be accepted and may be.
-    pub(crate) fn wants_to_accept(&mut self) -> bool {
-        self.acceptors.iter().any(|acceptor| acceptor.ready) && !self.shortage.is_resting(self.now.monotonic)
-    }
-
-    /// Accepts a bounded number of connections from each listener that has some.
-    pub(crate) fn accept_connections(&mut self) {
-        if !self.wants_to_accept() {
-            return;
-        }
-        self.reserve.refill();
-        for position in 0..self.acceptors.len() {
-            for _ in 0..ACCEPTS_PER_TURN {
-                let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { break };
-                match acceptor.accept() {
-                    Ok(transport) => {
-                        let listener = acceptor.id();
-                        self.take_in(transport, listener);
-                    }
-                    Err(error) => match AcceptFailure::of(&error) {
-                        AcceptFailure::Empty => acceptor.ready = false,
-                        AcceptFailure::ThisOne => self.counters.accept_failed += 1,
-                        AcceptFailure::Exhausted => {
-                            self.turn_one_away(position, &error);
-                            return;
-                        }
-                    },
-                }
-            }
-        }
-    }
-
-    /// There is no file for another connection: the next client is let in and out again, so that it knows, and the
-    /// others wait.
-    fn turn_one_away(&mut self, position: usize, error: &std::io::Error) {
-        self.counters.accept_exhausted += 1;
-        if let Some(acceptor) = self.acceptors.get(position) {
-            self.reserve.spend(|| drop(acceptor.accept()));
-        }
-        self.shortage.rest(self.now.monotonic);
-        if let Some(times) = self.shortage.note(self.now.monotonic) {
-            let connections = self.shared.connections.load(Ordering::Relaxed);
-            tracing::error!(
-                %error, times, connections,
-                "no files left for another connection: raise the limit of open files or lower the limit of connections"
-            );
-        }
-    }
-
     /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
     /// client whose home is elsewhere was never registered here.
-    fn take_in(&mut self, transport: Transport, listener: ListenerId) {
+    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId) {
         self.counters.accepted += 1;
         let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
         if self.shared.max_connections != 0 && before >= self.shared.max_connections {
@@ -78,9 +27,11 @@ impl Shard {
             return;
         }
         if let Some(key) = self.open(transport, listener) {
-            self.read_connection(key);
-            // A client that is handed over now gives its key free, and the next connection may get it.
-            self.take_events();
+            if self.read_budget > 0 {
+                self.read_connection(key);
+                // A client that is handed over now gives its key free, and the next connection may get it.
+                self.take_events();
+            }
             self.register(key);
         }
     }
@@ -114,6 +65,9 @@ impl Shard {
     /// Asks to be told about a socket. It reports at once what has arrived since it was read.
     fn register(&mut self, key: ConnectionKey) {
         let Some((flags, transport)) = self.table.get(key) else { return };
+        if flags.has(Flags::BROKEN) {
+            return;
+        }
         match transport.register(self.poll.registry(), token_of(key)) {
             Ok(()) => flags.set(Flags::REGISTERED),
             Err(error) => {

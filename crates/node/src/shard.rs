@@ -159,11 +159,8 @@ impl Shard {
     /// is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
-        let busy = !self.ring.is_empty()
-            || !self.dirty.is_empty()
-            || self.wants_to_accept()
-            || deadline <= self.now.monotonic
-            || matches!(self.stage, Stage::Exiting);
+        let busy =
+            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

@@ -176,7 +176,11 @@ impl Shard {
                 }
                 // Nothing here moves queues out of memory, so there is none to load.
                 Event::LoadQueue { client_id, .. } => {
-                    tracing::error!(shard = self.place.shard.0, client_id, "a queue is asked for that was never paged out");
+                    tracing::error!(
+                        shard = self.place.shard.0,
+                        client_id,
+                        "a queue is asked for that was never paged out"
+                    );
                 }
                 Event::Log(event) => self.log(&event),
             }

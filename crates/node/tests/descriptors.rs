@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
+use socket2::{Domain, Socket, Type};
 use tidegate_node::{Node, NodeSettings};
 
 const CONNECT: &[u8] = b"\x10\x0c\0\x04MQTT\x04\x02\0\0\0\0";
@@ -39,7 +40,13 @@ fn accepting_survives_the_limit_of_open_files() {
     // Room for three connections and for the client's ends of six.
     let limit = limit_for(3 + 6);
     rlimit::setrlimit(rlimit::Resource::NOFILE, limit, limit).unwrap();
-    let mut clients: Vec<TcpStream> = (0..6).map(|_| TcpStream::connect(address).unwrap()).collect();
+    // All of the clients' sockets exist before the first one is accepted, so that just three places are left.
+    let sockets: Vec<Socket> = (0..6).map(|_| Socket::new(Domain::IPV4, Type::STREAM, None).unwrap()).collect();
+    let connected = |socket: Socket| {
+        socket.connect(&address.into()).unwrap();
+        TcpStream::from(socket)
+    };
+    let mut clients: Vec<TcpStream> = sockets.into_iter().map(connected).collect();
     let mut inside: Vec<TcpStream> = Vec::new();
     let mut outside = Vec::new();
     // The first three come in; the fourth is turned away.

@@ -3,7 +3,7 @@
 use std::net::TcpStream;
 use std::time::Duration;
 
-use tidegate_node::{LocalAddress, Stopped};
+use tidegate_node::{LocalAddress, Node, Stopped};
 
 use crate::wire::*;
 use crate::{addresses, node};
@@ -75,4 +75,53 @@ fn stopping_cuts_off_what_does_not_leave_in_time() {
     }
     assert_eq!(node.stop(Duration::ZERO), Stopped { drained: false, failed: vec![] });
     drop(reader);
+}
+
+/// Connections end in every way at every stage; none leaves anything behind that a later one would miss.
+#[test]
+fn no_way_to_end_leaks_a_connection() {
+    const LIMIT: u32 = 30;
+    for shards in [1, 2] {
+        let mut settings = crate::settings(shards);
+        settings.max_connections = LIMIT;
+        let node = Node::start(settings).unwrap();
+        let handle = node.handle();
+        for round in 0..10 {
+            for (number, address) in addresses(&node).iter().enumerate() {
+                end_in_every_way(address, &format!("{round}-{number}"));
+            }
+            // Half-closed sockets and those that the server drains are gone when the shards say so.
+            while handle.report().unwrap().gauges.connections > 0 {
+                std::thread::yield_now();
+            }
+        }
+        let [tcp, ..] = addresses(&node);
+        let clients: Vec<Client> = (0..LIMIT).map(|number| Client::connect(&tcp, &number.to_string())).collect();
+        assert_eq!(handle.report().unwrap().gauges.sessions_connected, u64::from(LIMIT));
+        assert_eq!(Client::dial(&tcp).rest(), b"", "the limit holds");
+        drop(clients);
+    }
+}
+
+fn end_in_every_way(address: &LocalAddress, name: &str) {
+    // Without a word, in the middle of a CONNECT, in the middle of a packet, and at a good end.
+    drop(Client::dial(address));
+    let mut client = Client::dial(address);
+    client.send(&connect(name)[..5]);
+    drop(client);
+    let mut client = Client::connect(address, name);
+    client.send(&[0x30, 100, 0]);
+    drop(client);
+    let mut client = Client::connect(address, name);
+    client.send(&DISCONNECT);
+    assert_eq!(client.rest(), b"");
+    // One that is still there when it is taken over, one that only closes its own side, one that breaks the protocol.
+    let taken = Client::connect(address, name);
+    let mut client = Client::connect(address, name);
+    client.socket().finish();
+    assert_eq!(client.rest(), b"");
+    assert_eq!(taken.rest(), b"");
+    let mut client = Client::connect(address, name);
+    client.send(&[0x00, 0x00]);
+    assert_eq!(client.rest(), b"");
 }

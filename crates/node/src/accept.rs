@@ -1,0 +1,77 @@
+//! Accepting connections, and what to do when that fails.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use crate::limits::ACCEPTS_PER_TURN;
+use crate::listener::AcceptFailure;
+use crate::shard::Shard;
+
+impl Shard {
+    /// Whether connections wait to be accepted and may be.
+    pub(crate) fn wants_to_accept(&mut self) -> bool {
+        self.acceptors.iter().any(|acceptor| acceptor.ready) && !self.shortage.is_resting(self.now.monotonic)
+    }
+
+    /// Accepts a bounded number of connections from each listener that has some.
+    pub(crate) fn accept_connections(&mut self) {
+        if !self.wants_to_accept() {
+            return;
+        }
+        self.reserve.refill();
+        for position in 0..self.acceptors.len() {
+            self.accept_from(position);
+        }
+    }
+
+    fn accept_from(&mut self, position: usize) {
+        let mut failures = 0;
+        for _ in 0..ACCEPTS_PER_TURN {
+            let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { return };
+            let error = match acceptor.accept() {
+                Ok(transport) => {
+                    let listener = acceptor.id();
+                    self.take_in(transport, listener);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match AcceptFailure::of(&error) {
+                AcceptFailure::Empty => acceptor.ready = false,
+                AcceptFailure::ThisOne => {
+                    self.counters.accept_failed += 1;
+                    failures += 1;
+                    // What fails each time does not pass with the connection.
+                    if failures == ACCEPTS_PER_TURN {
+                        self.rest("accepting fails again and again", &error);
+                    }
+                }
+                AcceptFailure::Exhausted => {
+                    self.turn_one_away(position);
+                    self.rest(
+                        "nothing left for another connection: raise the limit of open files or lower that of connections",
+                        &error,
+                    );
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next client is let in on the file kept for this and out again, so that it knows. The others wait.
+    fn turn_one_away(&mut self, position: usize) {
+        self.counters.accept_exhausted += 1;
+        if let Some(acceptor) = self.acceptors.get(position) {
+            self.reserve.spend(|| drop(acceptor.accept()));
+        }
+    }
+
+    /// Stops accepting until a connection closes, or for a while.
+    fn rest(&mut self, why: &str, error: &io::Error) {
+        self.shortage.rest(self.now.monotonic);
+        if let Some(times) = self.shortage.note(self.now.monotonic) {
+            let connections = self.shared.connections.load(Ordering::Relaxed);
+            tracing::error!(%error, times, connections, "{why}");
+        }
+    }
+}
