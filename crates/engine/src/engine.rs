@@ -211,7 +211,8 @@ impl Engine {
         self.links.take_batch(to)
     }
 
-    /// Whether so much is gathered for some shard that it should be taken before the turn is over: its work can begin.
+    /// Whether batches should be taken before the turn is over: some shard's work can begin, or its turn to be told has come
+    /// now that everything before was taken.
     #[inline]
     pub fn batches_due(&self) -> bool {
         self.links.is_due()
@@ -220,7 +221,7 @@ impl Engine {
     /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
     /// [`Millis::NEVER`] when nothing is.
     pub fn next_deadline(&self) -> Millis {
-        if self.fetches.has_runnable() || self.rules.is_rechecking() || !self.desk.hungry.is_empty() {
+        if self.fetches.has_runnable() || self.rules.is_rechecking() || self.links.has_noted() || !self.desk.hungry.is_empty() {
             return Millis(0);
         }
         self.desk.timers.next().min(self.retained.next_expiry())

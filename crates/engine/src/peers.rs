@@ -55,7 +55,7 @@ impl Engine {
             Record::Interest { tenant, filter, present, ticket } => {
                 self.handle_interest(now, from, tenant, filter, present, ticket);
             }
-            Record::InterestBarrier { ticket } => self.links.send(from, Record::InterestSeen { ticket }),
+            Record::InterestBarrier { ticket } => self.links.confirm_interest(from, ticket),
             Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
@@ -134,7 +134,7 @@ impl Engine {
             self.note_sys_interest(now, filter, present);
         }
         if let Some(ticket) = ticket {
-            self.links.send(from, Record::InterestSeen { ticket });
+            self.links.confirm_interest(from, ticket);
         }
     }
 

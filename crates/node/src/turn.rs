@@ -213,11 +213,16 @@ impl Shard {
 
     /// Hands over what was gathered for other shards, and wakes those that sleep.
     pub(crate) fn send_batches(&mut self) {
-        for other in self.place.others() {
-            if let Some(batch) = self.engine.take_batch(other)
-                && let Some(inbox) = self.inboxes.get(usize::from(other.0))
-            {
-                inbox.send(ToShard::Batch(batch));
+        loop {
+            for other in self.place.others() {
+                if let Some(batch) = self.engine.take_batch(other)
+                    && let Some(inbox) = self.inboxes.get(usize::from(other.0))
+                {
+                    inbox.send(ToShard::Batch(batch));
+                }
+            }
+            if !self.engine.batches_due() {
+                return;
             }
         }
     }

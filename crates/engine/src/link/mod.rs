@@ -10,7 +10,7 @@ pub(crate) mod record;
 use std::sync::Arc;
 
 use crate::ids::{ConnectionKey, Place, ShardId};
-use envelope::BatchHead;
+use envelope::{BatchHead, Ticket};
 use record::Record;
 
 /// Records for one shard from one other.
@@ -75,12 +75,46 @@ pub(crate) struct Links {
     credit_step: u64,
     /// Whether some batch has reached [`BATCH_BYTES`].
     due: bool,
+    /// Interest that was noted and is confirmed once everything else is handed over.
+    noted: Vec<(ShardId, Ticket)>,
 }
 
 impl Links {
     pub(crate) fn new(place: Place, limit: u64) -> Self {
         let links = (0..place.shards).map(|_| Link::default()).collect();
-        Self { place, links, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false }
+        Self { place, links, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false, noted: Vec::new() }
+    }
+
+    /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all shards.
+    ///
+    /// Whoever is told so asks the homes of topics for retained messages: what this shard has sent there must arrive
+    /// first, or the asker would be given a value that was replaced already.
+    pub(crate) fn confirm_interest(&mut self, shard: ShardId, ticket: Ticket) {
+        if self.place.shards == 2 {
+            // The home is here or there; one link keeps the order by itself.
+            self.send(shard, Record::InterestSeen { ticket });
+        } else {
+            self.noted.push((shard, ticket));
+        }
+    }
+
+    /// Whether confirmations of interest wait for the rest to be taken.
+    #[inline]
+    pub(crate) fn has_noted(&self) -> bool {
+        !self.noted.is_empty()
+    }
+
+    /// Appends the confirmations for `shard` if nothing else waits on any link.
+    fn append_noted(&mut self, shard: ShardId) {
+        if self.noted.is_empty() || self.links.iter().any(|link| !link.bytes.is_empty()) {
+            return;
+        }
+        let (here, others) = std::mem::take(&mut self.noted).into_iter().partition(|(to, _)| *to == shard);
+        self.noted = others;
+        let here: Vec<(ShardId, Ticket)> = here;
+        for (to, ticket) in here {
+            self.send(to, Record::InterestSeen { ticket });
+        }
     }
 
     fn link(&mut self, shard: ShardId) -> Option<&mut Link> {
@@ -113,10 +147,10 @@ impl Links {
         }
     }
 
-    /// Whether some batch is large enough to be handed over before the turn is over.
+    /// Whether some batch should be taken now: it is large, or everything before it has been taken.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.due
+        self.due || self.has_noted()
     }
 
     /// Whether more is under way to `shard` than its limit.
@@ -141,6 +175,7 @@ impl Links {
             return None;
         }
         self.due = false;
+        self.append_noted(shard);
         let credit_step = self.credit_step;
         let link = self.link(shard)?;
         // Credit alone is not worth a wake-up of the other side until a good part of its limit is owed.
