@@ -152,8 +152,9 @@ impl Engine {
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
         }
-        // What the client sent meanwhile.
+        // What the client sent meanwhile, and what a takeover has set free.
         self.handle_input(now, key, &[]);
+        self.after_frame(now);
     }
 
     fn accept_connect(
@@ -166,6 +167,11 @@ impl Engine {
     ) {
         let max_sessions = self.settings.limits.max_sessions as usize;
         let existing = self.desk.find_session(tenant, client_id);
+        if existing.is_some_and(|session| self.inner.is_inner(session)) {
+            let detail = "the broker itself uses this client id";
+            self.refuse_connect(now, key, Reason::InvalidClientId, detail.into());
+            return;
+        }
         if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
             self.refuse_connect(now, key, Reason::TooManySessions, String::new());
             return;
