@@ -152,6 +152,10 @@ impl Engine {
     fn publish_will(&mut self, now: Now, key: SessionKey, will: Option<Will>) {
         let Some(will) = will else { return };
         let mut publication = will.message.publication();
+        if !self.may_publish(key, publication.topic, publication.qos, publication.retain) {
+            self.desk.counters.drop_message(Reason::NotAuthorized);
+            return;
+        }
         if let Some(seconds) = will.expiry_seconds {
             publication = publication.expiring(now.monotonic.plus_seconds(seconds));
         }
