@@ -247,16 +247,16 @@ impl Engine {
 
     /// Moves the averages on by what was counted since the last round.
     fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
-        let Some((then, last)) = &self.sys.last else { return };
+        let start = (self.sys.started.monotonic, SysValues::default());
+        let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
         let minutes = now.monotonic.since(*then) as f64 / 60_000.0;
-        if minutes <= 0.0 {
-            return;
-        }
         for ((at, topic), load) in LOADS.iter().zip(&mut self.sys.loads) {
-            let per_minute = values.plain[*at].saturating_sub(last.plain[*at]) as f64 / minutes;
+            let counted = values.plain[*at].saturating_sub(last.plain[*at]) as f64;
             for (average, window) in load.averages.iter_mut().zip(MINUTES) {
-                let weight = (-minutes / window).exp();
-                *average = per_minute + (*average - per_minute) * weight;
+                if minutes > 0.0 {
+                    let (per_minute, weight) = (counted / minutes, (-minutes / window).exp());
+                    *average = per_minute + (*average - per_minute) * weight;
+                }
                 texts.push((format!("load/{topic}/{window}min"), format!("{average:.2}")));
             }
         }
