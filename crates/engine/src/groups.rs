@@ -192,7 +192,7 @@ impl Engine {
         let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) else { return };
         let (back, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
             .into_iter()
-            .partition(|delivery| delivery.group.as_ref().is_some_and(|group| Rc::ptr_eq(group, membership)));
+            .partition(|delivery| delivery.group.as_ref().is_some_and(|group| group.group() == membership.group()));
         flow.queue = stay.into();
         for delivery in back {
             let cost = delivery.cost();
