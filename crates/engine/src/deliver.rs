@@ -98,7 +98,9 @@ impl Desk {
 
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
-        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline {
+        // An inner subscriber has no connection and is not away for that.
+        let inner = self.sessions.get(to.0).is_some_and(|session| session.listener.0 == u16::MAX);
+        if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
             self.counters.drop_message(Reason::OfflineQos0);
             return;
         }
