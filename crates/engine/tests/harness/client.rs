@@ -165,6 +165,19 @@ impl Client {
         }
     }
 
+    /// Subscribes at QoS 1 and does not wait.
+    pub(crate) fn subscribe_later(&self, filter: &str) {
+        self.send_subscribe(&[(filter, SubscriptionOptions::new(QoS::AtLeastOnce))], None);
+        self.world.run();
+    }
+
+    /// Unsubscribes and forgets whatever came until then.
+    pub(crate) fn unsubscribe_whatever_comes(&self, filter: &str) {
+        self.world.run();
+        while self.take_arrival().is_some() {}
+        self.unsubscribe(filter);
+    }
+
     #[track_caller]
     pub(crate) fn unsubscribe(&self, filter: &str) -> Vec<ReasonCode> {
         let packet_id = self.next_id();
@@ -229,6 +242,13 @@ impl Client {
         self.world.run();
         let arrivals: Vec<Arrival> = std::iter::from_fn(|| self.take_arrival()).collect();
         arrivals.iter().map(|arrival| arrival.delivered().unwrap_or_else(|| self.fail("PUBLISH", arrival))).collect()
+    }
+
+    /// All messages that have come, and whatever else has come is forgotten.
+    pub(crate) fn messages_among_others(&self) -> Vec<Delivered> {
+        self.world.run();
+        let arrivals = std::iter::from_fn(|| self.take_arrival());
+        arrivals.filter_map(|arrival| arrival.delivered()).collect()
     }
 
     /// Payloads of all messages that have come.

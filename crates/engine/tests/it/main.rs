@@ -9,12 +9,19 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod access;
+mod authentication;
 mod connections;
+mod inner;
 mod keep_alive;
 mod publish;
 mod queues;
 mod retained;
 mod sessions;
+mod shared;
+mod shutdown;
 mod subscribe;
+mod sys;
 mod takeover;
+mod tenants;
 mod wills;

@@ -1,0 +1,78 @@
+//! A broker that stops says so.
+
+use tidegate_engine::Reason;
+use tidegate_mqtt::QoS::AtLeastOnce;
+use tidegate_mqtt::{Packet, ReasonCode};
+
+use crate::harness::*;
+
+#[test]
+fn every_client_is_told_and_closed() {
+    everywhere_with(
+        |settings| settings.listeners[0].server_reference = Some("other.example".into()),
+        |world| {
+            let new = world.connect(v5("new"));
+            let old = world.connect(v311("old"));
+            let silent = world.open(&v5("silent"));
+            world.shut_down();
+            let arrival = new.expect_disconnect(ReasonCode::ServerShuttingDown);
+            let Packet::Disconnect(disconnect) = arrival.packet() else { unreachable!() };
+            assert_eq!(disconnect.server_reference, Some("other.example"));
+            assert_eq!(old.expect_closed(), Reason::ServerShuttingDown);
+            assert_eq!(silent.expect_closed(), Reason::ServerShuttingDown);
+            assert_eq!(world.gauges().connections, 0);
+            let late = world.open(&v5("late"));
+            assert_eq!(late.closed(), Some(Reason::ServerShuttingDown));
+        },
+    );
+}
+
+#[test]
+fn what_was_sent_before_still_leaves() {
+    everywhere(|world| {
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("t", AtLeastOnce);
+        subscriber.stop_reading();
+        let publisher = world.connect(v5("p"));
+        for number in 0..5 {
+            publisher.publish(message("t", number.to_string()).qos1());
+        }
+        subscriber.set_window(usize::MAX);
+        world.shut_down();
+        for number in 0..5 {
+            subscriber.expect_publish("t", number.to_string());
+        }
+        subscriber.expect_disconnect(ReasonCode::ServerShuttingDown);
+    });
+}
+
+#[test]
+fn wills_are_published_where_that_is_wanted() {
+    for wanted in [true, false] {
+        everywhere_with(
+            |settings| settings.wills_on_shutdown = wanted,
+            |world| {
+                let watcher = world.connect(v5("watcher").lasting());
+                watcher.subscribe("wills", AtLeastOnce);
+                watcher.lose();
+                let _client = world.connect(v5("a").lasting().will(message("wills", "gone").qos1().delay(60)));
+                world.shut_down();
+                assert_eq!(world.gauges().queued_messages, u64::from(wanted));
+            },
+        );
+    }
+}
+
+#[test]
+fn a_stopping_server_answers_no_verdict() {
+    everywhere_with(
+        |settings| settings.authentication = tidegate_engine::Authentication::External,
+        |world| {
+            let client = world.try_connect(v5("a"));
+            world.shut_down();
+            assert_eq!(client.expect_closed(), Reason::ServerShuttingDown);
+            world.decide(tidegate_engine::Verdict::Accept);
+            assert_eq!(world.gauges().sessions_connected, 0);
+        },
+    );
+}
