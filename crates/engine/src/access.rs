@@ -48,6 +48,13 @@ impl Rules {
         self.recheck_from.is_some()
     }
 
+    /// Has every session asked for again, if there are rules.
+    pub(crate) fn recheck(&mut self) {
+        if self.access.is_some() {
+            self.recheck_from = Some(0);
+        }
+    }
+
     pub(crate) fn epoch(&self) -> u16 {
         self.access.as_ref().map_or(0, |access| access.epoch())
     }

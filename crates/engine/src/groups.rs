@@ -62,7 +62,8 @@ pub(crate) const JOINING_INDEX: u32 = u32::MAX - 1;
 /// A message that came back this often finds no taker.
 const RETURNS_MAX: u8 = 16;
 
-fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
+/// The partition whose place deals for a group.
+pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> crate::ids::PartitionId {
     partition_of(tenant, &format!("{share}/{filter}"))
 }
 
@@ -99,10 +100,10 @@ impl Engine {
     }
 
     /// Makes a session that came from elsewhere a member again, for now one that is away.
-    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: Rc<Membership>) {
+    pub(crate) fn rejoin_group(&mut self, now: Now, key: SessionKey, membership: &Rc<Membership>) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
-        session.rare_mut().memberships.push(Rc::clone(&membership));
+        session.rare_mut().memberships.push(Rc::clone(membership));
         self.desk.shared_memberships += 1;
         let (group, member) = (membership.group(), membership.member);
         if membership.home == self.place.shard {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tidegate_mqtt::QoS;
 
 use crate::engine::Engine;
-use crate::ids::{ListenerId, SessionKey, TenantId};
+use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::{FilterList, Session};
@@ -64,7 +64,7 @@ impl Engine {
             rare: None,
             expiry_seconds: u32::MAX,
             tenant,
-            listener: ListenerId(u16::MAX),
+            listener: crate::session::INNER_LISTENER,
             receive_maximum: u16::MAX,
             rights_epoch: 0,
         });

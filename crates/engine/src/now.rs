@@ -42,17 +42,47 @@ pub struct Now {
 impl Now {
     /// Turns a monotonic deadline into an absolute one that outlives the process ([`Millis::NEVER`] stays never).
     pub fn to_unix(self, deadline: Millis) -> u64 {
-        if deadline == Millis::NEVER {
-            return u64::MAX;
-        }
-        (self.unix + deadline.0).saturating_sub(self.monotonic.0)
+        if deadline == Millis::NEVER { u64::MAX } else { moved(deadline.0, self.monotonic.0, self.unix) }
     }
 
     /// The monotonic deadline of an absolute time, which may have passed while the process was away.
     pub fn from_unix(self, unix: u64) -> Millis {
-        if unix == u64::MAX {
-            return Millis::NEVER;
-        }
-        Millis((self.monotonic.0 + unix).saturating_sub(self.unix))
+        if unix == u64::MAX { Millis::NEVER } else { Millis(moved(unix, self.unix, self.monotonic.0)) }
+    }
+}
+
+/// A time on one clock as a time on another, where `from` and `to` are the same moment. What lies before the other clock's
+/// start is its start; what lies beyond its end is its last moment that is not never.
+fn moved(time: u64, from: u64, to: u64) -> u64 {
+    let there = u128::from(time) + u128::from(to);
+    u64::try_from(there.saturating_sub(u128::from(from))).unwrap_or(u64::MAX).min(u64::MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Now = Now { monotonic: Millis(5_000), unix: 1_700_000_000_000 };
+
+    #[test]
+    fn a_deadline_is_the_same_moment_on_a_clock_with_another_start() {
+        let there = Now { monotonic: Millis(9_000_000), unix: NOW.unix + 60_000 };
+        let unix = NOW.to_unix(Millis(5_000 + 90_000));
+        assert_eq!(unix, 1_700_000_090_000);
+        assert_eq!(there.from_unix(unix), Millis(9_000_000 + 30_000));
+    }
+
+    #[test]
+    fn never_stays_never_and_nothing_else_becomes_it() {
+        assert_eq!((NOW.to_unix(Millis::NEVER), NOW.from_unix(u64::MAX)), (u64::MAX, Millis::NEVER));
+        assert_eq!(NOW.to_unix(Millis(u64::MAX - 1)), u64::MAX - 1);
+        let late = Now { monotonic: Millis(u64::MAX / 2), unix: 0 };
+        assert_eq!(late.from_unix(u64::MAX - 1), Millis(u64::MAX - 1));
+    }
+
+    #[test]
+    fn what_passed_before_this_clock_began_is_over() {
+        assert_eq!(NOW.from_unix(NOW.unix - 60_000), Millis(0));
+        assert_eq!(NOW.from_unix(0), Millis(0));
     }
 }

@@ -83,16 +83,19 @@ impl<T> Inflight<T> {
         Some(id)
     }
 
-    /// Adds an entry that has its id already, as the last one: for sessions that come from elsewhere. Returns whether
-    /// the id was free.
-    pub(crate) fn adopt(&mut self, id: PacketId, state: State, item: T) -> bool {
-        if self.find(id).is_some() {
-            return false;
+    /// What came from elsewhere, in the order of sending; `None` when two entries have the same id.
+    pub(crate) fn from_entries(entries: impl IntoIterator<Item = (PacketId, State, T)>) -> Option<Self> {
+        let entries = entries.into_iter().map(|(id, state, item)| InflightEntry { id, state, item });
+        let mut inflight = Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0 };
+        let mut used = UsedIds::default();
+        if !inflight.entries.iter().all(|entry| used.insert(entry.id)) {
+            return None;
         }
-        self.entries.push_back(InflightEntry { id, state, item });
-        self.next = id.next();
-        self.free_run = 0;
-        true
+        match inflight.entries.back() {
+            Some(last) => inflight.next = last.id.next(),
+            None => inflight = Self::new(),
+        }
+        Some(inflight)
     }
 
     /// The entry of `id`.
@@ -154,15 +157,11 @@ impl<T> Inflight<T> {
     /// once per round of ids, and once more for each entry that the round meets.
     #[cold]
     fn find_free_run(&mut self) -> Option<()> {
-        let mut used = [0_u64; 1024];
+        let mut used = UsedIds::default();
         for entry in &self.entries {
-            let number = usize::from(entry.id.get());
-            used[number / 64] |= 1 << (number % 64);
+            used.insert(entry.id);
         }
-        let is_free = |id: &PacketId| {
-            let number = usize::from(id.get());
-            used[number / 64] & (1 << (number % 64)) == 0
-        };
+        let is_free = |id: &PacketId| !used.contains(*id);
         let round = || std::iter::successors(Some(self.next), |id| Some(id.next())).take(ALL_IDS);
         let skipped = round().position(|id| is_free(&id))?;
         let run = round().skip(skipped).take_while(is_free).count();
@@ -175,6 +174,30 @@ impl<T> Inflight<T> {
 impl<T> Default for Inflight<T> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// A set of packet ids, a bit for each.
+struct UsedIds([u64; 1024]);
+
+impl Default for UsedIds {
+    fn default() -> Self {
+        Self([0; 1024])
+    }
+}
+
+impl UsedIds {
+    /// Adds an id; returns whether it is new.
+    fn insert(&mut self, id: PacketId) -> bool {
+        let is_new = !self.contains(id);
+        let number = usize::from(id.get());
+        self.0[number / 64] |= 1 << (number % 64);
+        is_new
+    }
+
+    fn contains(&self, id: PacketId) -> bool {
+        let number = usize::from(id.get());
+        self.0[number / 64] & (1 << (number % 64)) != 0
     }
 }
 

@@ -34,6 +34,9 @@ pub(crate) struct Session {
     pub rights_epoch: u16,
 }
 
+/// Stands where the sessions of clients have the listener that they came through.
+pub(crate) const INNER_LISTENER: ListenerId = ListenerId(u16::MAX);
+
 /// A session's ordinary subscriptions, by their place in the index. One needs no heap.
 #[derive(Debug, Default)]
 pub(crate) struct FilterList {
@@ -189,6 +192,8 @@ pub(crate) struct Rare {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paged {
     pub messages: u64,
+    /// Of the bytes that they were given out as.
+    pub checksum: u64,
     /// Whether it was asked for.
     pub loading: bool,
 }
@@ -235,6 +240,12 @@ impl Session {
     #[inline]
     pub(crate) fn lasts(&self) -> bool {
         self.expiry_seconds > 0
+    }
+
+    /// Whether it is an inner subscriber's: never connected and never away.
+    #[inline]
+    pub(crate) fn is_inner(&self) -> bool {
+        self.listener == INNER_LISTENER
     }
 
     /// Whether a part of the queue is outside memory.

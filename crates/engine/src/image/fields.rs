@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_mqtt::{QoS, TopicName};
+use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, TopicName};
 
 use crate::ids::TenantId;
 use crate::message::{MessageRef, Publication};
@@ -10,9 +10,13 @@ use crate::now::Now;
 use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 
+const QOS: u8 = 0b0011;
+const RETAIN: u8 = 0b0100;
+/// A shared group dealt it.
+const DEALT: u8 = 0b1000;
+
 pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
-    out.put_u16(message.tenant.0);
-    out.put_u8(message.qos.bits() | u8::from(message.retain) << 2);
+    out.put_u8(message.qos.bits() | if message.retain { RETAIN } else { 0 });
     out.put_u64(now.to_unix(message.expires_at));
     out.put_u64(message.publisher);
     out.put_bytes(message.topic().as_bytes());
@@ -20,24 +24,42 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
     out.put_bytes(message.payload());
 }
 
-pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now) -> Result<MessageRef, WireError> {
-    let tenant = TenantId(reader.u16("a tenant")?);
-    let flags = reader.u8("a message's flags")?;
-    let qos = QoS::from_bits(flags & 3).ok_or(WireError { reading: "a QoS" })?;
+/// Reads a message of a tenant.
+pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
+    let (qos, retain, _) = read_flags(reader, QOS | RETAIN)?;
     let expires_at = now.from_unix(reader.u64("an expiry")?);
     let publisher = reader.u64("a publisher")?;
     let topic = reader.text("a topic")?;
     TopicName::new(topic).map_err(|_| WireError { reading: "a topic name" })?;
-    let properties = reader.bytes("properties")?;
+    let properties = read_properties(reader)?;
     let payload = reader.bytes("a payload")?;
-    let mut publication =
-        Publication::new(tenant, topic, qos, flags & 4 != 0, properties, expires_at, payload, publisher);
-    Ok(publication.keep())
+    Ok(Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher).keep())
+}
+
+/// Properties that are passed on as they are: those that each place sets by itself are not among them.
+fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
+    let wrong = WireError { reading: "properties" };
+    let bytes = reader.bytes("properties")?;
+    let properties = PublishProperties::decode(bytes).map_err(|_| wrong)?;
+    let own = properties.message_expiry.is_some()
+        || properties.topic_alias.is_some()
+        || properties.subscription_identifiers.iter().next().is_some();
+    if own { Err(wrong) } else { Ok(bytes) }
+}
+
+/// QoS, RETAIN and whether a group dealt it; no flags may be set but those `allowed`.
+fn read_flags(reader: &mut WireReader<'_>, allowed: u8) -> Result<(QoS, bool, bool), WireError> {
+    let wrong = WireError { reading: "a message's flags" };
+    let flags = reader.u8(wrong.reading)?;
+    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & !allowed == 0).ok_or(wrong)?;
+    Ok((qos, flags & RETAIN != 0, flags & DEALT != 0))
 }
 
 pub(super) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
     put_message(out, now, &delivery.message);
-    out.put_u8(delivery.qos.bits() | u8::from(delivery.retain) << 2 | u8::from(delivery.group.is_some()) << 3);
+    let retain = if delivery.retain { RETAIN } else { 0 };
+    let dealt = if delivery.group.is_some() { DEALT } else { 0 };
+    out.put_u8(delivery.qos.bits() | retain | dealt);
     let ids = delivery.ids.as_slice();
     out.put_u32(ids.len() as u32);
     for id in ids {
@@ -49,23 +71,31 @@ pub(super) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
     }
 }
 
-/// Reads a delivery; a group is found among the session's memberships.
+/// Reads a delivery to a session of the tenant. Its group is found among the session's memberships; a message whose group
+/// the session has left is the session's own.
 pub(super) fn read_delivery(
     reader: &mut WireReader<'_>,
     now: Now,
+    tenant: TenantId,
     memberships: &[Rc<Membership>],
 ) -> Result<Delivery, WireError> {
-    let message = read_message(reader, now)?;
-    let flags = reader.u8("a delivery's flags")?;
-    let qos = QoS::from_bits(flags & 3).ok_or(WireError { reading: "a QoS" })?;
+    let message = read_message(reader, now, tenant)?;
+    let (qos, retain, dealt) = read_flags(reader, QOS | RETAIN | DEALT)?;
     let mut ids = Vec::new();
     for _ in 0..reader.u32("a number of subscription identifiers")? {
-        ids.push(reader.u32("a subscription identifier")?);
+        ids.push(read_subscription_id(reader, 1)?);
     }
     let mut group = None;
-    if flags & 8 != 0 {
+    if dealt {
         let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
         group = memberships.iter().find(|other| &*other.share == share && &*other.filter == filter).cloned();
     }
-    Ok(Delivery { message, qos, retain: flags & 4 != 0, ids: SubscriptionIds::from_slice(&ids), group })
+    Ok(Delivery { message, qos, retain, ids: SubscriptionIds::from_slice(&ids), group })
+}
+
+/// A Subscription Identifier of at least `min`: 0 stands for none where a subscription may have none.
+pub(super) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
+    let wrong = WireError { reading: "a subscription identifier" };
+    let id = reader.u32(wrong.reading)?;
+    if (min..=MAX_SUBSCRIPTION_IDENTIFIER).contains(&id) { Ok(id) } else { Err(wrong) }
 }

@@ -1,11 +1,72 @@
 //! State as bytes: what a partition holds, and queues that were moved out of memory.
 //!
-//! Deadlines are absolute times in images, so that they outlive the process; a message that expired on the way is dropped
-//! with its reason when it is taken in.
+//! Deadlines are absolute times in images, so that they outlive the process and a step of its wall clock. A message that
+//! has expired on the way is dropped with its reason when its turn comes, like one that expired in memory. Bytes that come
+//! back are taken in as a whole or not at all: a checksum tells damage, and what it would not tell is checked field by
+//! field, so that no image makes a state that the engine could not have come to by itself.
 
+mod error;
+mod export;
 mod fields;
+mod import;
+mod owed;
 mod paging;
-mod partition;
+mod read_session;
 
+pub use error::ImageError;
+pub use owed::Owed;
 pub use paging::{PageError, PagedQueue};
-pub use partition::{ImageError, Owed};
+
+use crate::hash::hash_bytes;
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// Version of the layout of a partition's image; a reader refuses others.
+const IMAGE_VERSION: u8 = 1;
+
+/// What stands before the content of an image.
+const SEAL_LEN: usize = 1 + 8;
+
+/// A number that tells bytes from damaged ones.
+fn checksum(bytes: &[u8]) -> u64 {
+    hash_bytes(u64::from(IMAGE_VERSION), bytes)
+}
+
+/// Room for the seal, which [`seal`] fills in.
+fn begin() -> Vec<u8> {
+    vec![0; SEAL_LEN]
+}
+
+/// Completes an image: its version and the checksum of its content.
+fn seal(mut image: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(image.get(SEAL_LEN..).unwrap_or_default());
+    let mut head = Vec::with_capacity(SEAL_LEN);
+    head.put_u8(IMAGE_VERSION);
+    head.put_u64(sum);
+    image.splice(..SEAL_LEN.min(image.len()), head);
+    image
+}
+
+/// The content of an image of this version that is not damaged.
+fn open(image: &[u8]) -> Result<WireReader<'_>, ImageError> {
+    let mut reader = WireReader::new(image);
+    let version = reader.u8("a version")?;
+    if version != IMAGE_VERSION {
+        return Err(ImageError::Version(version));
+    }
+    let sum = reader.u64("a checksum")?;
+    if sum != checksum(image.get(SEAL_LEN..).unwrap_or_default()) {
+        return Err(ImageError::Damaged);
+    }
+    Ok(reader)
+}
+
+fn read_flag(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
+    match reader.u8("a flag")? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError { reading: "a flag" }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

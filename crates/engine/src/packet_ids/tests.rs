@@ -71,12 +71,11 @@ fn finishing_out_of_order_keeps_the_order_of_the_rest() {
 }
 
 #[test]
-fn adopted_entries_keep_their_ids_and_order() {
-    let mut inflight = Inflight::new();
-    for number in [65_534, 2, 65_535] {
-        assert!(inflight.adopt(id(number), AwaitPubRec, number));
-    }
-    assert!(!inflight.adopt(id(2), AwaitPubAck, 0));
+fn entries_from_elsewhere_keep_their_ids_and_order() {
+    let with =
+        |numbers: &[u16]| Inflight::from_entries(numbers.iter().map(|number| (id(*number), AwaitPubRec, *number)));
+    assert!(with(&[2, 65_535, 2]).is_none(), "an id is in use once");
+    let mut inflight = with(&[65_534, 2, 65_535]).unwrap();
     assert_eq!(inflight.push(AwaitPubAck, 1), Some(id(1)));
     assert_eq!(inflight.push(AwaitPubAck, 3), Some(id(3)), "2 is in use");
     assert_eq!(numbers(&inflight), [65_534, 2, 65_535, 1, 3]);
@@ -107,8 +106,7 @@ proptest! {
     /// A small space of ids is made by starting shortly before the end with most others in use.
     #[test]
     fn inflight_behaves_like_a_list(start in 65_500..=65_535_u16, steps in proptest::collection::vec((0..3_u8, any::<usize>()), 1..400)) {
-        let mut inflight = Inflight::new();
-        inflight.adopt(id(start), AwaitPubAck, 0);
+        let mut inflight = Inflight::from_entries([(id(start), AwaitPubAck, 0)]).unwrap();
         let mut model = vec![(start, 0)];
         for (number, (kind, pick)) in steps.into_iter().enumerate() {
             if kind > 0 {

@@ -1,0 +1,42 @@
+//! Why an image was not taken in.
+
+use std::fmt;
+
+use super::IMAGE_VERSION;
+use crate::ids::PartitionId;
+use crate::wire::WireError;
+
+/// Why a partition was not moved out, or its image not taken in. Nothing of it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImageError {
+    /// The bytes are no image.
+    Malformed(WireError),
+    /// The bytes are not those that were given out.
+    Damaged,
+    /// The image is of another version of the layout.
+    Version(u8),
+    /// The partition's home is another shard.
+    NotAtHome(PartitionId),
+    /// A session of the same client id lives here already.
+    SessionExists(String),
+}
+
+impl fmt::Display for ImageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "not the image of a partition: {error}"),
+            Self::Damaged => f.write_str("the image is damaged: its checksum differs; take it from its source again"),
+            Self::Version(version) => write!(f, "the image has version {version}, this program reads {IMAGE_VERSION}"),
+            Self::NotAtHome(partition) => write!(f, "partition {} is worked by another shard", partition.0),
+            Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),
+        }
+    }
+}
+
+impl std::error::Error for ImageError {}
+
+impl From<WireError> for ImageError {
+    fn from(error: WireError) -> Self {
+        Self::Malformed(error)
+    }
+}

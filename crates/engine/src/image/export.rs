@@ -1,0 +1,157 @@
+//! Moving a partition out.
+
+use super::fields::{put_delivery, put_message};
+use super::{ImageError, begin, seal};
+use crate::engine::Engine;
+use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
+use crate::now::{Millis, Now};
+use crate::packet_ids::{InflightEntry, State};
+use crate::reason::Reason;
+use crate::session::{Delivery, Flow, Session, Will};
+use crate::wire::WireWrite;
+
+/// A client that was moved has at least this long, in seconds, to find its new place before its will is published there.
+const MOVED_WILL_DELAY_SECONDS: u32 = 10;
+
+impl Engine {
+    /// Moves a partition out: its clients are asked to go elsewhere ([`Reason::UseAnotherServer`]), its lasting sessions and
+    /// retained messages become one value and are forgotten here.
+    ///
+    /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A session
+    /// that ends with its connection ends as ever. From now on the caller keeps the partition's clients away from this
+    /// shard. It takes one turn, however much the partition holds.
+    ///
+    /// # Errors
+    ///
+    /// When the partition is not at home here, and nothing has happened.
+    pub fn export_partition(&mut self, now: Now, partition: PartitionId) -> Result<Vec<u8>, ImageError> {
+        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+            return Err(ImageError::NotAtHome(partition));
+        }
+        self.close_partition(now, partition);
+        let mut out = begin();
+        out.put_u16(partition.0);
+        let sessions = self.sessions_of(partition);
+        out.put_u32(sessions.len() as u32);
+        for key in &sessions {
+            if let Some(session) = self.desk.sessions.get(key.0) {
+                self.put_session(&mut out, now, *key, session);
+            }
+        }
+        self.take_retained(&mut out, now, partition);
+        for key in sessions {
+            self.forget_session(now, key);
+        }
+        self.after_frame(now);
+        Ok(seal(out))
+    }
+
+    /// Asks the clients of a partition to go elsewhere.
+    fn close_partition(&mut self, now: Now, partition: PartitionId) {
+        self.exporting = true;
+        for key in self.sessions_of(partition) {
+            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
+                self.close_connection(now, connection, Reason::UseAnotherServer, None);
+            }
+        }
+        self.exporting = false;
+    }
+
+    fn take_retained(&mut self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let topics: Vec<(TenantId, String)> =
+            self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+        out.put_u32(topics.len() as u32);
+        for (tenant, topic) in topics {
+            if let Some(message) = self.retained.clear(tenant, &topic) {
+                out.put_u16(tenant.0);
+                put_message(out, now, &message);
+            }
+        }
+    }
+
+    fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
+        let rare = session.rare.as_deref();
+        out.put_u16(session.tenant.0);
+        out.put_bytes(session.client_id.as_bytes());
+        out.put_u32(session.expiry_seconds);
+        out.put_u16(session.receive_maximum);
+        out.put_u16(session.listener.0);
+        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
+        let will = rare.and_then(|rare| rare.will.as_ref());
+        put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
+        out.put_u32(session.filters.len() as u32);
+        for filter in session.filters.iter() {
+            let subscriber = self.index.subscriber(filter, key);
+            out.put_bytes(self.index.filter(filter).unwrap_or_default().as_bytes());
+            out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
+            out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
+        }
+        let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
+        out.put_u32(memberships.len() as u32);
+        for membership in memberships {
+            out.put_bytes(membership.share.as_bytes());
+            out.put_bytes(membership.filter.as_bytes());
+            out.put_u8(membership.member.options);
+            out.put_u32(membership.member.subscription_id);
+        }
+        let paged = rare.and_then(|rare| rare.paged.as_ref());
+        out.put_u64(paged.map_or(0, |paged| paged.messages));
+        out.put_u64(paged.map_or(0, |paged| paged.checksum));
+        put_flow(out, now, session.flow.as_deref());
+    }
+
+    /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
+    fn forget_session(&mut self, now: Now, key: SessionKey) {
+        self.cancel_session_timers(key);
+        self.end_fetches(key);
+        self.remove_subscriptions(now, key);
+        let Some(session) = self.desk.remove_session(key) else { return };
+        for delivery in session.flow.iter().flat_map(|flow| &flow.queue) {
+            self.desk.forget_queued(delivery.cost());
+        }
+    }
+}
+
+/// Writes the will of a session that expires so many seconds after its connection.
+fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will>, due: Option<Millis>) {
+    out.put_u8(u8::from(will.is_some()));
+    let Some(will) = will else { return };
+    put_message(out, now, &will.message);
+    out.put_u32(will.delay_seconds);
+    out.put_u8(u8::from(will.expiry_seconds.is_some()));
+    out.put_u32(will.expiry_seconds.unwrap_or(0));
+    let due = due.unwrap_or_else(|| {
+        // Its connection ended just now, and by no fault of its own.
+        now.monotonic.plus_seconds(will.delay_seconds.max(MOVED_WILL_DELAY_SECONDS).min(expiry_seconds))
+    });
+    out.put_u64(now.to_unix(due));
+}
+
+fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
+    let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
+    out.put_u32(sent.len() as u32);
+    for entry in sent {
+        out.put_u16(entry.id().get());
+        out.put_u8(match entry.state {
+            State::AwaitPubAck => 0,
+            State::AwaitPubRec => 1,
+            State::AwaitPubComp => 2,
+        });
+        if let Some(delivery) = entry.item.as_ref().filter(|_| entry.state != State::AwaitPubComp) {
+            put_delivery(out, now, delivery);
+        }
+    }
+    out.put_u32(flow.map_or(0, |flow| flow.queue.len() as u32));
+    for delivery in flow.into_iter().flat_map(|flow| &flow.queue) {
+        put_delivery(out, now, delivery);
+    }
+    out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
+    for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
+        out.put_u16(id.get());
+    }
+}
+
+/// Whether the entry has what it takes to be sent again. In a session that lasts all have.
+fn is_whole(entry: &InflightEntry<Option<Delivery>>) -> bool {
+    entry.item.is_some() || entry.state == State::AwaitPubComp
+}

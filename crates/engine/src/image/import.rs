@@ -1,0 +1,130 @@
+//! Taking a partition in.
+
+use super::fields::read_message;
+use super::read_session::SessionImage;
+use super::{ImageError, open};
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId, partition_of};
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::publish::is_own_topic;
+use crate::topics::Subscriber;
+use crate::wire::{WireError, WireReader};
+
+impl Engine {
+    /// Takes a partition in that another place has moved out. All of it or, on an error, nothing.
+    ///
+    /// Where a topic has a retained message here already, that one is newer and stays. The limits of retained messages hold:
+    /// what they refuse is counted as dropped. The limits of sessions and queues do not: what was owed is owed.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no such image, the partition is at home elsewhere, or one of its sessions exists here.
+    pub fn import_partition(&mut self, now: Now, image: &[u8]) -> Result<PartitionId, ImageError> {
+        let mut reader = open(image)?;
+        let partition = PartitionId(reader.u16("a partition")?);
+        if partition.0 >= PARTITIONS || !self.place.owns(partition) {
+            return Err(ImageError::NotAtHome(partition));
+        }
+        let sessions = self.read_sessions(&mut reader, now, partition)?;
+        let mut retained = Vec::new();
+        for _ in 0..reader.u32("a number of retained messages")? {
+            retained.push(read_retained(&mut reader, now, partition)?);
+        }
+        if !reader.is_empty() {
+            return Err(WireError { reading: "the end of the image" }.into());
+        }
+        for session in sessions {
+            self.adopt_session(now, session);
+        }
+        for message in retained {
+            self.adopt_retained(now, message);
+        }
+        // The rules here may be others than those that the subscriptions were allowed by.
+        self.rules.recheck();
+        self.after_frame(now);
+        Ok(partition)
+    }
+
+    fn read_sessions(
+        &self,
+        reader: &mut WireReader<'_>,
+        now: Now,
+        partition: PartitionId,
+    ) -> Result<Vec<SessionImage>, ImageError> {
+        let mut sessions = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
+        for _ in 0..reader.u32("a number of sessions")? {
+            let image = SessionImage::read(reader, now, self.place)?;
+            let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
+            if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
+                return Err(WireError { reading: "a client id of this partition" }.into());
+            }
+            if self.desk.find_session(tenant, client_id).is_some() {
+                return Err(ImageError::SessionExists(client_id.to_string()));
+            }
+            sessions.push(image);
+        }
+        Ok(sessions)
+    }
+
+    fn adopt_session(&mut self, now: Now, image: SessionImage) {
+        let SessionImage { session, filters, memberships } = image;
+        let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
+        let tenant = session.tenant;
+        if let Some(flow) = &session.flow {
+            self.desk.queued_messages += flow.queue.len() as u64;
+            self.desk.queued_bytes += flow.queue_bytes;
+            self.desk.memory += flow.queue_bytes;
+        }
+        let key = self.desk.insert_session(session);
+        if let Some(at) = ends_at {
+            self.desk.timers.set(at, Timer::SessionEnd(key));
+        }
+        if let Some(due) = will_due {
+            self.desk.timers.set(due, Timer::Will(key));
+        }
+        for (filter, subscriber) in filters {
+            self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, ..subscriber });
+        }
+        for membership in memberships {
+            self.rejoin_group(now, key, &membership);
+        }
+    }
+
+    /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
+    pub(crate) fn adopt_subscription(&mut self, now: Now, tenant: TenantId, filter: &str, subscriber: Subscriber) {
+        let SessionKey(session) = subscriber.session;
+        let subscribed = self.index.subscribe(tenant, filter, subscriber);
+        if subscribed.replaced.is_none()
+            && let Some(session) = self.desk.sessions.get_mut(session)
+        {
+            session.filters.push(subscribed.entry);
+        }
+        if subscribed.first_local {
+            self.announce_interest(tenant, filter, true, None);
+            self.note_sys_interest(now, filter, true);
+        }
+    }
+
+    fn adopt_retained(&mut self, now: Now, message: MessageRef) {
+        let (tenant, topic) = (message.tenant, message.topic().to_owned());
+        if self.retained.get(tenant, &topic, now.monotonic).is_some() {
+            return;
+        }
+        if let Err(reason) = self.retained.set(tenant, &topic, message, now.monotonic) {
+            self.desk.counters.drop_message(reason);
+        }
+    }
+}
+
+fn read_retained(reader: &mut WireReader<'_>, now: Now, partition: PartitionId) -> Result<MessageRef, WireError> {
+    let tenant = TenantId(reader.u16("a tenant")?);
+    let message = read_message(reader, now, tenant)?;
+    let topic = message.topic();
+    if partition_of(tenant, topic) != partition || is_own_topic(topic) || message.payload().is_empty() {
+        return Err(WireError { reading: "a retained message of this partition" });
+    }
+    Ok(message)
+}

@@ -1,0 +1,87 @@
+//! What a partition owes, counted: the proof that a move lost nothing.
+
+use crate::engine::Engine;
+use crate::ids::{PartitionId, SessionKey, partition_of};
+use crate::packet_ids::State;
+use crate::session::{Flow, Session};
+
+/// What a partition owes and keeps, by number: of sessions that outlive their connections, and retained messages. What was
+/// owed before a move is owed after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owed {
+    /// Sessions.
+    pub sessions: u64,
+    /// Ordinary subscriptions and memberships in shared groups.
+    pub subscriptions: u64,
+    /// Messages waiting in queues, those moved out of memory included.
+    pub queued: u64,
+    /// Messages sent that wait for PUBACK.
+    pub await_pub_ack: u64,
+    /// Messages sent that wait for PUBREC.
+    pub await_pub_rec: u64,
+    /// Exchanges that wait for PUBCOMP.
+    pub await_pub_comp: u64,
+    /// QoS 2 packet ids received that wait for PUBREL.
+    pub await_pub_rel: u64,
+    /// Wills that wait.
+    pub wills: u64,
+    /// Retained messages.
+    pub retained: u64,
+}
+
+impl Engine {
+    /// What a partition owes and keeps.
+    pub fn owed(&self, partition: PartitionId) -> Owed {
+        let mut owed = Owed::default();
+        for key in self.sessions_of(partition) {
+            if let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.lasts()) {
+                owed.add_session(session);
+            }
+        }
+        owed.retained = self.retained_of(partition).count() as u64;
+        owed
+    }
+
+    /// The sessions of a partition, without those of inner subscribers: these belong to the process and never move.
+    pub(super) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
+        let here = self.desk.sessions.iter().filter(|(_, session)| {
+            !session.is_inner() && partition_of(session.tenant, &session.client_id) == partition
+        });
+        here.map(|(key, _)| SessionKey(key)).collect()
+    }
+
+    /// Tenants and topics of the retained messages of a partition, without those that the broker publishes itself.
+    pub(super) fn retained_of(&self, partition: PartitionId) -> impl Iterator<Item = (crate::TenantId, &str)> {
+        let all = self.retained.iter().map(|(tenant, topic, _)| (tenant, topic));
+        all.filter(move |(tenant, topic)| {
+            partition_of(*tenant, topic) == partition && !crate::publish::is_own_topic(topic)
+        })
+    }
+}
+
+impl Owed {
+    fn add_session(&mut self, session: &Session) {
+        self.sessions += 1;
+        self.subscriptions += session.filters.len() as u64;
+        if let Some(rare) = &session.rare {
+            self.subscriptions += rare.memberships.len() as u64;
+            self.wills += u64::from(rare.will.is_some());
+            self.queued += rare.paged.as_ref().map_or(0, |paged| paged.messages);
+        }
+        if let Some(flow) = &session.flow {
+            self.add_flow(flow);
+        }
+    }
+
+    fn add_flow(&mut self, flow: &Flow) {
+        self.queued += flow.queue.len() as u64;
+        self.await_pub_rel += flow.received.len() as u64;
+        for entry in flow.inflight.iter() {
+            match entry.state {
+                State::AwaitPubAck => self.await_pub_ack += 1,
+                State::AwaitPubRec => self.await_pub_rec += 1,
+                State::AwaitPubComp => self.await_pub_comp += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Reading a session, without taking it in yet.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use tidegate_mqtt::{PacketId, QoS, TopicFilter};
+
+use super::fields::{read_delivery, read_message, read_subscription_id};
+use super::read_flag;
+use crate::ids::{ListenerId, Place, SessionKey, TenantId};
+use crate::link::record::MemberOptions;
+use crate::now::{Millis, Now};
+use crate::packet_ids::{Inflight, State};
+use crate::publish::is_own_topic;
+use crate::session::{Delivery, FilterList, Membership, Paged, Session, Will};
+use crate::topics::{Subscriber, SubscriberOptions};
+use crate::wire::{WireError, WireReader};
+
+/// A session that was read and not yet taken in.
+pub(super) struct SessionImage {
+    pub session: Session,
+    /// Ordinary subscriptions; the session's key is not known yet.
+    pub filters: Vec<(String, Subscriber)>,
+    pub memberships: Vec<Rc<Membership>>,
+}
+
+impl SessionImage {
+    pub(super) fn read(reader: &mut WireReader<'_>, now: Now, place: Place) -> Result<Self, WireError> {
+        let mut session = read_head(reader, now)?;
+        read_will(reader, now, &mut session)?;
+        let mut filters = Vec::new();
+        let mut known = BTreeSet::new();
+        for _ in 0..reader.u32("a number of subscriptions")? {
+            let filter = reader.text("a topic filter")?;
+            let proper = TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_none());
+            if !proper || !known.insert(filter) {
+                return Err(WireError { reading: "a topic filter" });
+            }
+            let options = read_options(reader)?;
+            let subscription_id = read_subscription_id(reader, 0)?;
+            filters.push((filter.to_owned(), Subscriber { session: SessionKey(0), options, subscription_id }));
+        }
+        let mut memberships = Vec::new();
+        let mut known = BTreeSet::new();
+        for _ in 0..reader.u32("a number of memberships")? {
+            let membership = read_membership(reader, session.tenant, place)?;
+            if !known.insert((membership.share.clone(), membership.filter.clone())) {
+                return Err(WireError { reading: "a membership" });
+            }
+            memberships.push(Rc::new(membership));
+        }
+        read_paged(reader, &mut session)?;
+        read_flow(reader, now, &mut session, &memberships)?;
+        session.settle();
+        Ok(Self { session, filters, memberships })
+    }
+}
+
+fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError> {
+    let tenant = TenantId(reader.u16("a tenant")?);
+    let client_id = reader.text("a client id")?;
+    if client_id.is_empty() {
+        return Err(WireError { reading: "a client id" });
+    }
+    let mut session = Session {
+        client_id: client_id.into(),
+        connection: None,
+        filters: FilterList::default(),
+        flow: None,
+        rare: None,
+        expiry_seconds: reader.u32("a session expiry")?,
+        tenant,
+        receive_maximum: reader.u16("a receive maximum")?,
+        listener: ListenerId(reader.u16("a listener")?),
+        rights_epoch: 0,
+    };
+    let ends_at = now.from_unix(reader.u64("a session's end")?);
+    let ends = ends_at != Millis::NEVER;
+    if !session.lasts() || session.is_inner() || ends != (session.expiry_seconds != u32::MAX) {
+        return Err(WireError { reading: "a session that lasts" });
+    }
+    if ends {
+        session.rare_mut().ends_at = Some(ends_at);
+    }
+    Ok(session)
+}
+
+fn read_will(reader: &mut WireReader<'_>, now: Now, session: &mut Session) -> Result<(), WireError> {
+    if !read_flag(reader)? {
+        return Ok(());
+    }
+    let message = read_message(reader, now, session.tenant)?;
+    if is_own_topic(message.topic()) {
+        return Err(WireError { reading: "a will's topic" });
+    }
+    let delay_seconds = reader.u32("a will delay")?;
+    let expires = read_flag(reader)?;
+    let expiry = reader.u32("a will's expiry")?;
+    let due = now.from_unix(reader.u64("a will's time")?);
+    let rare = session.rare_mut();
+    rare.will = Some(Will { message, delay_seconds, expiry_seconds: expires.then_some(expiry) });
+    rare.will_due = Some(due);
+    Ok(())
+}
+
+fn read_options(reader: &mut WireReader<'_>) -> Result<SubscriberOptions, WireError> {
+    let wrong = WireError { reading: "subscription options" };
+    let bits = reader.u8(wrong.reading)?;
+    let options = SubscriberOptions::from_bits(bits);
+    let sound = options.bits() == bits && QoS::from_bits(bits & 3).is_some();
+    if sound { Ok(options) } else { Err(wrong) }
+}
+
+fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId, place: Place) -> Result<Membership, WireError> {
+    let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
+    let whole = format!("$share/{share}/{filter}");
+    let named = TopicFilter::new(&whole).ok().and_then(|whole| whole.shared().map(|(share, _)| share.len()));
+    if named != Some(share.len()) {
+        return Err(WireError { reading: "a shared subscription" });
+    }
+    let member =
+        MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
+    Ok(Membership {
+        tenant,
+        share: share.into(),
+        filter: filter.into(),
+        home: place.home_of(crate::groups::group_partition(tenant, share, filter)),
+        member,
+    })
+}
+
+fn read_paged(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
+    let messages = reader.u64("a number of messages outside memory")?;
+    let checksum = reader.u64("a checksum")?;
+    if messages > 0 {
+        session.rare_mut().paged = Some(Paged { messages, checksum, loading: false });
+    }
+    Ok(())
+}
+
+fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
+    PacketId::new(reader.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
+}
+
+/// A message in flight: what it waits for, and what is sent again if it does not come.
+fn read_sent(
+    reader: &mut WireReader<'_>,
+    now: Now,
+    tenant: TenantId,
+    memberships: &[Rc<Membership>],
+) -> Result<(PacketId, State, Option<Delivery>), WireError> {
+    let id = read_packet_id(reader)?;
+    let (state, qos) = match reader.u8("a state")? {
+        0 => (State::AwaitPubAck, QoS::AtLeastOnce),
+        1 => (State::AwaitPubRec, QoS::ExactlyOnce),
+        2 => return Ok((id, State::AwaitPubComp, None)),
+        _ => return Err(WireError { reading: "a state" }),
+    };
+    let delivery = read_delivery(reader, now, tenant, memberships)?;
+    if delivery.qos != qos {
+        return Err(WireError { reading: "a QoS that goes with the state" });
+    }
+    Ok((id, state, Some(delivery)))
+}
+
+fn read_flow(
+    reader: &mut WireReader<'_>,
+    now: Now,
+    session: &mut Session,
+    memberships: &[Rc<Membership>],
+) -> Result<(), WireError> {
+    let tenant = session.tenant;
+    let flow = session.flow_mut();
+    let mut sent = Vec::new();
+    for _ in 0..reader.u32("a number of messages in flight")? {
+        sent.push(read_sent(reader, now, tenant, memberships)?);
+    }
+    flow.inflight = Inflight::from_entries(sent).ok_or(WireError { reading: "packet ids in use once" })?;
+    for _ in 0..reader.u32("a number of queued messages")? {
+        let delivery = read_delivery(reader, now, tenant, memberships)?;
+        flow.queue_bytes += delivery.cost();
+        flow.queue.push_back(delivery);
+    }
+    for _ in 0..reader.u32("a number of received packet ids")? {
+        if !flow.received.insert(read_packet_id(reader)?) {
+            return Err(WireError { reading: "a packet id received once" });
+        }
+    }
+    Ok(())
+}

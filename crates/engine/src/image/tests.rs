@@ -1,0 +1,322 @@
+#![allow(clippy::unwrap_used)]
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use tidegate_mqtt::{
+    Connect, ConnectProperties, Packet, PacketId, PubRec, Publish, PublishProperties, QoS, ReasonCode, Subscribe,
+    SubscriptionOptions, Subscriptions, TopicFilter, TopicName, UserProperties, Version, Will, WillProperties,
+};
+
+use super::*;
+use crate::{
+    ConnectionKey, Engine, Event, Gauges, ListenerId, Millis, Now, PARTITIONS, PartitionId, Place, Settings, ShardId,
+    TenantId, partition_of,
+};
+
+const NOW: Now = Now { monotonic: Millis(5_000_000), unix: 1_700_000_000_000 };
+
+fn engine() -> Engine {
+    Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, NOW)
+}
+
+/// A name of the partition that all of these tests are about.
+fn name(stem: &str) -> String {
+    let names = (0..).map(|number| format!("{stem}{number}"));
+    names.into_iter().find(|name| partition_of(TenantId::DEFAULT, name) == home()).unwrap()
+}
+
+fn home() -> PartitionId {
+    partition_of(TenantId::DEFAULT, "subscriber")
+}
+
+/// A connection that speaks MQTT 5.
+struct Peer {
+    key: ConnectionKey,
+}
+
+impl Peer {
+    fn connect(engine: &mut Engine, client_id: &str, will: Option<&str>) -> Self {
+        let key = engine.open_connection(NOW, ListenerId(0)).unwrap();
+        let will = will.map(|topic| Will {
+            topic: TopicName::new(topic).unwrap(),
+            payload: b"gone",
+            qos: QoS::AtLeastOnce,
+            retain: true,
+            properties: WillProperties { delay_interval: Some(60), ..WillProperties::default() },
+        });
+        let connect = Connect {
+            version: Version::V5,
+            clean_start: false,
+            keep_alive: 0,
+            client_id,
+            will,
+            username: None,
+            password: None,
+            properties: ConnectProperties { session_expiry_interval: Some(3600), ..ConnectProperties::default() },
+        };
+        let mut bytes = Vec::new();
+        connect.encode(&mut bytes).unwrap();
+        engine.handle_input(NOW, key, &bytes);
+        Self { key }
+    }
+
+    fn send(&self, engine: &mut Engine, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        packet.encode(Version::V5, &mut bytes).unwrap();
+        engine.handle_input(NOW, self.key, &bytes);
+    }
+
+    fn subscribe(&self, engine: &mut Engine, filters: &[&str]) {
+        let with = |text| (TopicFilter::new(text).unwrap(), SubscriptionOptions::new(QoS::ExactlyOnce));
+        let filters: Vec<_> = filters.iter().map(|text| with(*text)).collect();
+        self.send(
+            engine,
+            &Packet::Subscribe(Subscribe {
+                packet_id: PacketId::MIN,
+                subscription_identifier: Some(7),
+                user_properties: UserProperties::EMPTY,
+                subscriptions: Subscriptions::new(&filters),
+            }),
+        );
+    }
+
+    fn publish(&self, engine: &mut Engine, topic: &str, id: u16, qos: QoS, retain: bool) {
+        self.send(
+            engine,
+            &Packet::Publish(Publish {
+                dup: false,
+                qos,
+                retain,
+                topic: Some(TopicName::new(topic).unwrap()),
+                packet_id: PacketId::new(id),
+                properties: PublishProperties {
+                    message_expiry: NonZeroU32::new(u32::from(id)).map(NonZeroU32::get),
+                    content_type: Some("text/plain"),
+                    user_properties: UserProperties::new(&[("name", "value")]),
+                    ..PublishProperties::default()
+                },
+                payload: b"payload",
+            }),
+        );
+    }
+}
+
+/// An engine that owes something of each kind, and the image of the partition.
+fn owing() -> (Engine, PartitionId) {
+    let mut engine = engine();
+    let subscriber = Peer::connect(&mut engine, "subscriber", Some("wills/1"));
+    subscriber.subscribe(&mut engine, &["t/#", "$share/group/t/shared"]);
+    let publisher = Peer::connect(&mut engine, &name("publisher"), None);
+    let publish = |engine: &mut Engine, id: u16, qos| publisher.publish(engine, "t/1", id, qos, false);
+    publish(&mut engine, 101, QoS::AtLeastOnce);
+    publish(&mut engine, 102, QoS::ExactlyOnce);
+    publish(&mut engine, 103, QoS::ExactlyOnce);
+    let received = PubRec::new(PacketId::new(2).unwrap(), ReasonCode::Success);
+    subscriber.send(&mut engine, &Packet::PubRec(received));
+    publisher.publish(&mut engine, "t/shared", 104, QoS::AtLeastOnce, false);
+    engine.handle_transport_closed(NOW, subscriber.key);
+    publish(&mut engine, 105, QoS::AtLeastOnce);
+    publish(&mut engine, 106, QoS::ExactlyOnce);
+    publisher.publish(&mut engine, &name("kept/"), 107, QoS::AtLeastOnce, true);
+    drain(&mut engine);
+    (engine, home())
+}
+
+/// Carries out what the engine asks for, as far as that matters here.
+fn drain(engine: &mut Engine) {
+    while let Some(event) = engine.poll_event() {
+        if let Event::Close { key, .. } = event {
+            engine.release_connection(key);
+        }
+    }
+    while engine.pop_dirty().is_some() {}
+}
+
+fn export(engine: &mut Engine, partition: PartitionId) -> Vec<u8> {
+    let image = engine.export_partition(NOW, partition).unwrap();
+    drain(engine);
+    image
+}
+
+/// Whether the engine holds nothing at all.
+fn is_untouched(engine: &Engine) -> bool {
+    let nothing = engine.gauges() == Gauges::default() && engine.next_deadline() == Millis::NEVER;
+    nothing && (0..PARTITIONS).all(|partition| engine.owed(PartitionId(partition)) == Owed::default())
+}
+
+/// An image with other content, sealed as if it were so.
+fn reseal(content: &[u8]) -> Vec<u8> {
+    let mut image = begin();
+    image.extend_from_slice(content);
+    seal(image)
+}
+
+#[test]
+fn what_was_owed_before_is_owed_after() {
+    let (mut engine, partition) = owing();
+    let owed = engine.owed(partition);
+    let expected = Owed {
+        sessions: 2,
+        subscriptions: 2,
+        queued: 2,
+        await_pub_ack: 3,
+        await_pub_rec: 1,
+        await_pub_comp: 1,
+        await_pub_rel: 3,
+        wills: 1,
+        retained: 1,
+    };
+    assert_eq!(owed, expected);
+    let image = export(&mut engine, partition);
+    assert_eq!(engine.owed(partition), Owed::default());
+    assert_eq!(engine.gauges(), Gauges::default(), "nothing is left behind");
+    let mut other = self::engine();
+    assert_eq!(other.import_partition(NOW, &image), Ok(partition));
+    assert_eq!(other.owed(partition), owed);
+    assert_eq!(other.counters().dropped_total() + engine.counters().dropped_total(), 0);
+}
+
+#[test]
+fn an_image_with_any_byte_changed_is_refused() {
+    let (mut owing, partition) = owing();
+    let image = export(&mut owing, partition);
+    let mut engine = engine();
+    for at in 0..image.len() {
+        for change in [1, 0x80, 0xff] {
+            let mut changed = image.clone();
+            changed[at] ^= change;
+            let refused = engine.import_partition(NOW, &changed).unwrap_err();
+            let wanted = if at == 0 { ImageError::Version(1 ^ change) } else { ImageError::Damaged };
+            assert_eq!(refused, wanted);
+        }
+    }
+    assert!(is_untouched(&engine));
+}
+
+#[test]
+fn an_image_that_ends_early_or_late_is_refused() {
+    let (mut owing, partition) = owing();
+    let image = export(&mut owing, partition);
+    let mut engine = engine();
+    for len in 0..image.len() {
+        assert!(engine.import_partition(NOW, &image[..len]).is_err(), "{len} bytes");
+        let content = image.get(SEAL_LEN..len).unwrap_or_default();
+        assert!(engine.import_partition(NOW, &reseal(content)).is_err(), "{len} bytes, sealed");
+    }
+    let mut longer = image[SEAL_LEN..].to_vec();
+    longer.push(0);
+    let error = engine.import_partition(NOW, &reseal(&longer)).unwrap_err();
+    assert_eq!(error, ImageError::Malformed(WireError { reading: "the end of the image" }));
+    assert!(is_untouched(&engine));
+}
+
+#[test]
+fn an_image_of_another_version_or_home_is_refused() {
+    let (mut owing, partition) = owing();
+    let image = export(&mut owing, partition);
+    let place = Place { shard: ShardId((partition.0 + 1) % 2), shards: 2 };
+    let mut engine = Engine::new(Arc::new(Settings::default()), place, 1, NOW);
+    assert_eq!(engine.import_partition(NOW, &image), Err(ImageError::NotAtHome(partition)));
+    assert_eq!(engine.export_partition(NOW, partition), Err(ImageError::NotAtHome(partition)));
+    let beyond = PartitionId(PARTITIONS);
+    assert_eq!(self::engine().export_partition(NOW, beyond), Err(ImageError::NotAtHome(beyond)));
+    let mut content = image[SEAL_LEN..].to_vec();
+    content[..2].copy_from_slice(&PARTITIONS.to_le_bytes());
+    assert_eq!(engine.import_partition(NOW, &reseal(&content)), Err(ImageError::NotAtHome(beyond)));
+    assert!(is_untouched(&engine));
+}
+
+#[test]
+fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
+    let mut alone = engine();
+    let peer = Peer::connect(&mut alone, "subscriber", None);
+    alone.handle_transport_closed(NOW, peer.key);
+    drain(&mut alone);
+    let image = export(&mut alone, home());
+    // The partition and a number of sessions before, a number of retained messages behind.
+    let session = &image[SEAL_LEN + 6..image.len() - 4];
+    let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 4]].concat();
+    let mut engine = engine();
+    let error = engine.import_partition(NOW, &reseal(&twice)).unwrap_err();
+    assert_eq!(error, ImageError::Malformed(WireError { reading: "a client id of this partition" }));
+    assert!(is_untouched(&engine));
+    engine.import_partition(NOW, &image).unwrap();
+    let owed = engine.owed(home());
+    assert_eq!(engine.import_partition(NOW, &image), Err(ImageError::SessionExists("subscriber".into())));
+    assert_eq!(engine.owed(home()), owed);
+}
+
+#[test]
+fn a_retained_message_that_came_since_is_newer() {
+    let (mut owing, partition) = owing();
+    let image = export(&mut owing, partition);
+    let mut engine = engine();
+    let publisher = Peer::connect(&mut engine, "someone", None);
+    publisher.publish(&mut engine, &name("kept/"), 9, QoS::AtLeastOnce, true);
+    let deadline = engine.retained.next_expiry();
+    engine.import_partition(NOW, &image).unwrap();
+    assert_eq!((engine.owed(partition).retained, engine.retained.next_expiry()), (1, deadline));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
+
+    /// The checksum hides what is behind it, so this forges it.
+    #[test]
+    fn no_forged_image_makes_an_unsound_state(
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in proptest::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        thread_local!(static IMAGE: Vec<u8> = { let (mut engine, partition) = owing(); export(&mut engine, partition) });
+        let mut content = IMAGE.with(|image| image[SEAL_LEN..].to_vec());
+        for (at, change) in changes {
+            let at = at.index(content.len());
+            content[at] ^= change;
+        }
+        if let Some(cut) = cut {
+            content.truncate(cut.index(content.len()));
+        }
+        let mut engine = engine();
+        let Ok(partition) = engine.import_partition(NOW, &reseal(&content)) else {
+            prop_assert!(is_untouched(&engine));
+            return Ok(());
+        };
+        let owed = engine.owed(partition);
+        let image = export(&mut engine, partition);
+        prop_assert_eq!(engine.gauges(), Gauges::default());
+        let mut other = self::engine();
+        prop_assert_eq!(other.import_partition(NOW, &image), Ok(partition));
+        prop_assert_eq!(other.owed(partition), owed);
+        let key = other.open_connection(NOW, ListenerId(0)).unwrap();
+        other.release_connection(key);
+        let _ = Peer::connect(&mut other, "subscriber", None);
+        let end = Now { monotonic: NOW.monotonic.plus(u64::MAX / 4), unix: NOW.unix + u64::MAX / 4 };
+        while other.next_deadline() <= end.monotonic {
+            other.handle_timers(end);
+        }
+    }
+
+    #[test]
+    fn a_queue_outside_memory_comes_back_whole_or_not_at_all(at: prop::sample::Index, change in 1..=255_u8, cut: bool) {
+        let (mut engine, partition) = owing();
+        let owed = engine.owed(partition);
+        let queue = engine.page_out(NOW, TenantId::DEFAULT, "subscriber").unwrap();
+        prop_assert_eq!(engine.owed(partition), owed);
+        prop_assert_eq!(engine.gauges().queued_messages, 0);
+        let mut damaged = queue.clone();
+        let at = at.index(damaged.bytes.len());
+        if cut {
+            damaged.bytes.truncate(at);
+        } else {
+            damaged.bytes[at] ^= change;
+        }
+        prop_assert_eq!(engine.handle_loaded(NOW, &damaged), Err(PageError::Damaged));
+        prop_assert_eq!(engine.owed(partition), owed);
+        prop_assert_eq!(engine.handle_loaded(NOW, &queue), Ok(()));
+        prop_assert_eq!(engine.owed(partition), owed);
+        prop_assert_eq!(engine.gauges().queued_messages, queue.messages);
+        prop_assert_eq!(engine.handle_loaded(NOW, &queue), Err(PageError::NothingMissing));
+    }
+}
