@@ -47,23 +47,24 @@ impl Shard {
                     }
                 }
                 AcceptFailure::Exhausted => {
-                    self.turn_one_away(position);
-                    self.rest(
-                        "nothing left for another connection: raise the limit of open files or lower that of connections",
-                        &error,
-                    );
+                    if self.turn_one_away(position) {
+                        self.rest("nothing left for another connection: raise the limit of open files or lower that of connections", &error);
+                    }
                     return;
                 }
             }
         }
     }
 
-    /// The next client is let in on the file kept for this and out again, so that it knows. The others wait.
-    fn turn_one_away(&mut self, position: usize) {
-        self.counters.accept_exhausted += 1;
-        if let Some(acceptor) = self.acceptors.get(position) {
-            self.reserve.spend(|| drop(acceptor.accept()));
-        }
+    /// The next client is let in on the file kept for this and out again, so that it knows. The others wait. Says whether
+    /// there was one: the system runs out of files before it looks who is waiting.
+    fn turn_one_away(&mut self, position: usize) -> bool {
+        let Some(acceptor) = self.acceptors.get_mut(position) else { return false };
+        let outcome = self.reserve.spend(|| acceptor.accept().map(drop));
+        let nobody = outcome.is_err_and(|error| AcceptFailure::of(&error) == AcceptFailure::Empty);
+        acceptor.ready = !nobody;
+        self.counters.accept_exhausted += u64::from(!nobody);
+        !nobody
     }
 
     /// Stops accepting until a connection closes, or for a while.

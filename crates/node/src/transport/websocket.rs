@@ -15,13 +15,15 @@ use crate::websocket::{CloseCode, Endpoint};
 pub(crate) struct WebSocket {
     stream: TcpStream,
     endpoint: Endpoint,
-    /// The request path that its listener serves.
-    path: Arc<str>,
 }
+
+// An idle WebSocket connection costs the shell this much more than a TCP connection.
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<WebSocket>() <= 104);
 
 impl WebSocket {
     pub(super) fn new(stream: TcpStream, path: Arc<str>) -> Self {
-        Self { stream, endpoint: Endpoint::default(), path }
+        Self { stream, endpoint: Endpoint::new(path) }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -44,7 +46,7 @@ impl WebSocket {
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
         let input = read(&mut self.stream, buffer)?;
         let Input::Bytes { payload, full } = input else { return Ok(input) };
-        let received = self.endpoint.receive(buffer.get_mut(payload).unwrap_or_default(), &self.path);
+        let received = self.endpoint.receive(buffer.get_mut(payload).unwrap_or_default());
         Ok(match received.ended {
             Some(ended) => Input::Last { payload: received.payload, ended },
             None => Input::Bytes { payload: received.payload, full },

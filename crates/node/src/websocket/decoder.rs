@@ -15,7 +15,7 @@ pub enum Item {
     /// Unmasked payload of binary frames, as a range of the input.
     Payload(Range<usize>),
     /// A ping, to be answered with the same payload.
-    Ping(Vec<u8>),
+    Ping(Box<[u8]>),
     /// The peer closes with this code, or with none. What follows is ignored.
     Close(Option<CloseCode>),
 }
@@ -30,10 +30,38 @@ pub struct Decoder {
 
 #[derive(Debug)]
 enum Stage {
-    Header { bytes: [u8; HEADER_MAX], have: u8 },
-    Data { left: u64, mask: Mask },
-    Control { opcode: Opcode, left: u8, mask: Mask, payload: Vec<u8> },
+    Header {
+        bytes: [u8; HEADER_MAX],
+        have: u8,
+    },
+    Data {
+        left: u64,
+        mask: Mask,
+    },
+    /// Boxed, for few frames are of this kind and every connection pays for the largest.
+    Control(Box<Control>),
     Closed,
+}
+
+/// A control frame as far as it has arrived.
+#[derive(Debug)]
+struct Control {
+    opcode: Opcode,
+    left: usize,
+    mask: Mask,
+    payload: Vec<u8>,
+}
+
+impl Control {
+    /// Takes what belongs to the frame and returns its length.
+    fn take(&mut self, input: &mut [u8]) -> usize {
+        let length = self.left.min(input.len());
+        let bytes = input.get_mut(..length).unwrap_or_default();
+        self.mask.apply(bytes);
+        self.payload.extend_from_slice(bytes);
+        self.left -= length;
+        length
+    }
 }
 
 impl Default for Stage {
@@ -80,20 +108,15 @@ impl Decoder {
                     *at += length;
                     return Ok(Some(Item::Payload(start..*at)));
                 }
-                Stage::Control { opcode, left, mask, payload } => {
-                    let length = usize::from(*left).min(rest.len());
-                    let bytes = rest.get_mut(..length).unwrap_or_default();
-                    mask.apply(bytes);
-                    payload.extend_from_slice(bytes);
-                    *left -= length as u8;
-                    *at += length;
-                    if *left > 0 {
+                Stage::Control(control) => {
+                    *at += control.take(rest);
+                    if control.left > 0 {
                         return Ok(None);
                     }
-                    let (opcode, payload) = (*opcode, std::mem::take(payload));
+                    let (opcode, payload) = (control.opcode, std::mem::take(&mut control.payload));
                     self.stage = Stage::default();
                     match opcode {
-                        Opcode::Ping => return Ok(Some(Item::Ping(payload))),
+                        Opcode::Ping => return Ok(Some(Item::Ping(payload.into()))),
                         Opcode::Close => return close(&payload).map(Some),
                         // A pong that nobody asked for is a heartbeat and needs no answer.
                         _ => {}
@@ -112,9 +135,9 @@ impl Decoder {
             Opcode::Text => return Err(Violation::TextFrame),
             Opcode::Continuation | Opcode::Binary => {}
             Opcode::Close | Opcode::Ping | Opcode::Pong => {
-                let left = header.length.min(CONTROL_MAX as u64) as u8;
-                let payload = Vec::new();
-                return Ok(Stage::Control { opcode: header.opcode, left, mask, payload });
+                let left = usize::try_from(header.length).unwrap_or(CONTROL_MAX).min(CONTROL_MAX);
+                let control = Control { opcode: header.opcode, left, mask, payload: Vec::with_capacity(left) };
+                return Ok(Stage::Control(Box::new(control)));
             }
         }
         if header.length > FRAME_MAX {

@@ -1,6 +1,7 @@
 //! The server's end of one WebSocket connection: handshake, then frames. Bytes in, bytes out; no socket.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::close_code::{CloseCode, Violation};
 use super::decoder::{Decoder, Item};
@@ -16,11 +17,18 @@ pub struct Endpoint {
 
 #[derive(Debug)]
 enum Phase {
-    /// The request head as far as it has arrived.
-    Handshake(Vec<u8>),
+    Handshake(Box<Request>),
     Open(Decoder),
     /// Whatever arrives is ignored.
     Ended,
+}
+
+/// A request head as far as it has arrived, and what is needed to answer it.
+#[derive(Debug)]
+struct Request {
+    held: Vec<u8>,
+    /// The path that the listener serves.
+    path: Arc<str>,
 }
 
 /// What came out of the bytes of one read.
@@ -46,18 +54,18 @@ pub enum Ended {
     Closed,
 }
 
-impl Default for Endpoint {
-    fn default() -> Self {
-        Self { phase: Phase::Handshake(Vec::new()), outgoing: Outgoing::default() }
-    }
-}
-
 impl Endpoint {
-    /// Takes the bytes of one read from a listener that serves `path`. The MQTT bytes among them are unmasked and moved
-    /// together inside `input`, so that the caller has one slice, however many frames it came in.
-    pub fn receive(&mut self, input: &mut [u8], path: &str) -> Received {
+    /// The server's end of a connection to a listener that serves `path`.
+    pub fn new(path: Arc<str>) -> Self {
+        Self { phase: Phase::Handshake(Box::new(Request { held: Vec::new(), path })), outgoing: Outgoing::default() }
+    }
+
+    /// Takes the bytes of one read. The MQTT bytes among them are unmasked and moved together inside `input`, so that the
+    /// caller has one slice, however many frames it came in.
+    pub fn receive(&mut self, input: &mut [u8]) -> Received {
         let mut at = 0;
-        if let Phase::Handshake(held) = &mut self.phase {
+        if let Phase::Handshake(request) = &mut self.phase {
+            let Request { held, path } = &mut **request;
             let had = held.len();
             let outcome = if had == 0 {
                 handshake(input, path)

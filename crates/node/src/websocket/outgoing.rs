@@ -12,12 +12,12 @@ use super::frame::{Opcode, put_close, put_header, put_pong};
 pub struct Outgoing {
     /// Bytes that go out before any payload: the handshake's response, control frames, the open frame's header.
     prefix: Vec<u8>,
-    /// How much of the prefix is written.
-    prefix_written: usize,
+    /// How much of the prefix is written; it is no longer than a refusal's text or a pong.
+    prefix_written: u32,
     /// Payload bytes that the open frame still takes. Its header is in the prefix or written.
     frame_left: usize,
     /// The last ping that waits for its pong; of several, only the last needs one [RFC 6455, section 5.5.3].
-    pong: Option<Vec<u8>>,
+    pong: Option<Box<[u8]>>,
     close: Goodbye,
 }
 
@@ -33,9 +33,6 @@ enum Goodbye {
     Said,
 }
 
-/// A prefix that grew beyond this (by the handshake) is freed once it is written.
-const KEEP_PREFIX: usize = 32;
-
 impl Outgoing {
     /// Queues bytes that are no frame: the handshake's response.
     pub(super) fn put_raw(&mut self, bytes: &[u8]) {
@@ -43,7 +40,7 @@ impl Outgoing {
     }
 
     /// Queues the answer to a ping.
-    pub(super) fn put_pong(&mut self, payload: Vec<u8>) {
+    pub(super) fn put_pong(&mut self, payload: Box<[u8]>) {
         self.pong = Some(payload);
     }
 
@@ -74,19 +71,17 @@ impl Outgoing {
 
     /// What must be written before the payload.
     pub fn prefix(&self) -> &[u8] {
-        self.prefix.get(self.prefix_written..).unwrap_or_default()
+        self.prefix.get(self.prefix_written as usize..).unwrap_or_default()
     }
 
     /// Takes note of a write of prefix and payload and returns how many bytes of it were payload.
     pub fn written(&mut self, bytes: usize) -> usize {
         let of_prefix = bytes.min(self.prefix().len());
-        self.prefix_written += of_prefix;
-        if self.prefix_written == self.prefix.len() {
+        self.prefix_written += of_prefix as u32;
+        if self.prefix_written as usize == self.prefix.len() {
+            // An idle connection keeps no buffer, however small.
             self.prefix_written = 0;
-            self.prefix.clear();
-            if self.prefix.capacity() > KEEP_PREFIX {
-                self.prefix = Vec::new();
-            }
+            self.prefix = Vec::new();
         }
         let payload = bytes - of_prefix;
         self.frame_left -= payload.min(self.frame_left);
@@ -142,10 +137,10 @@ mod tests {
             let mut outgoing = Outgoing::default();
             outgoing.put_close(Some(CloseCode::GOING_AWAY));
             outgoing.put_close(Some(CloseCode::NORMAL));
-            outgoing.put_pong(b"p".to_vec());
+            outgoing.put_pong(Box::from(*b"p"));
             let wire = drain(&mut outgoing, b"ab", step);
             assert_eq!(wire, b"\x8a\x01p\x82\x02ab\x88\x02\x03\xe9", "step {step}");
-            outgoing.put_pong(b"late".to_vec());
+            outgoing.put_pong(Box::from(*b"late"));
             assert_eq!(drain(&mut outgoing, b"late", step), b"");
             assert!(!outgoing.is_waiting());
         }
@@ -156,7 +151,7 @@ mod tests {
         let mut outgoing = Outgoing::default();
         assert_eq!(outgoing.prepare(4), 4);
         assert_eq!(outgoing.written(3), 1);
-        outgoing.put_pong(Vec::new());
+        outgoing.put_pong(Box::default());
         assert!(outgoing.is_waiting());
         // Two more bytes of MQTT came in the meantime; they do not belong to the frame that was begun.
         assert_eq!(drain(&mut outgoing, b"bcdXY", 100), b"bcd\x8a\x00\x82\x02XY");
@@ -165,8 +160,8 @@ mod tests {
     #[test]
     fn of_several_pings_the_last_is_answered() {
         let mut outgoing = Outgoing::default();
-        outgoing.put_pong(b"1".to_vec());
-        outgoing.put_pong(b"2".to_vec());
+        outgoing.put_pong(Box::from(*b"1"));
+        outgoing.put_pong(Box::from(*b"2"));
         assert_eq!(drain(&mut outgoing, b"", 100), b"\x8a\x012");
     }
 

@@ -34,14 +34,14 @@ fn binary(payload: &[u8]) -> Vec<u8> {
 
 /// What an endpoint makes of a connection whose bytes arrive in the given pieces.
 fn run(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<Ended>, Vec<u8>) {
-    let mut endpoint = Endpoint::default();
+    let mut endpoint = Endpoint::new("/mqtt".into());
     let (mut payload, mut ended) = (Vec::new(), None);
     let mut cuts = cuts.to_vec();
     cuts.extend([0, bytes.len()]);
     cuts.sort_unstable();
     for pair in cuts.windows(2) {
         let mut piece = bytes[pair[0]..pair[1]].to_vec();
-        let received = endpoint.receive(&mut piece, "/mqtt");
+        let received = endpoint.receive(&mut piece);
         payload.extend_from_slice(&piece[received.payload]);
         if received.ended.is_some() {
             assert_eq!(ended, None, "an end is told once");
@@ -143,14 +143,14 @@ fn the_handshake_and_the_first_packet_may_share_a_read_and_be_split_anywhere() {
 
 #[test]
 fn a_refused_handshake_sends_its_response_and_no_close_frame() {
-    let mut endpoint = Endpoint::default();
+    let mut endpoint = Endpoint::new("/mqtt".into());
     let mut request = REQUEST.replace("mqtt\r\n", "amqp\r\n").into_bytes();
-    let received = endpoint.receive(&mut request, "/mqtt");
+    let received = endpoint.receive(&mut request);
     assert_eq!(received.ended, Some(Ended::Refused(Refusal::Subprotocol)));
     endpoint.close(CloseCode::NORMAL);
     endpoint.outgoing().prepare(0);
     assert!(endpoint.outgoing().prefix().ends_with(b"Sec-WebSocket-Protocol: mqtt\n"));
-    assert_eq!(endpoint.receive(&mut binary(b"x"), "/mqtt").payload, 0..0);
+    assert_eq!(endpoint.receive(&mut binary(b"x")).payload, 0..0);
 }
 
 #[derive(Clone, Debug)]
