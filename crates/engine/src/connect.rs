@@ -5,7 +5,7 @@ use tidegate_mqtt::{
 };
 
 use crate::alias::OutboundAliases;
-use crate::connection::Phase;
+use crate::connection::{PendingConnect, Phase};
 use crate::engine::Engine;
 use crate::event::{AuthRequest, Event, LogEvent, Verdict};
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
@@ -126,8 +126,7 @@ impl Engine {
         let mut pending = vec![frame.first_byte];
         pending.extend_from_slice(frame.body);
         let extra = connection.extra_mut();
-        extra.pending_connect = Some(pending);
-        extra.pending_client_id = Some(client_id.into());
+        extra.pending_connect = Some(Box::new(PendingConnect { packet: pending, client_id: client_id.into() }));
         let request = AuthRequest {
             tenant,
             listener,
@@ -143,10 +142,9 @@ impl Engine {
         let tenant = self.tenant_of(key);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
-        let (Some(pending), Some(client_id)) = (extra.pending_connect.take(), extra.pending_client_id.take()) else {
-            return;
-        };
-        let Some((first_byte, body)) = pending.split_first() else { return };
+        let Some(pending) = extra.pending_connect.take() else { return };
+        let client_id = pending.client_id;
+        let Some((first_byte, body)) = pending.packet.split_first() else { return };
         match (verdict, Connect::decode(*first_byte, body)) {
             (Verdict::Accept, Ok(connect)) => self.accept_connect(now, key, tenant, &client_id, &connect),
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),

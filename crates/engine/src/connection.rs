@@ -62,11 +62,17 @@ pub(crate) struct Extra {
     pub acks: AckQueue,
     pub aliases_in: InboundAliases,
     pub aliases_out: OutboundAliases,
-    pub parked: Option<Parked>,
-    /// The CONNECT packet that waits for a verdict.
-    pub pending_connect: Option<Vec<u8>>,
+    pub parked: Option<Box<Parked>>,
+    pub pending_connect: Option<Box<PendingConnect>>,
+}
+
+/// A CONNECT that waits for a verdict.
+#[derive(Debug)]
+pub(crate) struct PendingConnect {
+    /// The packet: its first byte and its body.
+    pub packet: Vec<u8>,
     /// The client id that it will have.
-    pub pending_client_id: Option<Box<str>>,
+    pub client_id: Box<str>,
 }
 
 impl Extra {
@@ -152,6 +158,11 @@ impl AckQueue {
 
     pub(crate) fn push(&mut self, ack: PendingAck) {
         self.pub_acks += usize::from(matches!(ack.answer, Answer::PubAck(_)));
+        if self.pending.capacity() == 0 && matches!(ack.answer, Answer::SubAck(_)) {
+            // After a restart all clients subscribe at once, and most of them once: what each of them makes the server
+            // keep for that moment should be small.
+            self.pending.reserve_exact(1);
+        }
         self.pending.push_back(ack);
     }
 

@@ -39,7 +39,9 @@ impl Engine {
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let max_qos = self.maximum_qos(key);
         let ticket = self.next_ticket(key);
-        let mut answer = Box::<SubAckAnswer>::default();
+        let requested = subscribe.filters().count();
+        let mut answer =
+            Box::new(SubAckAnswer { codes: Vec::with_capacity(requested), fetches: Vec::with_capacity(requested) });
         let mut waits = 0;
         for (filter, options) in subscribe.filters() {
             let result = match filter {
