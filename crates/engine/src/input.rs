@@ -292,7 +292,7 @@ impl Engine {
             parked.waits += 1;
             return;
         }
-        extra.parked = Some(Parked { bytes: Vec::new(), waits: 1, until });
+        extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until }));
         self.desk.timers.set(until, Timer::Parked(key));
         self.desk.counters.publishers_parked += 1;
     }
@@ -319,6 +319,7 @@ impl Engine {
     /// A publisher has waited as long as it may. Whoever still blocks it drops from now on, until there is room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
+        self.links.forget_waiting(key);
         for shard in self.place.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
