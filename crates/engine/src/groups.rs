@@ -131,7 +131,7 @@ impl Engine {
         }
         let added = self.index.add_group(group.tenant, group.filter, key);
         if added.first_local {
-            self.note_sys_interest(now, group.filter, true);
+            self.note_sys_interest(now, group.tenant, group.filter, true);
         }
         if added.first_local {
             return self.announce_interest(group.tenant, group.filter, true, ticket);
@@ -227,7 +227,7 @@ impl Engine {
         let removed = self.index.remove_group(group.tenant, group.filter, key);
         if removed.is_some_and(|removed| removed.last_local) {
             self.announce_interest(group.tenant, group.filter, false, None);
-            self.note_sys_interest(now, group.filter, false);
+            self.note_sys_interest(now, group.tenant, group.filter, false);
         }
     }
 

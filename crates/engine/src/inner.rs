@@ -78,7 +78,7 @@ impl Engine {
             }
             if subscribed.first_local {
                 self.announce_interest(tenant, filter, true, None);
-                self.note_sys_interest(now, filter, true);
+                self.note_sys_interest(now, tenant, filter, true);
             }
         }
         let key = InnerKey(session.0);

@@ -13,7 +13,7 @@ use crate::link::record::{ReadHead, Record};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
-use crate::wire::WireReader;
+use crate::wire::{WireError, WireReader};
 
 /// A message that passed more places than this is not passed on: something goes round in a circle.
 const HOPS_MAX: u8 = 32;
@@ -21,24 +21,34 @@ const HOPS_MAX: u8 = 32;
 impl Engine {
     /// Takes a batch from another shard.
     pub fn handle_batch(&mut self, now: Now, batch: Batch) {
-        let from = batch.from;
+        let whole = self.read_batch(now, &batch);
+        // Both ends are this program, so anything else is a defect in it.
+        debug_assert!(whole.is_ok(), "{} sent a batch that cannot be read: {whole:?}", batch.from);
+        self.finish_batch(batch);
+    }
+
+    /// Works off the records of a batch, as far as it can be read: what is behind is lost and counted once.
+    fn read_batch(&mut self, now: Now, batch: &Batch) -> Result<(), WireError> {
         let mut reader = WireReader::new(&batch.bytes);
         let mut head = ReadHead::new(batch.head);
         let mut shared = batch.shared.iter();
         while !reader.is_empty() {
             match Record::read(&mut head, &mut reader, &mut shared) {
-                Ok(record) => self.handle_record(now, from, record),
+                Ok(record) => self.handle_record(now, batch.from, record),
                 Err(error) => {
-                    // Both ends are this program, so this is a defect in it; what the batch still held is lost.
-                    debug_assert!(false, "{from} sent a batch in which {error}");
                     self.desk.counters.drop_message(Reason::ShardInboxFull);
-                    break;
+                    return Err(error);
                 }
             }
             self.after_frame(now);
         }
-        self.links.worked_off(from, batch.bytes_len() as u64);
-        self.links.recycle(from, batch);
+        Ok(())
+    }
+
+    /// Gives credit for a batch that is worked off, and its buffers back.
+    fn finish_batch(&mut self, batch: Batch) {
+        self.links.worked_off(batch.from, batch.cost);
+        self.links.recycle(batch.from, batch);
     }
 
     #[inline]
@@ -51,6 +61,9 @@ impl Engine {
     }
 
     fn handle_rare_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
+        if record.envelope().is_some_and(|envelope| !self.links.is_new(from, envelope.sequence)) {
+            return;
+        }
         match record {
             Record::Interest { tenant, filter, present, ticket } => {
                 self.handle_interest(now, from, tenant, filter, present, ticket);
@@ -72,8 +85,8 @@ impl Engine {
                     self.unpark(now, publisher);
                 }
             }
-            Record::SysQuery => self.answer_sys_query(from),
-            Record::SysReport { values } => self.handle_sys_report(now, values),
+            Record::SysQuery { round } => self.answer_sys_query(from, round),
+            Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             group => self.handle_group_record(now, from, group),
         }
     }
@@ -131,7 +144,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) {
         if self.index.set_remote(tenant, filter, from, present) {
-            self.note_sys_interest(now, filter, present);
+            self.note_sys_interest(now, tenant, filter, present);
         }
         if let Some(ticket) = ticket {
             self.links.confirm_interest(from, ticket);
@@ -180,3 +193,6 @@ fn source_of(envelope: &Envelope<'_>) -> Source {
         hops: envelope.hops + 1,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@ use crate::input::Refused;
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
+use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::topics::{Subscriber, SubscriberOptions};
 
@@ -121,7 +122,7 @@ impl Engine {
             });
         }
         if subscribed.first_local {
-            self.note_sys_interest(now, filter, true);
+            self.note_sys_interest(now, request.tenant, filter, true);
         }
         if subscribed.first_local {
             return Ok(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
@@ -217,7 +218,7 @@ impl Engine {
         self.end_fetch_of(key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);
-            self.note_sys_interest(now, filter.as_str(), false);
+            self.note_sys_interest(now, tenant, filter.as_str(), false);
         }
         true
     }
@@ -234,13 +235,13 @@ impl Engine {
                 for shard in place.others() {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
                 }
-                if filter.starts_with("$SYS") {
-                    sys.push(filter.to_owned());
+                if is_own_topic(filter) {
+                    sys.push((tenant, filter.to_owned()));
                 }
             });
         }
-        for filter in sys {
-            self.note_sys_interest(now, &filter, false);
+        for (tenant, filter) in sys {
+            self.note_sys_interest(now, tenant, &filter, false);
         }
         for membership in memberships {
             self.desk.shared_memberships -= 1;

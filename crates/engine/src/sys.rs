@@ -3,16 +3,19 @@
 //! The first shard gathers everyone's numbers each round and publishes them. Nothing runs while nobody has a subscription
 //! below `$SYS`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use tidegate_mqtt::{QoS, TopicName};
 
 use crate::desk::Timer;
+use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::publish::is_own_topic;
 use crate::reason::{REASONS, Reason};
 use crate::wire::{WireReader, WireWrite};
 
@@ -20,10 +23,14 @@ use crate::wire::{WireReader, WireWrite};
 #[derive(Debug)]
 pub(crate) struct Sys {
     started: Now,
-    /// Filters below `$SYS` that shards are interested in.
+    /// Filters below `$SYS` that shards are interested in, of the tenant that the values are for.
     watchers: u32,
+    /// The same of all other tenants, which are told of their own clients and of nothing else.
+    tenant_watchers: u32,
     /// When the next round is due; also its key among the timers.
     next: Option<Millis>,
+    /// Number of the present round: a report that comes too late belongs to no other.
+    round: u32,
     /// What the shards have reported in this round.
     gathered: SysValues,
     /// Reports that this round still waits for.
@@ -33,7 +40,7 @@ pub(crate) struct Sys {
     loads: Vec<Load>,
     last: Option<(Millis, SysValues)>,
     /// What subscribers can find as retained values, to be cleared when the last one leaves.
-    published: Vec<String>,
+    published: BTreeSet<String>,
 }
 
 /// An average per minute over 1, 5 and 15 minutes.
@@ -120,28 +127,27 @@ impl Sys {
         Self {
             started: now,
             watchers: 0,
+            tenant_watchers: 0,
             next: None,
+            round: 0,
             gathered: SysValues::default(),
             missing: 0,
             clients_maximum: 0,
             loads: vec![Load::default(); LOADS.len()],
             last: None,
-            published: Vec::new(),
+            published: BTreeSet::new(),
         }
     }
 }
 
 impl Engine {
     /// Somebody's interest in a filter began or ended; rounds run while there is one below `$SYS`.
-    pub(crate) fn note_sys_interest(&mut self, now: Now, filter: &str, present: bool) {
-        if !filter.starts_with("$SYS") {
+    pub(crate) fn note_sys_interest(&mut self, now: Now, tenant: TenantId, filter: &str, present: bool) {
+        if !is_own_topic(filter) {
             return;
         }
-        if present {
-            self.sys.watchers += 1;
-        } else {
-            self.sys.watchers = self.sys.watchers.saturating_sub(1);
-        }
+        let watchers = if tenant == TenantId::DEFAULT { &mut self.sys.watchers } else { &mut self.sys.tenant_watchers };
+        *watchers = if present { *watchers + 1 } else { watchers.saturating_sub(1) };
         if self.place.shard != ShardId(0) || self.settings.sys_interval_seconds == 0 {
             return;
         }
@@ -166,22 +172,26 @@ impl Engine {
     /// Begins a round: every shard is asked.
     pub(crate) fn publish_sys(&mut self, now: Now) {
         self.set_sys_timer(now.monotonic.plus_seconds(self.settings.sys_interval_seconds));
+        self.sys.round = self.sys.round.wrapping_add(1);
         self.sys.gathered = self.sys_values();
         self.sys.missing = self.place.shards - 1;
         for shard in self.place.others() {
-            self.links.send(shard, Record::SysQuery);
+            self.links.send(shard, Record::SysQuery { round: self.sys.round });
         }
         if self.sys.missing == 0 {
             self.finish_sys_round(now);
         }
     }
 
-    pub(crate) fn answer_sys_query(&mut self, from: ShardId) {
+    pub(crate) fn answer_sys_query(&mut self, from: ShardId, round: u32) {
         let values = self.sys_values().write();
-        self.links.send(from, Record::SysReport { values: &values });
+        self.links.send(from, Record::SysReport { round, values: &values });
     }
 
-    pub(crate) fn handle_sys_report(&mut self, now: Now, values: &[u8]) {
+    pub(crate) fn handle_sys_report(&mut self, now: Now, round: u32, values: &[u8]) {
+        if round != self.sys.round {
+            return;
+        }
         self.sys.gathered.add(&SysValues::read(values));
         self.sys.missing = self.sys.missing.saturating_sub(1);
         if self.sys.missing == 0 {
@@ -246,6 +256,7 @@ impl Engine {
     }
 
     /// Moves the averages on by what was counted since the last round.
+    #[expect(clippy::cast_precision_loss, reason = "averages are shown with two places")]
     fn add_loads(&mut self, now: Now, values: &SysValues, texts: &mut Vec<(String, String)>) {
         let start = (self.sys.started.monotonic, SysValues::default());
         let (then, last) = self.sys.last.as_ref().unwrap_or(&start);
@@ -265,15 +276,21 @@ impl Engine {
     fn publish_sys_value(&mut self, now: Now, topic: String, text: &str) {
         let mut publication =
             Publication::new(TenantId::DEFAULT, &topic, QoS::ExactlyOnce, true, &[], Millis::NEVER, text.as_bytes(), 0);
-        self.publish_inside(now, &mut publication, None);
-        if !self.sys.published.contains(&topic) {
-            self.sys.published.push(topic);
+        // No limit of retained messages counts a value of the broker itself as refused: the next round brings it again.
+        let kept = self.settings.retained.available
+            && self.retained.set(TenantId::DEFAULT, &topic, publication.keep(), now.monotonic).is_ok();
+        let slot = self.route_of(TenantId::DEFAULT, &topic);
+        let source = Source::inside(self.place.shard, now);
+        let (_, route) = self.cache.get(slot);
+        reach!(self).dispatch(now, route, &mut publication, &source);
+        if kept {
+            self.sys.published.insert(topic);
         }
     }
 
-    /// Tells watchers that a client came (no reason) or went (its reason).
+    /// Tells watchers of the client's tenant that it came (no reason) or went (its reason).
     pub(crate) fn publish_client_event(&mut self, now: Now, key: SessionKey, reason: Option<Reason>) {
-        if self.sys.watchers == 0 || !self.settings.sys_events {
+        if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
             return;
         }
         let Some(session) = self.desk.sessions.get(key.0) else { return };

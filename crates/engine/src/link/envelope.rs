@@ -91,6 +91,7 @@ impl<'a> Envelope<'a> {
     /// connection.
     #[inline]
     pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+        debug_assert!(self.ticket.is_none_or(|ticket| self.from == Some(ticket.connection)), "a ticket of someone else");
         let publication = &mut self.publication;
         let large = publication.share();
         let fresh =
@@ -227,3 +228,6 @@ impl<'a> Envelope<'a> {
 
 /// Bytes that every envelope has: version, purpose, flags, tenant, and the lengths of topic, properties and payload.
 const FIXED_LEN: usize = 16;
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -7,6 +7,7 @@
 pub(crate) mod envelope;
 pub(crate) mod record;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::{ConnectionKey, Place, ShardId};
@@ -21,6 +22,9 @@ pub struct Batch {
     pub(crate) head: BatchHead,
     pub(crate) bytes: Vec<u8>,
     pub(crate) shared: Vec<Arc<[u8]>>,
+    /// Bytes that count as under way until the receiver has worked them off: all but the credit that the batch brings
+    /// itself, or two shards at rest would pass credit for credit back and forth for ever.
+    pub(crate) cost: u64,
     /// Empty buffers of earlier batches on their way back to where they were allocated.
     spares: Vec<Vec<u8>>,
 }
@@ -49,8 +53,8 @@ pub(crate) struct Link {
     under_way: u64,
     /// Bytes of the other's batches worked off here and not yet told.
     owed_credit: u64,
-    /// Publishers that wait until less is under way.
-    waiting: Vec<ConnectionKey>,
+    /// Publishers that wait until less is under way, each once.
+    waiting: BTreeSet<ConnectionKey>,
     /// Empty buffers for the next batches.
     own: Vec<Vec<u8>>,
     /// Empty buffers that belong to the other side.
@@ -68,7 +72,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Links {
     place: Place,
-    links: Vec<Link>,
+    by_shard: Vec<Link>,
     /// Bytes under way to one shard beyond which its publishers wait.
     limit: u64,
     /// Worked-off bytes that are reported even when nothing else is to be sent.
@@ -81,8 +85,8 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn new(place: Place, limit: u64) -> Self {
-        let links = (0..place.shards).map(|_| Link::default()).collect();
-        Self { place, links, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false, noted: Vec::new() }
+        let by_shard = (0..place.shards).map(|_| Link::default()).collect();
+        Self { place, by_shard, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false, noted: Vec::new() }
     }
 
     /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all shards.
@@ -106,7 +110,7 @@ impl Links {
 
     /// Appends the confirmations for `shard` if nothing else waits on any link.
     fn append_noted(&mut self, shard: ShardId) {
-        if self.noted.is_empty() || self.links.iter().any(|link| !link.bytes.is_empty()) {
+        if self.noted.is_empty() || self.by_shard.iter().any(|link| !link.bytes.is_empty()) {
             return;
         }
         let (here, others) = std::mem::take(&mut self.noted).into_iter().partition(|(to, _)| *to == shard);
@@ -119,7 +123,7 @@ impl Links {
 
     fn link(&mut self, shard: ShardId) -> Option<&mut Link> {
         debug_assert_ne!(shard, self.place.shard, "a shard has no link to itself");
-        self.links.get_mut(usize::from(shard.0))
+        self.by_shard.get_mut(usize::from(shard.0))
     }
 
     /// Appends a record for `shard`.
@@ -156,7 +160,7 @@ impl Links {
     /// Whether more is under way to `shard` than its limit.
     #[inline]
     pub(crate) fn is_full(&self, shard: ShardId) -> bool {
-        self.links
+        self.by_shard
             .get(usize::from(shard.0))
             .is_some_and(|link| link.under_way + link.bytes.len() as u64 + link.shared_bytes > self.limit)
     }
@@ -164,7 +168,14 @@ impl Links {
     /// Notes a publisher that waits for the link to drain.
     pub(crate) fn wait(&mut self, shard: ShardId, publisher: ConnectionKey) {
         if let Some(link) = self.link(shard) {
-            link.waiting.push(publisher);
+            link.waiting.insert(publisher);
+        }
+    }
+
+    /// A publisher waits for no link any longer.
+    pub(crate) fn forget_waiting(&mut self, publisher: ConnectionKey) {
+        for link in &mut self.by_shard {
+            link.waiting.remove(&publisher);
         }
     }
 
@@ -178,8 +189,9 @@ impl Links {
         self.append_noted(shard);
         let credit_step = self.credit_step;
         let link = self.link(shard)?;
+        let cost = link.bytes.len() as u64 + link.shared_bytes;
         // Credit alone is not worth a wake-up of the other side until a good part of its limit is owed.
-        let credit_due = link.owed_credit > 0 && (!link.bytes.is_empty() || link.owed_credit >= credit_step);
+        let credit_due = link.owed_credit > 0 && (cost > 0 || link.owed_credit >= credit_step);
         if credit_due {
             let bytes = std::mem::take(&mut link.owed_credit);
             Record::Credit { bytes }.write(link.head, &mut link.bytes, &mut link.shared);
@@ -189,15 +201,15 @@ impl Links {
         }
         link.envelopes = 0;
         link.shared_bytes = 0;
-        let batch = Batch {
+        link.under_way += cost;
+        Some(Batch {
             from,
             head: link.head,
             bytes: std::mem::take(&mut link.bytes),
             shared: std::mem::take(&mut link.shared),
+            cost,
             spares: std::mem::take(&mut link.others),
-        };
-        link.under_way += batch.bytes_len() as u64;
-        Some(batch)
+        })
     }
 
     /// Takes back what a batch from `shard` brought along: own buffers, and its own buffer once it is worked off.
@@ -214,7 +226,7 @@ impl Links {
 
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
-        for link in &mut self.links {
+        for link in &mut self.by_shard {
             link.own = Vec::new();
             link.others = Vec::new();
         }
@@ -231,26 +243,29 @@ impl Links {
         new
     }
 
-    /// Notes that a batch of `bytes` from `shard` is worked off.
-    pub(crate) fn worked_off(&mut self, shard: ShardId, bytes: u64) {
+    /// Notes that a batch of this cost from `shard` is worked off.
+    pub(crate) fn worked_off(&mut self, shard: ShardId, cost: u64) {
         if let Some(link) = self.link(shard) {
-            link.owed_credit += bytes;
+            link.owed_credit += cost;
         }
     }
 
     /// The other side worked off `bytes`; returns the publishers that may go on.
-    pub(crate) fn credit(&mut self, shard: ShardId, bytes: u64) -> Vec<ConnectionKey> {
+    pub(crate) fn credit(&mut self, shard: ShardId, bytes: u64) -> BTreeSet<ConnectionKey> {
         let limit = self.limit;
-        let Some(link) = self.link(shard) else { return Vec::new() };
+        let Some(link) = self.link(shard) else { return BTreeSet::new() };
         link.under_way = link.under_way.saturating_sub(bytes);
-        if link.under_way <= limit / 2 { std::mem::take(&mut link.waiting) } else { Vec::new() }
+        if link.under_way <= limit / 2 { std::mem::take(&mut link.waiting) } else { BTreeSet::new() }
     }
 
     /// Bytes gathered or under way on all links.
     pub(crate) fn bytes(&self) -> u64 {
-        self.links.iter().map(|link| link.under_way + link.bytes.len() as u64 + link.shared_bytes).sum()
+        self.by_shard.iter().map(|link| link.under_way + link.bytes.len() as u64 + link.shared_bytes).sum()
     }
 }
 
 /// Largest amount of credit that may wait for other traffic to ride on.
 const CREDIT_STEP_MAX: u64 = 256 * 1024;
+
+#[cfg(test)]
+mod tests;

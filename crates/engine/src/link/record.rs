@@ -62,10 +62,10 @@ pub(crate) enum Record<'a> {
     Unpark { connection: ConnectionKey },
     /// The receiver's queues no longer wait with this publisher: it has waited too long.
     GiveUp { connection: ConnectionKey },
-    /// Asks for the numbers that `$SYS` shows.
-    SysQuery,
+    /// Asks for the numbers that `$SYS` shows, for a round.
+    SysQuery { round: u32 },
     /// The numbers that `$SYS` shows, of the sender.
-    SysReport { values: &'a [u8] },
+    SysReport { round: u32, values: &'a [u8] },
     /// The sender has worked off this many bytes of the receiver's batches.
     Credit { bytes: u64 },
 }
@@ -214,9 +214,13 @@ impl<'a> Record<'a> {
                 out.put_u8(16);
                 put_connection(out, Some(*connection));
             }
-            Self::SysQuery => out.put_u8(17),
-            Self::SysReport { values } => {
+            Self::SysQuery { round } => {
+                out.put_u8(17);
+                out.put_u32(*round);
+            }
+            Self::SysReport { round, values } => {
                 out.put_u8(18);
+                out.put_u32(*round);
                 out.put_bytes(values);
             }
             Self::Credit { bytes } => {
@@ -331,10 +335,13 @@ impl<'a> Record<'a> {
             19 => Self::InterestBarrier { ticket: read_some_ticket(reader)? },
             15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
-            17 => Self::SysQuery,
-            18 => Self::SysReport { values: reader.bytes("numbers")? },
+            17 => Self::SysQuery { round: reader.u32("a round")? },
+            18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
+
+/// Everything that any record can carry.
+#[derive(Clone, Debug)]
+struct Fields {
+    kind: usize,
+    texts: [String; 3],
+    tenant: u16,
+    numbers: [u32; 2],
+    long: u64,
+    flag: bool,
+    connection: ConnectionKey,
+    ticket: Option<Ticket>,
+    code: ReasonCode,
+    bytes: Vec<u8>,
+    content: Content,
+}
+
+const KINDS: usize = 19;
+
+fn ticket() -> impl Strategy<Value = Ticket> {
+    (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
+}
+
+prop_compose! {
+    fn fields()(
+        kind in 0..KINDS,
+        texts in proptest::array::uniform3("[a-zé/+#]{0,20}"),
+        (tenant, numbers, long, flag) in (any::<u16>(), any::<[u32; 2]>(), any::<u64>(), any::<bool>()),
+        (connection, ticket) in (connection(), proptest::option::of(ticket())),
+        code in prop_oneof![Just(ReasonCode::Success), Just(ReasonCode::NotAuthorized), Just(ReasonCode::QuotaExceeded)],
+        bytes in proptest::collection::vec(any::<u8>(), 0..40),
+        content in content(),
+    ) -> Fields {
+        Fields { kind, texts, tenant, numbers, long, flag, connection, ticket, code, bytes, content }
+    }
+}
+
+impl Fields {
+    fn record(&self, sequence: u64) -> Record<'_> {
+        let tenant = TenantId(self.tenant);
+        let [share, filter, after] = &self.texts;
+        let [session, not_to] = self.numbers;
+        let group = GroupName { tenant, share, filter };
+        let member = MemberOptions { options: self.flag.into(), subscription_id: not_to };
+        let some_ticket = Ticket { connection: self.connection, sequence: session };
+        let envelope = self.content.envelope(sequence);
+        let (client, online, connection, ticket) = (self.long, self.flag, self.connection, self.ticket);
+        match self.kind {
+            0 => Record::Publish(envelope),
+            1 => Record::Confirm { ticket: some_ticket, code: self.code },
+            2 => Record::Interest { tenant, filter, present: online, ticket },
+            3 => Record::InterestBarrier { ticket: some_ticket },
+            4 => Record::InterestSeen { ticket: some_ticket },
+            5 => Record::RetainedQuery { fetch: session, tenant, filter, after },
+            6 => Record::RetainedItem { fetch: session, envelope },
+            7 => Record::RetainedEnd { fetch: session, after },
+            8 => Record::GroupJoin { group, session, client, member, ticket },
+            9 => Record::GroupLeave { group, session },
+            10 => Record::GroupPresence { group, session, online },
+            11 => Record::Deal { session, client, group, member, envelope },
+            12 => Record::Return { group, not_to, envelope },
+            13 => Record::Park { connection },
+            14 => Record::Unpark { connection },
+            15 => Record::GiveUp { connection },
+            16 => Record::SysQuery { round: session },
+            17 => Record::SysReport { round: session, values: &self.bytes },
+            _ => Record::Credit { bytes: self.long },
+        }
+    }
+}
+
+/// A record without its envelope, as text.
+fn rest(record: &Record<'_>) -> String {
+    match record {
+        Record::Publish(_) => "publish".into(),
+        Record::RetainedItem { fetch, .. } => format!("item {fetch}"),
+        Record::Deal { session, client, group, member, .. } => format!("deal {session} {client} {group:?} {member:?}"),
+        Record::Return { group, not_to, .. } => format!("return {group:?} {not_to}"),
+        other => format!("{other:?}"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1024, ..ProptestConfig::default() })]
+
+    #[test]
+    fn records_of_all_kinds_are_read_as_they_were_written(all in proptest::collection::vec(fields(), 1..12)) {
+        let (mut out, mut shared) = (Vec::new(), Vec::new());
+        for fields in &all {
+            fields.record(0).write(HEAD, &mut out, &mut shared);
+        }
+        let (mut reader, mut head, mut payloads) = (WireReader::new(&out), ReadHead::new(HEAD), shared.iter());
+        let mut sequence = HEAD.first_sequence;
+        for fields in &all {
+            let read = Record::read(&mut head, &mut reader, &mut payloads).unwrap();
+            let wanted = fields.record(sequence);
+            prop_assert_eq!(rest(&read), rest(&wanted));
+            match (read.envelope(), wanted.envelope()) {
+                (None, None) => {}
+                (Some(read), Some(wanted)) => {
+                    prop_assert!(same(read, wanted), "{read:?} {wanted:?}");
+                    sequence += 1;
+                }
+                other => prop_assert!(false, "{other:?}"),
+            }
+        }
+        prop_assert!(reader.is_empty() && payloads.next().is_none());
+    }
+
+    #[test]
+    fn a_record_that_ends_early_is_none(fields in fields(), cut: prop::sample::Index) {
+        let (mut out, mut shared) = (Vec::new(), Vec::new());
+        fields.record(0).write(HEAD, &mut out, &mut shared);
+        let mut reader = WireReader::new(&out[..cut.index(out.len())]);
+        prop_assert!(Record::read(&mut ReadHead::new(HEAD), &mut reader, &mut shared.iter()).is_err());
+    }
+
+    #[test]
+    fn no_bytes_make_reading_panic(kind in 0..32_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        let bytes = [&[kind][..], &bytes].concat();
+        let mut reader = WireReader::new(&bytes);
+        let mut head = ReadHead::new(HEAD);
+        while !reader.is_empty() && Record::read(&mut head, &mut reader, &mut [].iter()).is_ok() {}
+    }
+}

@@ -1,0 +1,121 @@
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use tidegate_mqtt::QoS;
+
+use super::*;
+use crate::ids::Place;
+use crate::message::Publication;
+use crate::now::Millis;
+use crate::{InnerKey, Settings};
+
+const NOW: Now = Now { monotonic: Millis(1000), unix: 1_700_000_000_000 };
+const HERE: ShardId = ShardId(0);
+const THERE: ShardId = ShardId(1);
+
+fn engine(shard: ShardId) -> Engine {
+    Engine::new(Arc::new(Settings::default()), Place { shard, shards: 2 }, 1, NOW)
+}
+
+/// An engine with a subscriber to `t` that takes everything, and its peer, which knows.
+fn pair() -> (Engine, InnerKey, Engine) {
+    let (mut here, mut there) = (engine(HERE), engine(THERE));
+    let name = (0..).map(|number: u32| number.to_string());
+    let opened = name.into_iter().find_map(|name| here.open_inner(NOW, TenantId(0), &name, &[("t", QoS::AtLeastOnce)]));
+    let key = opened.unwrap();
+    here.grant_inner(key, 1000);
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap());
+    (here, key, there)
+}
+
+fn publish(engine: &mut Engine, payload: &[u8]) {
+    let mut message = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, payload, 0);
+    engine.publish_inside(NOW, &mut message, None);
+}
+
+fn taken(engine: &mut Engine, key: InnerKey) -> Vec<Vec<u8>> {
+    std::iter::from_fn(|| engine.poll_inner(NOW, key)).map(|message| message.payload).collect()
+}
+
+#[test]
+fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
+    let (mut here, key, mut there) = pair();
+    for payload in [b"1", b"2", b"3"] {
+        publish(&mut there, payload);
+    }
+    let mut batch = there.take_batch(HERE).unwrap();
+    // The credit that came last, nine bytes, and the end of the third message.
+    batch.bytes.truncate(batch.bytes.len() - 10);
+    assert!(here.read_batch(NOW, &batch).is_err());
+    here.finish_batch(batch);
+    assert_eq!(taken(&mut here, key), [b"1", b"2"]);
+    assert_eq!(here.counters().dropped[Reason::ShardInboxFull.number()], 1);
+    // The sender gets the credit for all of it, and what comes next is taken.
+    publish(&mut there, b"4");
+    here.handle_batch(NOW, there.take_batch(HERE).unwrap());
+    assert_eq!(taken(&mut here, key), [b"4"]);
+    here.links.send(THERE, Record::Unpark { connection: ConnectionKey { index: 0, generation: 0 } });
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap());
+    assert_eq!(there.links.bytes(), 0);
+}
+
+#[test]
+fn a_batch_that_comes_twice_is_delivered_once() {
+    let (mut here, key, mut there) = pair();
+    publish(&mut there, b"1");
+    publish(&mut there, b"2");
+    let batch = there.take_batch(HERE).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.finish_batch(batch);
+    assert_eq!(taken(&mut here, key), [b"1", b"2"]);
+    assert_eq!(here.counters().shard_messages_in, 2);
+}
+
+#[test]
+fn a_dealt_message_that_comes_twice_is_delivered_once() {
+    let (mut here, _, mut there) = pair();
+    let group = crate::link::record::GroupName { tenant: TenantId(0), share: "g", filter: "t" };
+    let member = crate::link::record::MemberOptions { options: 1, subscription_id: 0 };
+    let publication = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, b"x", 0);
+    let envelope = Envelope {
+        purpose: 0,
+        origin: THERE,
+        sequence: 0,
+        entered_at: NOW.monotonic,
+        priority: 0,
+        hops: 0,
+        from: None,
+        ticket: None,
+        publication,
+    };
+    there.links.send(HERE, Record::Deal { session: 77, client: 7, group, member, envelope });
+    let batch = there.take_batch(HERE).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    here.read_batch(NOW, &batch).unwrap();
+    assert_eq!(here.counters().shard_messages_in, 1);
+    here.finish_batch(batch);
+}
+
+#[test]
+fn a_message_that_goes_round_in_a_circle_is_stopped() {
+    let (mut here, key, mut there) = pair();
+    let publication = Publication::new(TenantId(0), "t", QoS::AtLeastOnce, false, &[], Millis::NEVER, b"x", 0);
+    for (hops, delivered) in [(HOPS_MAX - 1, 1), (HOPS_MAX, 0)] {
+        let envelope = Envelope {
+            purpose: DELIVER,
+            origin: THERE,
+            sequence: 0,
+            entered_at: NOW.monotonic,
+            priority: 0,
+            hops,
+            from: None,
+            ticket: None,
+            publication: publication.clone(),
+        };
+        there.links.send(HERE, Record::Publish(envelope));
+        here.handle_batch(NOW, there.take_batch(HERE).unwrap());
+        assert_eq!(taken(&mut here, key).len(), delivered, "{hops} hops");
+    }
+}
