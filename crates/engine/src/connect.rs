@@ -333,7 +333,7 @@ impl Engine {
             receive_maximum: std::num::NonZeroU16::new(listener.receive_maximum).filter(|max| max.get() != u16::MAX),
             maximum_qos: (listener.maximum_qos < QoS::ExactlyOnce).then_some(listener.maximum_qos),
             retain_available: (!settings.retained.available).then_some(false),
-            maximum_packet_size: std::num::NonZeroU32::new(listener.max_packet_size),
+            maximum_packet_size: std::num::NonZeroU32::new(listener.max_packet_size.min(PACKET_SIZE_TOLD_MAX)),
             assigned_client_identifier: granted.assigned.then_some(granted.client_id),
             topic_alias_maximum: (listener.topic_alias_maximum > 0).then_some(listener.topic_alias_maximum),
             shared_subscription_available: (!settings.shared.available).then_some(false),
@@ -401,6 +401,9 @@ fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result
         Err(Refused::new(Reason::InvalidClientId, "this listener wants a client id"))
     }
 }
+
+/// The largest packet size that is told to clients: some refuse a greater one, though packets can be a bit larger.
+const PACKET_SIZE_TOLD_MAX: u32 = tidegate_mqtt::varint::MAX_VARINT;
 
 /// When a silent connection is given up: after one and a half times the keep-alive time ([MQTT-3.1.2-22]).
 pub(crate) fn keep_alive_deadline(last_seen: Millis, keep_alive: u16) -> Millis {
