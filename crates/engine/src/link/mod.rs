@@ -68,6 +68,15 @@ const SPARE_BUFFER_BYTES: usize = 1024 * 1024;
 /// A batch of this size is worth handing over before the turn is over.
 const BATCH_BYTES: usize = 64 * 1024;
 
+/// Interest of another shard that was noted and is not confirmed yet.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    shard: ShardId,
+    ticket: Ticket,
+    /// Shards, one bit each, for whom something was gathered before that is not handed over yet.
+    before: u64,
+}
+
 /// All links of a shard, by the other's number.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -80,13 +89,20 @@ pub(crate) struct Links {
     /// Whether some batch has reached [`BATCH_BYTES`].
     due: bool,
     /// Interest that was noted and is confirmed once everything else is handed over.
-    noted: Vec<(ShardId, Ticket)>,
+    noted: Vec<Noted>,
 }
 
 impl Links {
     pub(crate) fn new(place: Place, limit: u64) -> Self {
         let by_shard = (0..place.shards).map(|_| Link::default()).collect();
-        Self { place, by_shard, limit, credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX), due: false, noted: Vec::new() }
+        Self {
+            place,
+            by_shard,
+            limit,
+            credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX),
+            due: false,
+            noted: Vec::new(),
+        }
     }
 
     /// Confirms to `shard` that its interest was noted, once everything that was sent before is handed over to all shards.
@@ -98,7 +114,9 @@ impl Links {
             // The home is here or there; one link keeps the order by itself.
             self.send(shard, Record::InterestSeen { ticket });
         } else {
-            self.noted.push((shard, ticket));
+            let gathered = self.by_shard.iter().enumerate().filter(|(_, link)| !link.bytes.is_empty());
+            let before = gathered.fold(0, |bits, (at, _)| bits | 1u64 << at) & !(1u64 << shard.0);
+            self.noted.push(Noted { shard, ticket, before });
         }
     }
 
@@ -108,16 +126,19 @@ impl Links {
         !self.noted.is_empty()
     }
 
-    /// Appends the confirmations for `shard` if nothing else waits on any link.
+    /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard` itself is
+    /// about to be handed over, so that no confirmation for others waits for it.
     fn append_noted(&mut self, shard: ShardId) {
-        if self.noted.is_empty() || self.by_shard.iter().any(|link| !link.bytes.is_empty()) {
+        if self.noted.is_empty() {
             return;
         }
-        let (here, others) = std::mem::take(&mut self.noted).into_iter().partition(|(to, _)| *to == shard);
-        self.noted = others;
-        let here: Vec<(ShardId, Ticket)> = here;
-        for (to, ticket) in here {
-            self.send(to, Record::InterestSeen { ticket });
+        for mut noted in std::mem::take(&mut self.noted) {
+            noted.before &= !(1u64 << shard.0);
+            if noted.shard == shard && noted.before == 0 {
+                self.send(shard, Record::InterestSeen { ticket: noted.ticket });
+            } else {
+                self.noted.push(noted);
+            }
         }
     }
 
