@@ -178,14 +178,20 @@ impl Client {
         self.unsubscribe(filter);
     }
 
-    #[track_caller]
-    pub(crate) fn unsubscribe(&self, filter: &str) -> Vec<ReasonCode> {
+    /// Sends UNSUBSCRIBE and does not wait.
+    pub(crate) fn send_unsubscribe(&self, filter: &str) -> PacketId {
         let packet_id = self.next_id();
         self.send(&Packet::Unsubscribe(Unsubscribe {
             packet_id,
             user_properties: UserProperties::EMPTY,
             topic_filters: TopicFilters::new(&[TopicFilter::new(filter).expect("a filter")]),
         }));
+        packet_id
+    }
+
+    #[track_caller]
+    pub(crate) fn unsubscribe(&self, filter: &str) -> Vec<ReasonCode> {
+        let packet_id = self.send_unsubscribe(filter);
         let arrival = self.next_arrival("UNSUBACK");
         match arrival.packet() {
             Packet::UnsubAck(ack) if ack.packet_id == packet_id => ack.reason_codes.iter().collect(),
@@ -197,6 +203,11 @@ impl Client {
 
     fn peek(&self) -> Vec<Arrival> {
         self.world.0.borrow().sockets[self.socket].side.arrivals.iter().cloned().collect()
+    }
+
+    /// Whether a packet of this type has come and is not taken yet.
+    pub(crate) fn has_arrived(&self, kind: PacketType) -> bool {
+        self.peek().iter().any(|arrival| arrival.packet_type() == kind)
     }
 
     /// Takes the next packet, if there is one.

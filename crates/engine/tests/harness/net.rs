@@ -31,6 +31,7 @@ pub(crate) enum Step {
     Deliver { from: usize, to: usize },
     Adopt(SocketId),
     Load,
+    Ship(usize),
     Read(SocketId),
     Write(SocketId),
     Finish(SocketId),
@@ -80,7 +81,15 @@ pub(crate) struct Net {
     /// Sockets whose server's end is not gone.
     live: BTreeSet<SocketId>,
     by_key: Vec<BTreeMap<ConnectionKey, SocketId>>,
-    links: Vec<VecDeque<Batch>>,
+    /// What waits for each shard, in the order in which it was sent, and by whom.
+    inboxes: Vec<VecDeque<(usize, Batch)>>,
+    /// Whether a shard takes what waits for it in that order. Otherwise only the order of each sender holds, which is
+    /// less than the shell promises.
+    causal: bool,
+    /// Shards that have done something since they took their batches.
+    unshipped: Vec<bool>,
+    /// Shards that are taking their batches, and for whom the next one is.
+    shipping: Vec<Option<usize>>,
     pub held: BTreeSet<(usize, usize)>,
     schedule: Schedule,
     pub log: Vec<LogEvent>,
@@ -133,7 +142,7 @@ impl Drop for Net {
 }
 
 impl Net {
-    pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, title: String) -> Self {
+    pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
         let place = |shard| Place { shard: ShardId(shard), shards };
@@ -145,7 +154,10 @@ impl Net {
             sockets: Vec::new(),
             live: BTreeSet::new(),
             by_key: vec![BTreeMap::new(); count],
-            links: (0..count * count).map(|_| VecDeque::new()).collect(),
+            inboxes: (0..count).map(|_| VecDeque::new()).collect(),
+            causal,
+            unshipped: vec![false; count],
+            shipping: vec![None; count],
             held: BTreeSet::new(),
             schedule,
             log: Vec::new(),
@@ -275,6 +287,36 @@ impl Net {
         true
     }
 
+    /// Lets one shard take one turn, as the shell does: each socket is read once, everything that waits is worked off
+    /// once, batches leave, and each output is written once.
+    pub(crate) fn turn(&mut self, shard: usize) {
+        let here = |net: &Self, step: &Step| match *step {
+            Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
+            Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
+            Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
+            Step::Load => false,
+        };
+        let kinds: [fn(&Step) -> bool; 7] = [
+            |step| matches!(step, Step::Read(_)),
+            |step| matches!(step, Step::Adopt(_)),
+            |step| matches!(step, Step::Deliver { .. }),
+            |step| matches!(step, Step::Timers(_)),
+            |step| matches!(step, Step::Ship(_)),
+            |step| matches!(step, Step::Write(_)),
+            |step| matches!(step, Step::Finish(_)),
+        ];
+        for kind in kinds {
+            let steps: Vec<Step> = self.steps().into_iter().filter(|step| kind(step) && here(self, step)).collect();
+            for step in steps {
+                self.take(step);
+                // Shipping goes on for as many steps as there are shards.
+                while self.shipping[shard].is_some() {
+                    self.take(Step::Ship(shard));
+                }
+            }
+        }
+    }
+
     fn next_step(&mut self) -> Option<Step> {
         let steps = self.steps();
         match &mut self.schedule {
@@ -286,34 +328,58 @@ impl Net {
     /// Everything that can happen now, in the order of a shard's turn.
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
-        let at = |id: SocketId| matches!(self.sockets[id].stand, Stand::At { .. });
+        // A shard that is taking its batches does nothing else before it has taken all.
+        let free = |shard: usize| self.shipping[shard].is_none();
+        let at = |id: SocketId| match self.sockets[id].stand {
+            Stand::At { shard, .. } => free(shard).then_some(shard),
+            Stand::Moving { .. } | Stand::Gone => None,
+        };
         let ids = || self.live.iter().copied();
         let readable = |id: &SocketId| {
             let socket = &self.sockets[*id];
             let something = !socket.upstream.is_empty() || socket.hung_up;
-            at(*id) && something && !socket.paused && socket.closing.is_none()
+            at(*id).is_some() && something && !socket.paused && socket.closing.is_none()
         };
         steps.extend(ids().filter(readable).map(Step::Read));
-        steps.extend(ids().filter(|id| matches!(self.sockets[*id].stand, Stand::Moving { .. })).map(Step::Adopt));
-        let shards = self.engines.len();
-        for (from, to) in (0..shards).flat_map(|from| (0..shards).map(move |to| (from, to))) {
-            if !self.links[from * shards + to].is_empty() && !self.held.contains(&(from, to)) {
-                steps.push(Step::Deliver { from, to });
-            }
+        let moving = |id: &SocketId| match self.sockets[*id].stand {
+            Stand::Moving { home, .. } => free(home),
+            Stand::At { .. } | Stand::Gone => false,
+        };
+        steps.extend(ids().filter(moving).map(Step::Adopt));
+        let shards = || (0..self.engines.len()).filter(|shard| free(*shard));
+        for to in shards() {
+            self.deliveries(to, &mut steps);
         }
         if !self.wanted.is_empty() {
             steps.push(Step::Load);
         }
+        let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
+        steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
-        steps.extend((0..shards).filter(due).map(Step::Timers));
+        steps.extend(shards().filter(due).map(Step::Timers));
+        // What an output acknowledges has to be under way before it is written.
+        let shipped = |id: &SocketId| at(*id).is_some_and(|shard| !self.unshipped[shard]);
         let writable = |id: &SocketId| {
             let socket = &self.sockets[*id];
-            at(*id) && socket.dirty && socket.window > 0 && !socket.hung_up
+            shipped(id) && socket.dirty && socket.window > 0 && !socket.hung_up
         };
         steps.extend(ids().filter(writable).map(Step::Write));
-        let ending = |id: &SocketId| at(*id) && self.sockets[*id].closing.is_some();
+        let ending = |id: &SocketId| shipped(id) && self.sockets[*id].closing.is_some();
         steps.extend(ids().filter(ending).map(Step::Finish));
         steps
+    }
+
+    /// The batches that a shard may take next: the first one, or the first one of each sender.
+    fn deliveries(&self, to: usize, steps: &mut Vec<Step>) {
+        let mut senders = BTreeSet::new();
+        for (from, _) in &self.inboxes[to] {
+            if !self.held.contains(&(*from, to)) && senders.insert(*from) {
+                steps.push(Step::Deliver { from: *from, to });
+                if self.causal {
+                    break;
+                }
+            }
+        }
     }
 
     pub(crate) fn take(&mut self, step: Step) {
@@ -324,14 +390,15 @@ impl Net {
                 self.gather(shard);
             }
             Step::Deliver { from, to } => {
-                let link = from * self.engines.len() + to;
-                let Some(batch) = self.links[link].pop_front() else { return };
+                let Some(first) = self.inboxes[to].iter().position(|(sender, _)| *sender == from) else { return };
+                let Some((_, batch)) = self.inboxes[to].remove(first) else { return };
                 self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
                 self.engines[to].handle_batch(self.now, batch);
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),
             Step::Load => self.load(),
+            Step::Ship(shard) => self.ship(shard),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
                 let part = self.part(self.output_bound(id));
@@ -446,16 +513,25 @@ impl Net {
         self.gather(shard);
     }
 
-    /// Carries out what a shard asks for, and takes its batches before any of its output is written.
+    /// Takes the batch for one other shard; in turn all shards are served before anything else happens here.
+    fn ship(&mut self, shard: usize) {
+        let to = self.shipping[shard].unwrap_or(0);
+        if let Some(batch) = self.engines[shard].take_batch(ShardId(to as u16)) {
+            self.trace.note(format!("shard {shard}: sends {} bytes to shard {to}", batch.bytes_len()));
+            self.inboxes[to].push_back((shard, batch));
+        }
+        let last = to + 1 == self.engines.len();
+        self.shipping[shard] = (!last).then_some(to + 1);
+        if last {
+            self.unshipped[shard] = false;
+        }
+    }
+
+    /// Carries out what a shard asks for.
     fn gather(&mut self, shard: usize) {
+        self.unshipped[shard] = true;
         while let Some(event) = self.engines[shard].poll_event() {
             self.carry_out(shard, event);
-        }
-        let shards = self.engines.len();
-        for to in 0..shards {
-            if let Some(batch) = self.engines[shard].take_batch(ShardId(to as u16)) {
-                self.links[shard * shards + to].push_back(batch);
-            }
         }
         while let Some(key) = self.engines[shard].pop_dirty() {
             if let Some(id) = self.by_key[shard].get(&key) {
@@ -519,7 +595,7 @@ impl Net {
 
     /// Batches under way on all links.
     pub(crate) fn batches_under_way(&self) -> usize {
-        self.links.iter().map(VecDeque::len).sum()
+        self.inboxes.iter().map(VecDeque::len).sum()
     }
 }
 

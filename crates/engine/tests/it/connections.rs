@@ -464,3 +464,15 @@ fn a_connack_that_the_client_cannot_take_ends_the_connection() {
         assert_eq!(world.gauges().sessions_connected + world.gauges().sessions_disconnected, 0);
     });
 }
+
+#[test]
+fn a_packet_size_of_256_mib_is_told_as_one_that_every_client_takes() {
+    // Some clients refuse a CONNACK that names more than the greatest Remaining Length.
+    everywhere_with(
+        |settings| settings.listeners[0].max_packet_size = 256 * 1024 * 1024,
+        |world| {
+            let client = world.connect(v5("a"));
+            client.connack(|ack| assert_eq!(ack.properties.maximum_packet_size.unwrap().get(), 268_435_455));
+        },
+    );
+}

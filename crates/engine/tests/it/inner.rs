@@ -136,7 +136,7 @@ fn a_name_is_opened_once_and_at_its_home() {
         let inner = Inner::open(world, "inner", &[]);
         let name = world.name_on(inner.shard, "inner");
         let open = |shard: u16, name: &str| {
-            world.engine(shard, |engine, now| engine.open_inner(now, TenantId::DEFAULT, name, &[])).is_some()
+            world.engine(shard, |engine, now| engine.open_inner(now, TenantId::DEFAULT, name, &[])).is_ok()
         };
         assert!(!open(inner.shard, &name));
         if world.shards() > 1 {

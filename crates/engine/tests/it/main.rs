@@ -16,6 +16,7 @@ mod inner;
 mod keep_alive;
 mod publish;
 mod queues;
+mod races;
 mod retained;
 mod sessions;
 mod shared;

@@ -373,3 +373,26 @@ fn a_subscription_is_answered_in_the_order_of_packets() {
     client.expect(PacketType::SubAck);
     assert_eq!(client.answers().len(), 1);
 }
+
+#[test]
+fn a_subscription_is_answered_soon_however_busy_the_shards_are() {
+    let world = World::new(3);
+    let watchers: Vec<Client> = (0..3).map(|shard| world.connect(v5(&world.name_on(shard, "watcher")))).collect();
+    let publishers: Vec<Client> = (0..3).map(|shard| world.connect(v5(&world.name_on(shard, "p")))).collect();
+    for watcher in &watchers {
+        watcher.subscribe("busy/#", AtMostOnce);
+    }
+    for shard in 0..3 {
+        let subscriber = world.connect(v5(&world.name_on(shard, "s")));
+        subscriber.send_subscribe(&[("quiet", SubscriptionOptions::new(AtLeastOnce))], None);
+        let mut rounds = 0;
+        while !subscriber.has_arrived(PacketType::SubAck) {
+            rounds += 1;
+            assert!(rounds < 20, "SUBACK has not come after {rounds} turns of each shard");
+            for publisher in &publishers {
+                publisher.send_publish(message("busy/1", "x"));
+            }
+            world.turns();
+        }
+    }
+}
