@@ -98,8 +98,7 @@ impl Desk {
 
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
-        // An inner subscriber has no connection and is not away for that.
-        let inner = self.sessions.get(to.0).is_some_and(|session| session.listener.0 == u16::MAX);
+        let inner = self.sessions.get(to.0).is_some_and(Session::is_inner);
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
             self.counters.drop_message(Reason::OfflineQos0);
             return;
