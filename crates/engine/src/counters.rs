@@ -125,7 +125,7 @@ pub struct Gauges {
     pub connections: u64,
     /// Sessions with a connection.
     pub sessions_connected: u64,
-    /// Sessions without a connection.
+    /// Sessions of clients that are away.
     pub sessions_disconnected: u64,
     /// Ordinary subscriptions.
     pub subscriptions: u64,

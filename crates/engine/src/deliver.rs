@@ -143,6 +143,7 @@ impl Desk {
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let connected = session.connection;
+        let takes = connected.is_some() || session.is_inner();
         let flow = session.flow_mut();
         let cost = delivery.cost();
         let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
@@ -159,7 +160,7 @@ impl Desk {
                 self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
                 false
             }
-            OverflowPolicy::Block if connected.is_some() && publisher.is_some() && !over_ceiling => {
+            OverflowPolicy::Block if takes && publisher.is_some() && !over_ceiling => {
                 // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by
                 // then still enters: a message of each, and what is on its way from other shards.
                 let hard = flow.queue_bytes < max_bytes.saturating_mul(2).saturating_add(link_bytes);
@@ -192,7 +193,7 @@ impl Desk {
     /// that it holds already.
     #[cold]
     fn make_room_in_shard(&mut self, to: SessionKey, policy: OverflowPolicy) -> bool {
-        let made = policy == OverflowPolicy::DropOldest && self.drop_oldest(to);
+        let made = policy == OverflowPolicy::DropOldest && self.pop_queued(to).is_some();
         self.counters.drop_message(Reason::MemoryCeiling);
         made
     }
@@ -204,21 +205,21 @@ impl Desk {
             if fits(flow.queue.len(), flow.queue_bytes) {
                 return true;
             }
-            if !self.drop_oldest(to) {
+            if self.pop_queued(to).is_none() {
                 return false;
             }
             self.counters.drop_message(Reason::QueueFullOldest);
         }
     }
 
-    /// Drops the message at the front of a queue, which the caller counts; says whether there was one.
-    fn drop_oldest(&mut self, to: SessionKey) -> bool {
-        let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else { return false };
-        let Some(oldest) = flow.queue.pop_front() else { return false };
+    /// Takes the message at the front of a queue.
+    pub(crate) fn pop_queued(&mut self, from: SessionKey) -> Option<Delivery> {
+        let flow = self.sessions.get_mut(from.0)?.flow.as_mut()?;
+        let oldest = flow.queue.pop_front()?;
         let cost = oldest.cost();
         flow.queue_bytes -= cost;
         self.forget_queued(cost);
-        true
+        Some(oldest)
     }
 
     /// Takes one message's cost out of the sums.
@@ -323,7 +324,7 @@ impl Desk {
     }
 
     /// Lets those go on who waited for a queue that has room again.
-    fn after_refill(&mut self, to: SessionKey) {
+    pub(crate) fn after_refill(&mut self, to: SessionKey) {
         let max = self.settings.queue.max_messages as usize;
         let max_bytes = self.settings.queue.max_bytes;
         let Some(session) = self.sessions.get_mut(to.0) else { return };

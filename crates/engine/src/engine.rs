@@ -261,7 +261,7 @@ impl Engine {
         Gauges {
             connections: desk.connections.len() as u64,
             sessions_connected: desk.sessions_connected,
-            sessions_disconnected: desk.sessions.len() as u64 - desk.sessions_connected,
+            sessions_disconnected: (desk.sessions.len() - self.inner.len()) as u64 - desk.sessions_connected,
             subscriptions: self.index.subscriptions() as u64,
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len() as u64,

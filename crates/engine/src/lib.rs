@@ -49,7 +49,7 @@ pub use engine::Engine;
 pub use event::{AuthRequest, Event, LogEvent, Verdict};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
-pub use inner::{InnerKey, InnerMessage};
+pub use inner::{InnerError, InnerKey, InnerMessage};
 pub use link::Batch;
 pub use now::{Millis, Now};
 pub use output::Output;

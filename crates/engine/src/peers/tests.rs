@@ -22,7 +22,8 @@ fn engine(shard: ShardId) -> Engine {
 fn pair() -> (Engine, InnerKey, Engine) {
     let (mut here, mut there) = (engine(HERE), engine(THERE));
     let name = (0..).map(|number: u32| number.to_string());
-    let opened = name.into_iter().find_map(|name| here.open_inner(NOW, TenantId(0), &name, &[("t", QoS::AtLeastOnce)]));
+    let opened =
+        name.into_iter().find_map(|name| here.open_inner(NOW, TenantId(0), &name, &[("t", QoS::AtLeastOnce)]).ok());
     let key = opened.unwrap();
     here.grant_inner(key, 1000);
     there.handle_batch(NOW, here.take_batch(THERE).unwrap());

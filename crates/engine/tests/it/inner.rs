@@ -1,6 +1,8 @@
 //! Subscribers without a socket, who take messages as far as they give credit.
 
-use tidegate_engine::{InnerKey, InnerMessage, Reason, TenantId};
+use tidegate_engine::{
+    Gauges, InnerError, InnerKey, InnerMessage, Millis, OverflowPolicy, Owed, Reason, TenantId, partition_of,
+};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::ReasonCode;
 
@@ -142,5 +144,101 @@ fn a_name_is_opened_once_and_at_its_home() {
         if world.shards() > 1 {
             assert!(!open(0, &world.name_on(1, "elsewhere")));
         }
+    });
+}
+
+#[test]
+fn nothing_is_opened_with_a_filter_that_is_none() {
+    everywhere(|world| {
+        let shard = world.shards() - 1;
+        let name = world.name_on(shard, "inner");
+        for wrong in ["a/#/b", "", "$share/g/t"] {
+            let filters = [("t", AtLeastOnce), (wrong, AtLeastOnce)];
+            let opened = world.engine(shard, |engine, now| engine.open_inner(now, TenantId::DEFAULT, &name, &filters));
+            assert_eq!(opened, Err(InnerError::InvalidFilter(wrong.to_owned())));
+        }
+        assert_eq!(world.gauges(), Gauges::default());
+        assert!(!world.connect(v5(&name).lasting()).session_present());
+    });
+}
+
+#[test]
+fn the_key_of_a_closed_one_reaches_no_other() {
+    everywhere(|world| {
+        let closed = Inner::open(world, "inner", &[("t", AtLeastOnce)]);
+        world.engine(closed.shard, |engine, now| engine.close_inner(now, closed.key));
+        let inner = Inner::open(world, "inner", &[("t", AtLeastOnce)]);
+        world.connect(v5("p")).publish(message("t", "x").qos1());
+        closed.grant(5);
+        assert!(closed.take().is_empty() && inner.take().is_empty());
+        world.engine(closed.shard, |engine, now| engine.close_inner(now, closed.key));
+        inner.grant(1);
+        assert_eq!(inner.texts(), ["x"]);
+    });
+}
+
+#[test]
+fn a_full_queue_that_blocks_holds_publishers_up_until_messages_are_taken() {
+    everywhere_with(
+        |settings| {
+            settings.queue.max_messages = 4;
+            settings.queue.overflow = OverflowPolicy::Block;
+        },
+        |world| {
+            let inner = Inner::open(world, "inner", &[("t", AtLeastOnce)]);
+            let publisher = world.connect(v5("p"));
+            for number in 0..50 {
+                publisher.send_publish(message("t", number.to_string()).qos1());
+            }
+            world.run();
+            assert_eq!(world.counters().publishers_parked, 1);
+            let queued = world.gauges().queued_messages;
+            // What is under way from another shard by then still enters.
+            assert!(queued == 5 || world.shards() > 1, "{queued}");
+            inner.grant(100);
+            let mut got = Vec::new();
+            loop {
+                let more = inner.texts();
+                if more.is_empty() {
+                    break;
+                }
+                got.extend(more);
+            }
+            assert_eq!(got, (0..50).map(|number| number.to_string()).collect::<Vec<_>>());
+            assert_eq!(world.counters().dropped_total(), 0);
+        },
+    );
+}
+
+#[test]
+fn a_message_says_when_it_expires() {
+    everywhere(|world| {
+        let inner = Inner::open(world, "inner", &[("t", AtLeastOnce)]);
+        inner.grant(2);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t", "x").qos1().expiry(60));
+        publisher.publish(message("t", "y").qos1());
+        let end = world.now().monotonic.plus_seconds(60);
+        world.advance(seconds(5));
+        let expiries: Vec<Millis> = inner.take().iter().map(|message| message.expires_at).collect();
+        assert_eq!(expiries, [end, Millis::NEVER]);
+    });
+}
+
+#[test]
+fn it_is_no_client() {
+    everywhere(|world| {
+        let inner = Inner::open(world, "inner", &[("t", AtLeastOnce)]);
+        let name = world.name_on(inner.shard, "inner");
+        world.connect(v5("p")).publish(message("t", "x").qos1());
+        let gauges = world.gauges();
+        assert_eq!((gauges.sessions_connected, gauges.sessions_disconnected, gauges.subscriptions), (1, 0, 1));
+        let paged = world.engine(inner.shard, |engine, now| engine.page_out(now, TenantId::DEFAULT, &name));
+        assert_eq!(paged, None);
+        let partition = partition_of(TenantId::DEFAULT, &name);
+        assert_eq!(world.engine(inner.shard, |engine, _| engine.owed(partition)), Owed::default());
+        world.engine(inner.shard, |engine, now| engine.export_partition(now, partition)).unwrap();
+        inner.grant(1);
+        assert_eq!(inner.texts(), ["x"], "it belongs to the process and does not move");
     });
 }
