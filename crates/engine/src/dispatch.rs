@@ -10,8 +10,7 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, partition_of};
 use crate::layouts::Layouts;
 use crate::link::Links;
-use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
-use crate::link::record::Record;
+use crate::link::envelope::{DELIVER, Envelope, Passage, RETAIN_AT_HOME, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
@@ -229,10 +228,10 @@ impl Reach<'_> {
 
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
-        let home = self.place.home_of(partition_of(publication.tenant, publication.topic));
         let mut homes = 0;
-        if publication.retain && home != self.place.shard {
-            homes = 1u64 << home.0;
+        if publication.retain {
+            let home = self.place.home_of(partition_of(publication.tenant, publication.topic));
+            homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }
         let mut bits = remote | homes;
         while bits != 0 {
@@ -247,8 +246,8 @@ impl Reach<'_> {
                 purpose |= RETAIN_AT_HOME;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
-            let envelope = self.envelope(purpose, publication, source, ticket);
-            self.links.send(shard, Record::Publish(envelope));
+            let passage = self.passage(purpose, source, ticket);
+            self.links.send_publish(shard, &passage, publication);
             self.desk.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
             if self.links.is_full(shard) {
@@ -266,19 +265,27 @@ impl Reach<'_> {
         ticket: Option<Ticket>,
     ) -> Envelope<'p> {
         publication.share();
-        Envelope {
+        let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
+            self.passage(purpose, source, ticket);
+        // The link numbers it.
+        let sequence = 0;
+        let publication = publication.clone();
+        Envelope { purpose, origin, sequence, entered_at, priority, hops, from, ticket, publication }
+    }
+
+    /// How a message leaves this shard.
+    #[inline]
+    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>) -> Passage {
+        let blocks = self.desk.settings.queue.overflow == OverflowPolicy::Block;
+        Passage {
             purpose,
             origin: source.origin,
-            // The link numbers it.
-            sequence: 0,
             entered_at: source.entered_at,
             priority: 0,
             hops: source.hops,
-            from: source
-                .connection
-                .filter(|_| ticket.is_some() || self.desk.settings.queue.overflow == OverflowPolicy::Block),
+            // Only whoever may be told something later has to be known there.
+            from: source.connection.filter(|_| ticket.is_some() || blocks),
             ticket,
-            publication: publication.clone(),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::groups::{JOINING_INDEX, Seat};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
-use crate::link::record::{ReadHead, Record};
+use crate::link::record::{PUBLISH_KIND, ReadHead, Record};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
@@ -33,12 +33,16 @@ impl Engine {
         let mut head = ReadHead::new(batch.head);
         let mut shared = batch.shared.iter();
         while !reader.is_empty() {
-            match Record::read(&mut head, &mut reader, &mut shared) {
-                Ok(record) => self.handle_record(now, batch.from, record),
-                Err(error) => {
-                    self.desk.counters.drop_message(Reason::ShardInboxFull);
-                    return Err(error);
-                }
+            // Nearly all records carry messages; those are not moved through the enumeration of all kinds.
+            let read = if reader.skip(PUBLISH_KIND) {
+                head.envelope(&mut reader, &mut shared).map(|envelope| self.handle_envelope(now, batch.from, envelope))
+            } else {
+                Record::read(&mut head, &mut reader, &mut shared)
+                    .map(|record| self.handle_record(now, batch.from, record))
+            };
+            if let Err(error) = read {
+                self.desk.counters.drop_message(Reason::ShardInboxFull);
+                return Err(error);
             }
             self.after_frame(now);
         }

@@ -65,6 +65,16 @@ impl<'a> WireReader<'a> {
         Self { rest: bytes }
     }
 
+    /// Takes the next byte if it is this one.
+    #[inline]
+    pub(crate) fn skip(&mut self, byte: u8) -> bool {
+        let found = self.rest.first() == Some(&byte);
+        if found {
+            self.rest = &self.rest[1..];
+        }
+        found
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

@@ -86,13 +86,39 @@ const TICKET: u16 = 1 << 7;
 /// The envelope has been elsewhere before: origin, time of entry, priority and hops follow.
 const TRAVELLED: u16 = 1 << 8;
 
-impl<'a> Envelope<'a> {
-    /// Appends the envelope; a shared payload goes to `shared` instead of being copied. A ticket is that of the publishing
-    /// connection.
+/// How a message crosses: all of its envelope but the message and the number that the link gives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Passage {
+    /// [`DELIVER`] and [`RETAIN_AT_HOME`].
+    pub purpose: u8,
+    /// As in [`Envelope`].
+    pub origin: ShardId,
+    /// As in [`Envelope`].
+    pub entered_at: Millis,
+    /// As in [`Envelope`].
+    pub priority: u8,
+    /// As in [`Envelope`].
+    pub hops: u8,
+    /// As in [`Envelope`].
+    pub from: Option<ConnectionKey>,
+    /// As in [`Envelope`].
+    pub ticket: Option<Ticket>,
+}
+
+impl Passage {
+    /// Appends the envelope of a message; a shared payload goes to `shared` instead of being copied.
     #[inline]
-    pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
-        debug_assert!(self.ticket.is_none_or(|ticket| self.from == Some(ticket.connection)), "a ticket of someone else");
-        let publication = &mut self.publication;
+    pub(crate) fn write(
+        &self,
+        publication: &mut Publication<'_>,
+        head: BatchHead,
+        out: &mut Vec<u8>,
+        shared: &mut Vec<Arc<[u8]>>,
+    ) {
+        debug_assert!(
+            self.ticket.is_none_or(|ticket| self.from == Some(ticket.connection)),
+            "a ticket of someone else"
+        );
         let large = publication.share();
         let fresh =
             self.origin == head.from && self.entered_at == head.opened_at && self.priority == 0 && self.hops == 0;
@@ -119,20 +145,20 @@ impl<'a> Envelope<'a> {
         fixed[12..16].copy_from_slice(&(inline.len() as u32).to_le_bytes());
         out.extend_from_slice(&fixed);
         if flags & !(QOS | RETAIN | SHARED) != 0 {
-            self.write_optional(flags, out);
+            self.write_optional(publication, flags, out);
         }
-        out.extend_from_slice(self.publication.topic.as_bytes());
-        out.extend_from_slice(self.publication.properties);
+        out.extend_from_slice(publication.topic.as_bytes());
+        out.extend_from_slice(publication.properties);
         out.extend_from_slice(inline);
         shared.extend(large);
     }
 
-    fn write_optional(&self, flags: u16, out: &mut Vec<u8>) {
+    fn write_optional(&self, publication: &Publication<'_>, flags: u16, out: &mut Vec<u8>) {
         if flags & EXPIRES != 0 {
-            out.put_u64(self.publication.expires_at.0);
+            out.put_u64(publication.expires_at.0);
         }
         if flags & PUBLISHER != 0 {
-            out.put_u64(self.publication.publisher);
+            out.put_u64(publication.publisher);
         }
         if flags & FROM != 0 {
             put_connection(out, self.from);
@@ -145,6 +171,27 @@ impl<'a> Envelope<'a> {
             out.put_u64(self.entered_at.0);
             out.put_u8(self.priority);
             out.put_u8(self.hops);
+        }
+    }
+}
+
+impl<'a> Envelope<'a> {
+    /// Appends the envelope; a shared payload goes to `shared` instead of being copied. A ticket is that of the publishing
+    /// connection.
+    pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
+        self.passage().write(&mut self.publication, head, out, shared);
+    }
+
+    /// All of the envelope but the message.
+    fn passage(&self) -> Passage {
+        Passage {
+            purpose: self.purpose,
+            origin: self.origin,
+            entered_at: self.entered_at,
+            priority: self.priority,
+            hops: self.hops,
+            from: self.from,
+            ticket: self.ticket,
         }
     }
 

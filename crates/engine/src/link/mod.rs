@@ -11,8 +11,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::ids::{ConnectionKey, Place, ShardId};
-use envelope::{BatchHead, Ticket};
-use record::Record;
+use crate::message::Publication;
+use crate::now::Millis;
+use envelope::{BatchHead, Passage, Ticket};
+use record::{PUBLISH_KIND, Record};
 
 /// Records for one shard from one other.
 #[derive(Debug)]
@@ -148,22 +150,42 @@ impl Links {
     }
 
     /// Appends a record for `shard`.
-    #[inline]
     pub(crate) fn send(&mut self, shard: ShardId, mut record: Record<'_>) {
+        let entered_at = record.envelope().map(|envelope| envelope.entered_at);
+        self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
+    }
+
+    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one.
+    #[inline]
+    pub(crate) fn send_publish(&mut self, shard: ShardId, passage: &Passage, publication: &mut Publication<'_>) {
+        self.append(shard, Some(passage.entered_at), |head, bytes, shared| {
+            bytes.push(PUBLISH_KIND);
+            passage.write(publication, head, bytes, shared);
+        });
+    }
+
+    /// Appends something for `shard`, with an envelope if `entered_at` is given.
+    #[inline]
+    fn append(
+        &mut self,
+        shard: ShardId,
+        entered_at: Option<Millis>,
+        write: impl FnOnce(BatchHead, &mut Vec<u8>, &mut Vec<Arc<[u8]>>),
+    ) {
         let from = self.place.shard;
         let Some(link) = self.link(shard) else { return };
         if link.bytes.capacity() == 0 {
             link.bytes = link.own.pop().unwrap_or_default();
         }
-        if let Some(envelope) = record.envelope() {
+        if let Some(opened_at) = entered_at {
             if link.envelopes == 0 {
-                link.head = BatchHead { from, opened_at: envelope.entered_at, first_sequence: link.next_sequence };
+                link.head = BatchHead { from, opened_at, first_sequence: link.next_sequence };
             }
             link.envelopes += 1;
             link.next_sequence += 1;
         }
         let before = link.shared.len();
-        record.write(link.head, &mut link.bytes, &mut link.shared);
+        write(link.head, &mut link.bytes, &mut link.shared);
         for payload in &link.shared[before..] {
             link.shared_bytes += payload.len() as u64;
         }

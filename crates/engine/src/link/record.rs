@@ -113,6 +113,9 @@ fn read_some_connection(reader: &mut WireReader<'_>) -> Result<ConnectionKey, Wi
     read_connection(reader)?.ok_or(WireError { reading: "a connection" })
 }
 
+/// The kind of [`Record::Publish`], which nearly all records are.
+pub(crate) const PUBLISH_KIND: u8 = 1;
+
 /// Numbers the envelopes of a batch while it is read.
 #[derive(Debug)]
 pub(crate) struct ReadHead {
@@ -125,8 +128,9 @@ impl ReadHead {
         Self { head, sequence: head.first_sequence }
     }
 
+    /// The envelope that stands next.
     #[inline]
-    fn envelope<'a>(
+    pub(crate) fn envelope<'a>(
         &mut self,
         reader: &mut WireReader<'a>,
         shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
@@ -155,7 +159,7 @@ impl<'a> Record<'a> {
     pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
         match self {
             Self::Publish(envelope) => {
-                out.put_u8(1);
+                out.put_u8(PUBLISH_KIND);
                 envelope.write(head, out, shared);
             }
             Self::Confirm { ticket, code } => {
@@ -278,7 +282,7 @@ impl<'a> Record<'a> {
         shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
     ) -> Result<Self, WireError> {
         match reader.u8("a record's kind")? {
-            1 => Ok(Self::Publish(head.envelope(reader, shared)?)),
+            PUBLISH_KIND => Ok(Self::Publish(head.envelope(reader, shared)?)),
             2 => Ok(Self::Confirm { ticket: read_some_ticket(reader)?, code: read_code(reader)? }),
             kind => Self::read_rare(kind, head, reader, shared),
         }
