@@ -91,27 +91,39 @@ impl Engine {
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
         let Some(session) = self.desk.session_of(key) else { return };
         for request in requests {
-            let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return };
-            let wildcard = request.filter.contains(['+', '#']);
-            let home = self.place.home_of(partition_of(tenant, &request.filter));
-            let shards = if wildcard { (0..self.place.shards).map(ShardId).collect() } else { vec![home] };
-            self.end_fetch_of(session, &request.filter);
-            let id = self.fetches.add(Fetch {
-                session,
-                tenant,
-                options: SubscriberOptions::from_bits(request.options),
-                subscription_id: request.subscription_id,
-                filter: request.filter,
-                shards,
-                after: String::new(),
-                state: FetchState::Runnable,
-            });
-            self.fetches.runnable.push_back(id);
-            if let Some(session) = self.desk.sessions.get_mut(session.0) {
-                session.rare_mut().fetches.push(id);
+            if let Some(id) = self.add_fetch(session, request) {
+                self.set_fetch_running(id);
             }
         }
         self.run_fetches(now);
+    }
+
+    /// Notes what a subscription is owed; it is brought once the client has room.
+    pub(crate) fn add_fetch(&mut self, session: SessionKey, request: FetchRequest) -> Option<u32> {
+        let tenant = self.desk.sessions.get(session.0)?.tenant;
+        let wildcard = request.filter.contains(['+', '#']);
+        let home = self.place.home_of(partition_of(tenant, &request.filter));
+        let shards = if wildcard { (0..self.place.shards).map(ShardId).collect() } else { vec![home] };
+        self.end_fetch_of(session, &request.filter);
+        let id = self.fetches.add(Fetch {
+            session,
+            tenant,
+            options: SubscriberOptions::from_bits(request.options),
+            subscription_id: request.subscription_id,
+            filter: request.filter,
+            shards,
+            after: String::new(),
+            state: FetchState::NoRoom,
+        });
+        self.desk.sessions.get_mut(session.0)?.rare_mut().fetches.push(id);
+        Some(id)
+    }
+
+    fn set_fetch_running(&mut self, id: u32) {
+        if let Some(fetch) = self.fetches.fetches.get_mut(&id) {
+            fetch.state = FetchState::Runnable;
+            self.fetches.runnable.push_back(id);
+        }
     }
 
     /// Takes some steps.
@@ -165,8 +177,7 @@ impl Engine {
             self.end_fetch(id);
             return;
         }
-        fetch.state = FetchState::Runnable;
-        self.fetches.runnable.push_back(id);
+        self.set_fetch_running(id);
     }
 
     fn end_fetch(&mut self, id: u32) {
@@ -185,11 +196,16 @@ impl Engine {
 
     /// Ends the fetch for a subscription that is gone or made anew.
     pub(crate) fn end_fetch_of(&mut self, session: SessionKey, filter: &str) {
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
-        let of_filter = |id: &&u32| self.fetches.fetches.get(id).is_some_and(|fetch| *fetch.filter == *filter);
-        if let Some(id) = rare.and_then(|rare| rare.fetches.iter().find(of_filter)).copied() {
+        if let Some(id) = self.fetch_of(session, filter) {
             self.end_fetch(id);
         }
+    }
+
+    /// The fetch for a subscription that has not been brought all of its retained messages yet.
+    pub(crate) fn fetch_of(&self, session: SessionKey, filter: &str) -> Option<u32> {
+        let rare = self.desk.sessions.get(session.0)?.rare.as_ref()?;
+        let of_filter = |id: &&u32| self.fetches.fetches.get(id).is_some_and(|fetch| *fetch.filter == *filter);
+        rare.fetches.iter().find(of_filter).copied()
     }
 
     /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection

@@ -82,9 +82,11 @@ impl Engine {
         out.put_u32(session.filters.len() as u32);
         for filter in session.filters.iter() {
             let subscriber = self.index.subscriber(filter, key);
-            out.put_bytes(self.index.filter(filter).unwrap_or_default().as_bytes());
+            let text = self.index.filter(filter).unwrap_or_default();
+            out.put_bytes(text.as_bytes());
             out.put_u8(subscriber.map_or(0, |subscriber| subscriber.options.bits()));
             out.put_u32(subscriber.map_or(0, |subscriber| subscriber.subscription_id));
+            out.put_u8(u8::from(self.fetch_of(key, text).is_some()));
         }
         let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
         out.put_u32(memberships.len() as u32);

@@ -1,8 +1,9 @@
 //! Taking a partition in.
 
 use super::fields::read_message;
-use super::read_session::SessionImage;
+use super::read_session::{SessionImage, SubscriptionImage};
 use super::{ImageError, open};
+use crate::connection::FetchRequest;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId, partition_of};
@@ -70,7 +71,7 @@ impl Engine {
     }
 
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
-        let SessionImage { session, filters, memberships } = image;
+        let SessionImage { session, subscriptions, memberships } = image;
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
         let tenant = session.tenant;
         if let Some(flow) = &session.flow {
@@ -85,8 +86,13 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
-        for (filter, subscriber) in filters {
-            self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, ..subscriber });
+        for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
+            self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, options, subscription_id });
+            if fetching {
+                // The topics have other homes now, so it begins anew.
+                let request = FetchRequest { filter: filter.into(), options: options.bits(), subscription_id };
+                self.add_fetch(key, request);
+            }
         }
         for membership in memberships {
             self.rejoin_group(now, key, &membership);

@@ -13,6 +13,8 @@ pub struct Owed {
     pub sessions: u64,
     /// Ordinary subscriptions and memberships in shared groups.
     pub subscriptions: u64,
+    /// Subscriptions that have not been brought all of their retained messages.
+    pub fetches: u64,
     /// Messages waiting in queues, those moved out of memory included.
     pub queued: u64,
     /// Messages sent that wait for PUBACK.
@@ -65,6 +67,7 @@ impl Owed {
         self.subscriptions += session.filters.len() as u64;
         if let Some(rare) = &session.rare {
             self.subscriptions += rare.memberships.len() as u64;
+            self.fetches += rare.fetches.len() as u64;
             self.wills += u64::from(rare.will.is_some());
             self.queued += rare.paged.as_ref().map_or(0, |paged| paged.messages);
         }

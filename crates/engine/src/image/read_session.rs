@@ -7,38 +7,44 @@ use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
 use super::fields::{read_delivery, read_message, read_subscription_id};
 use super::read_flag;
-use crate::ids::{ListenerId, Place, SessionKey, TenantId};
+use crate::ids::{ListenerId, Place, TenantId};
 use crate::link::record::MemberOptions;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
 use crate::session::{Delivery, FilterList, Membership, Paged, Session, Will};
-use crate::topics::{Subscriber, SubscriberOptions};
+use crate::topics::SubscriberOptions;
 use crate::wire::{WireError, WireReader};
 
 /// A session that was read and not yet taken in.
 pub(super) struct SessionImage {
     pub session: Session,
-    /// Ordinary subscriptions; the session's key is not known yet.
-    pub filters: Vec<(String, Subscriber)>,
+    /// Ordinary subscriptions.
+    pub subscriptions: Vec<SubscriptionImage>,
     pub memberships: Vec<Rc<Membership>>,
+}
+
+/// An ordinary subscription that was read.
+pub(super) struct SubscriptionImage {
+    pub filter: String,
+    pub options: SubscriberOptions,
+    pub subscription_id: u32,
+    /// Whether retained messages are still to be brought to it.
+    pub fetching: bool,
 }
 
 impl SessionImage {
     pub(super) fn read(reader: &mut WireReader<'_>, now: Now, place: Place) -> Result<Self, WireError> {
         let mut session = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;
-        let mut filters = Vec::new();
+        let mut subscriptions = Vec::new();
         let mut known = BTreeSet::new();
         for _ in 0..reader.u32("a number of subscriptions")? {
-            let filter = reader.text("a topic filter")?;
-            let proper = TopicFilter::new(filter).is_ok_and(|filter| filter.shared().is_none());
-            if !proper || !known.insert(filter) {
-                return Err(WireError { reading: "a topic filter" });
+            let subscription = read_subscription(reader)?;
+            if !known.insert(subscription.filter.clone()) {
+                return Err(WireError { reading: "a subscription" });
             }
-            let options = read_options(reader)?;
-            let subscription_id = read_subscription_id(reader, 0)?;
-            filters.push((filter.to_owned(), Subscriber { session: SessionKey(0), options, subscription_id }));
+            subscriptions.push(subscription);
         }
         let mut memberships = Vec::new();
         let mut known = BTreeSet::new();
@@ -52,7 +58,7 @@ impl SessionImage {
         read_paged(reader, &mut session)?;
         read_flow(reader, now, &mut session, &memberships)?;
         session.settle();
-        Ok(Self { session, filters, memberships })
+        Ok(Self { session, subscriptions, memberships })
     }
 }
 
@@ -109,6 +115,20 @@ fn read_options(reader: &mut WireReader<'_>) -> Result<SubscriberOptions, WireEr
     let options = SubscriberOptions::from_bits(bits);
     let sound = options.bits() == bits && QoS::from_bits(bits & 3).is_some();
     if sound { Ok(options) } else { Err(wrong) }
+}
+
+fn read_subscription(reader: &mut WireReader<'_>) -> Result<SubscriptionImage, WireError> {
+    let wrong = WireError { reading: "a topic filter" };
+    let filter = reader.text(wrong.reading)?;
+    if TopicFilter::new(filter).map_err(|_| wrong)?.shared().is_some() {
+        return Err(wrong);
+    }
+    Ok(SubscriptionImage {
+        filter: filter.to_owned(),
+        options: read_options(reader)?,
+        subscription_id: read_subscription_id(reader, 0)?,
+        fetching: read_flag(reader)?,
+    })
 }
 
 fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId, place: Place) -> Result<Membership, WireError> {

@@ -160,6 +160,7 @@ fn what_was_owed_before_is_owed_after() {
     let expected = Owed {
         sessions: 2,
         subscriptions: 2,
+        fetches: 0,
         queued: 2,
         await_pub_ack: 3,
         await_pub_rec: 1,
