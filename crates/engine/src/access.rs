@@ -1,11 +1,13 @@
 //! What a client may do: the seam to rules that are made elsewhere.
 //!
-//! The engine asks once for each subscription and remembers under which epoch of the rules it was allowed. When rules of
-//! a new epoch come, every subscription is asked for again, in bounded steps, and those that are no longer allowed end.
+//! The engine asks for each message that a client publishes, for its will when it connects and once more when the will is
+//! published, and once for each subscription. A session remembers under which epoch of the rules its subscriptions were
+//! allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no longer
+//! allowed ends. What was queued until then was allowed when it came and is still delivered.
 
 use std::fmt;
 
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{QoS, Will};
 
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
@@ -23,21 +25,21 @@ pub struct Subject<'a> {
 
 /// Compiled rules. Asked on a shard's thread: answers come at once, from memory.
 pub trait Access: fmt::Debug {
-    /// Number of these rules; it differs from that of the rules before.
-    fn epoch(&self) -> u16;
     /// Whether a message may be published to a topic.
     fn may_publish(&self, subject: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool;
     /// Whether a filter may be subscribed to; for a shared subscription the filter behind the share name.
     fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS) -> bool;
 }
 
-/// Sessions asked for again in one turn after the rules have changed.
-const RECHECKED_PER_TURN: usize = 256;
+/// Sessions and subscriptions looked at in one turn after the rules have changed.
+const RECHECKED_PER_TURN: usize = 512;
 
 /// The rules in force, and how far sessions were asked for again.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     access: Option<Box<dyn Access>>,
+    /// Counts the rules, so that sessions of earlier ones are known by their number; 0 is that of no rules.
+    epoch: u16,
     /// The next session to be asked for, while that is not done.
     recheck_from: Option<u32>,
 }
@@ -55,16 +57,20 @@ impl Rules {
         }
     }
 
+    /// The epoch of subscriptions that are allowed now.
     pub(crate) fn epoch(&self) -> u16 {
-        self.access.as_ref().map_or(0, |access| access.epoch())
+        self.epoch
     }
 }
 
 impl Engine {
-    /// Puts rules in force; without any, everyone may do everything.
+    /// Puts rules in force; without any, everyone may do everything. Subscriptions that the new rules do not allow end in
+    /// the next turns ([`Engine::next_deadline`] says so).
     pub fn set_access(&mut self, access: Option<Box<dyn Access>>) {
         self.rules.access = access;
-        self.rules.recheck_from = Some(0);
+        self.rules.epoch = self.rules.epoch.checked_add(1).unwrap_or(1);
+        self.rules.recheck_from = None;
+        self.rules.recheck();
     }
 
     fn subject(&self, key: SessionKey) -> Option<Subject<'_>> {
@@ -78,6 +84,12 @@ impl Engine {
         self.subject(key).is_some_and(|subject| access.may_publish(subject, topic, qos, retain))
     }
 
+    /// The same for a client that has no session yet.
+    pub(crate) fn may_leave_will(&self, subject: Subject<'_>, will: &Will<'_>) -> bool {
+        let Some(access) = &self.rules.access else { return true };
+        access.may_publish(subject, will.topic.as_str(), will.qos, will.retain)
+    }
+
     pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS) -> bool {
         let Some(access) = &self.rules.access else { return true };
         self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos))
@@ -87,18 +99,29 @@ impl Engine {
     pub(crate) fn recheck_rights(&mut self, now: Now) {
         let Some(from) = self.rules.recheck_from else { return };
         let epoch = self.rules.epoch();
-        let keys: Vec<u32> = self.desk.sessions.iter_from(from).take(RECHECKED_PER_TURN).map(|(key, _)| key).collect();
-        self.rules.recheck_from = keys.last().map(|last| last + 1);
+        let mut keys = Vec::new();
+        let mut looked_at = 0;
+        for (key, session) in self.desk.sessions.iter_from(from) {
+            looked_at += 1;
+            if session.rights_epoch != epoch && !session.is_inner() {
+                looked_at += session.subscriptions();
+                keys.push(SessionKey(key));
+            }
+            if looked_at >= RECHECKED_PER_TURN {
+                self.rules.recheck_from = Some(key + 1);
+                break;
+            }
+        }
+        if looked_at < RECHECKED_PER_TURN {
+            self.rules.recheck_from = None;
+        }
         for key in keys {
-            self.recheck_session(now, SessionKey(key), epoch);
+            self.recheck_session(now, key, epoch);
         }
     }
 
     fn recheck_session(&mut self, now: Now, key: SessionKey, epoch: u16) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        if session.rights_epoch == epoch || self.inner.is_inner(key) {
-            return;
-        }
         session.rights_epoch = epoch;
         let mut ended: Vec<String> = Vec::new();
         let Some(session) = self.desk.sessions.get(key.0) else { return };

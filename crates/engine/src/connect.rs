@@ -4,6 +4,7 @@ use tidegate_mqtt::{
     ConnAck, ConnAckProperties, Connect, ConnectReturnCode, DecodeError, Frame, PacketType, QoS, ReasonCode, Version,
 };
 
+use crate::access::Subject;
 use crate::alias::OutboundAliases;
 use crate::connection::{PendingConnect, Phase};
 use crate::engine::Engine;
@@ -163,15 +164,9 @@ impl Engine {
         client_id: &str,
         connect: &Connect<'_>,
     ) {
-        let max_sessions = self.settings.limits.max_sessions as usize;
         let existing = self.desk.find_session(tenant, client_id);
-        if existing.is_some_and(|session| self.inner.is_inner(session)) {
-            let detail = "the broker itself uses this client id";
-            self.refuse_connect(now, key, Reason::InvalidClientId, detail.into());
-            return;
-        }
-        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
-            self.refuse_connect(now, key, Reason::TooManySessions, String::new());
+        if let Err(refused) = self.check_client(Subject { tenant, client_id }, existing, connect) {
+            self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
         // The old connection ends first, so that its will and its session end as if it had broken off.
@@ -211,6 +206,27 @@ impl Engine {
             self.ask_for_queue(session);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
+    }
+
+    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it asks
+    /// for.
+    fn check_client(
+        &self,
+        subject: Subject<'_>,
+        existing: Option<SessionKey>,
+        connect: &Connect<'_>,
+    ) -> Result<(), Refused> {
+        if existing.is_some_and(|session| self.inner.is_inner(session)) {
+            return Err(Refused::new(Reason::InvalidClientId, "the broker itself uses this client id"));
+        }
+        if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
+            return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
+        }
+        let max_sessions = self.settings.limits.max_sessions as usize;
+        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
+            return Err(Refused::new(Reason::TooManySessions, ""));
+        }
+        Ok(())
     }
 
     fn grant<'a>(&self, key: ConnectionKey, client_id: &'a str, connect: &Connect<'_>) -> Option<Granted<'a>> {
@@ -253,7 +269,7 @@ impl Engine {
             tenant,
             listener,
             receive_maximum: u16::MAX,
-            rights_epoch: 0,
+            rights_epoch: self.rules.epoch(),
         })
     }
 

@@ -254,6 +254,11 @@ impl Session {
         self.rare.as_ref().is_some_and(|rare| rare.paged.is_some())
     }
 
+    /// How many subscriptions it has, shared ones included.
+    pub(crate) fn subscriptions(&self) -> usize {
+        self.filters.len() + self.rare.as_ref().map_or(0, |rare| rare.memberships.len())
+    }
+
     /// The flow, made on first use.
     #[inline]
     pub(crate) fn flow_mut(&mut self) -> &mut Flow {

@@ -150,7 +150,7 @@ impl Engine {
         let max = self.settings.limits.max_subscriptions_per_client as usize;
         let Some(session) = self.desk.sessions.get(request.session.0) else { return Ok(()) };
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
-        if session.filters.len() + memberships.len() < max {
+        if session.subscriptions() < max {
             return Ok(());
         }
         let has = match request.filter.shared() {

@@ -64,9 +64,8 @@ impl Engine {
 impl Owed {
     fn add_session(&mut self, session: &Session) {
         self.sessions += 1;
-        self.subscriptions += session.filters.len() as u64;
+        self.subscriptions += session.subscriptions() as u64;
         if let Some(rare) = &session.rare {
-            self.subscriptions += rare.memberships.len() as u64;
             self.fetches += rare.fetches.len() as u64;
             self.wills += u64::from(rare.will.is_some());
             self.queued += rare.paged.as_ref().map_or(0, |paged| paged.messages);

@@ -1,6 +1,6 @@
 //! Rules that are made elsewhere and asked here.
 
-use tidegate_engine::{Access, Reason, Subject};
+use tidegate_engine::{Access, ListenerSettings, Millis, Reason, Subject, TenantId};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
 
@@ -8,25 +8,21 @@ use crate::harness::*;
 
 /// Forbids whatever holds a word.
 #[derive(Debug)]
-struct Forbids(u16, &'static str);
+struct Forbids(&'static str);
 
 impl Access for Forbids {
-    fn epoch(&self) -> u16 {
-        self.0
-    }
-
     fn may_publish(&self, subject: Subject<'_>, topic: &str, _: QoS, _: bool) -> bool {
-        subject.client_id == "admin" || !topic.contains(self.1)
+        subject.client_id == "admin" || !topic.contains(self.0)
     }
 
     fn may_subscribe(&self, subject: Subject<'_>, filter: &str, _: QoS) -> bool {
-        subject.client_id == "admin" || !filter.contains(self.1)
+        subject.client_id == "admin" || !filter.contains(self.0)
     }
 }
 
-fn forbid(world: &World, epoch: u16, word: &'static str) {
+fn forbid(world: &World, word: &'static str) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Forbids(epoch, word)))));
+        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Forbids(word)))));
     }
     world.run();
 }
@@ -34,7 +30,7 @@ fn forbid(world: &World, epoch: u16, word: &'static str) {
 #[test]
 fn what_is_not_allowed_is_refused_and_counted() {
     everywhere(|world| {
-        forbid(world, 1, "secret");
+        forbid(world, "secret");
         let admin = world.connect(v5("admin"));
         admin.subscribe("secret/#", AtLeastOnce);
         let client = world.connect(v5("a"));
@@ -60,7 +56,7 @@ fn new_rules_end_subscriptions_that_they_do_not_allow() {
         client.subscribe("$share/g/secret/+", AtLeastOnce);
         client.subscribe("open/#", AtLeastOnce);
         let publisher = world.connect(v5("admin"));
-        forbid(world, 1, "secret");
+        forbid(world, "secret");
         publisher.publish(message("secret/1", "x").qos1());
         publisher.publish(message("open/1", "y").qos1());
         client.expect_publish("open/1", "y");
@@ -77,11 +73,151 @@ fn a_will_is_published_by_the_rules_of_its_time() {
         watcher.subscribe("#", AtMostOnce);
         let client = world.connect(v5("a").will(message("secret/will", "gone")));
         let admin = world.connect(v5("b").will(message("open/will", "gone")));
-        forbid(world, 1, "secret");
+        forbid(world, "secret");
         client.lose();
         watcher.expect_nothing();
         assert_eq!(world.dropped(Reason::NotAuthorized), 1);
         admin.lose();
         watcher.expect_publish("open/will", "gone");
     });
+}
+
+#[test]
+fn a_will_that_may_not_be_published_is_refused_at_connect() {
+    everywhere(|world| {
+        forbid(world, "secret");
+        let old = world.connect(v5("a").lasting());
+        for connecting in [v5("a"), v311("a"), v31("a")] {
+            let connecting = connecting.will(message("secret/will", "gone"));
+            world.try_connect(connecting).expect_refused(ReasonCode::NotAuthorized);
+        }
+        old.ping();
+        assert_eq!(world.counters().connects_refused[Reason::NotAuthorized.number()], 3);
+        world.connect(v5("admin").will(message("secret/will", "gone")));
+        world.connect(v5("a").will(message("open/will", "gone")));
+    });
+}
+
+#[test]
+fn a_publisher_is_told_as_its_version_knows() {
+    everywhere(|world| {
+        forbid(world, "secret");
+        let v5 = world.connect(v5("a"));
+        let v311 = world.connect(v311("b"));
+        for (client, code) in [(&v5, ReasonCode::NotAuthorized), (&v311, ReasonCode::Success)] {
+            assert_eq!(client.publish(message("secret/1", "x").qos1().id(9)), code);
+            assert_eq!(client.publish(message("secret/1", "x").qos2().id(9)), code, "and the id is free again");
+            assert_eq!(
+                client.publish(message("open/1", "x").qos2().id(9)),
+                if client.id() == "a" { ReasonCode::NoMatchingSubscribers } else { code }
+            );
+            client.publish(message("secret/1", "x"));
+            client.ping();
+        }
+        assert_eq!(world.dropped(Reason::NotAuthorized), 6);
+    });
+}
+
+#[test]
+fn rights_may_hang_on_the_tenant() {
+    #[derive(Debug)]
+    struct OnlyDefault;
+    impl Access for OnlyDefault {
+        fn may_publish(&self, subject: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+            subject.tenant == TenantId::DEFAULT
+        }
+
+        fn may_subscribe(&self, subject: Subject<'_>, _: &str, _: QoS) -> bool {
+            subject.tenant == TenantId::DEFAULT
+        }
+    }
+    let other = ListenerSettings { tenant: TenantId(7), ..ListenerSettings::default() };
+    everywhere_with(
+        |settings| settings.listeners.push(other.clone()),
+        |world| {
+            for shard in 0..world.shards() {
+                world.engine(shard, |engine, _| engine.set_access(Some(Box::new(OnlyDefault))));
+            }
+            let (a, b) = (world.connect(v5("a")), world.connect(v5("a").through(1)));
+            assert_eq!(a.publish(message("t", "x").qos1()), ReasonCode::NoMatchingSubscribers);
+            assert_eq!(b.publish(message("t", "x").qos1()), ReasonCode::NotAuthorized);
+        },
+    );
+}
+
+#[test]
+fn new_rules_are_applied_in_bounded_steps() {
+    let world = World::new(1);
+    let clients: Vec<Client> = (0..1000).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    for client in &clients {
+        client.subscribe("secret/1", AtLeastOnce);
+        client.subscribe("open/1", AtLeastOnce);
+    }
+    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("secret")))));
+    let mut before = world.gauges().subscriptions;
+    assert_eq!(before, 2000);
+    let mut turns = 0;
+    while world.next_deadline() <= world.now().monotonic {
+        world.engine(0, tidegate_engine::Engine::handle_timers);
+        let now = world.gauges().subscriptions;
+        assert!(before - now <= 512, "{} in one turn", before - now);
+        before = now;
+        turns += 1;
+    }
+    assert!(turns > 3);
+    assert_eq!(world.gauges().subscriptions, 1000);
+    // The same rules again end nothing, and none at all allow everything.
+    forbid(&world, "secret");
+    assert_eq!(world.gauges().subscriptions, 1000);
+    world.engine(0, |engine, _| engine.set_access(None));
+    assert_eq!(world.next_deadline(), Millis::NEVER);
+    clients[0].subscribe("secret/1", AtLeastOnce);
+}
+
+#[test]
+fn rules_that_change_again_before_all_were_asked_reach_everyone() {
+    let world = World::new(1);
+    let clients: Vec<Client> = (0..1000).map(|number| world.connect(v5(&format!("c{number}")))).collect();
+    for client in &clients {
+        client.subscribe("one/1", AtLeastOnce);
+        client.subscribe("two/1", AtLeastOnce);
+    }
+    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("one")))));
+    world.engine(0, tidegate_engine::Engine::handle_timers);
+    world.engine(0, |engine, _| engine.set_access(Some(Box::new(Forbids("two")))));
+    world.run();
+    let publisher = world.connect(v5("admin"));
+    publisher.publish(message("two/1", "x").qos1());
+    publisher.publish(message("one/1", "y").qos1());
+    let got: Vec<usize> = clients.iter().map(|client| client.payloads().len()).collect();
+    assert!(got[999] == 1 && got.iter().all(|count| *count <= 1), "{got:?}");
+    assert_eq!(world.gauges().subscriptions, got.iter().sum::<usize>() as u64);
+}
+
+#[test]
+fn retained_messages_and_group_messages_stop_with_the_right() {
+    everywhere_with(
+        |settings| settings.retained.step = 1,
+        |world| {
+            let admin = world.connect(v5("admin"));
+            for number in 0..20 {
+                admin.publish(message(&format!("secret/{number}"), "x").qos1().retain());
+            }
+            let client = world.connect(v5("a").receive_maximum(1).manual());
+            client.subscribe("secret/#", AtLeastOnce);
+            let first = client.expect_message();
+            client.subscribe("$share/g/secret/+", AtLeastOnce);
+            admin.subscribe("$share/g/secret/+", AtLeastOnce);
+            forbid(world, "secret");
+            client.puback(first.id.unwrap());
+            world.run();
+            let rest = client.messages().len();
+            assert!(rest <= 1, "what waited was allowed when it came: {rest}");
+            for _ in 0..4 {
+                admin.publish(message("secret/new", "y").qos1());
+            }
+            client.expect_nothing();
+            assert_eq!(admin.payloads().len(), 4, "another member gets what the group is dealt");
+        },
+    );
 }
