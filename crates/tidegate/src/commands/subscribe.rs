@@ -1,12 +1,13 @@
 //! `tidegate sub`: subscribes and shows what arrives.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use tidegate_client::{
     Acknowledgement, Event, Message, Publish, QoS, ReasonCode, RequestAnswer, RetainHandling, SubscribeRequest,
-    SubscriptionOptions, TopicFilterBuf, UnsubscribeRequest,
+    SubscriptionOptions, TopicFilterBuf, TopicNameBuf, UnsubscribeRequest,
 };
 
 use crate::mqtt_commands::flags::connection::{ConnectionFlags, Plan, random};
@@ -197,6 +198,7 @@ fn subscribe(args: &Args) -> Result<Outcome, CommandError> {
         chance: Chance::new(args.random_filter),
         counted: 0,
         removals: 0,
+        removed: BTreeSet::new(),
         ending: false,
         deadline: None,
         rate: args.message_rate.then_some(Rate { count: 0, due: None }),
@@ -218,6 +220,8 @@ struct Subscriber<'a> {
     counted: u64,
     /// How many removals of retained messages the server has not acknowledged.
     removals: usize,
+    /// Topics whose removal will come back, since it is a message, too.
+    removed: BTreeSet<TopicNameBuf>,
     /// Everything that was to be shown has been; what is left is to wait for removals.
     ending: bool,
     /// When the time of `-W` is over; known once there was a connection.
@@ -304,6 +308,11 @@ impl Subscriber<'_> {
             // It is not acknowledged, so a session delivers it the next time.
             return Ok(());
         }
+        if !message.retain && message.payload.is_empty() && self.removed.remove(&message.topic) {
+            self.ending |= self.args.retained_only && self.removed.is_empty();
+            self.acknowledge(message);
+            return Ok(());
+        }
         if self.args.retained_only && !message.retain {
             self.ending = true;
             return Ok(());
@@ -314,10 +323,14 @@ impl Subscriber<'_> {
                 self.show(message)?;
             }
         }
+        self.acknowledge(message);
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, message: &Message) {
         if let Some(delivery) = message.delivery {
             self.session.client().acknowledge(Instant::now(), delivery);
         }
-        Ok(())
     }
 
     fn show(&mut self, message: &Message) -> Result<(), CommandError> {
@@ -343,6 +356,9 @@ impl Subscriber<'_> {
         let removed = self.session.client().publish(Instant::now(), removal);
         removed.map_err(|source| CommandError::Publish { topic: message.topic.to_string(), source })?;
         self.removals += 1;
+        if self.removed.len() < MAX_QUEUED_REMOVALS {
+            self.removed.insert(message.topic.clone());
+        }
         Ok(())
     }
 

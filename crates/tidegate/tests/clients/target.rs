@@ -38,15 +38,15 @@ fn flags(host: &str, port: &str) -> Vec<String> {
 }
 
 /// The broker that the environment names, or else ours.
-pub(crate) fn ours() -> Option<Target> {
+pub(crate) fn ours() -> Target {
     if let Ok(address) = std::env::var("TIDEGATE_TEST_BROKER") {
         let (host, port) = address.rsplit_once(':').expect("HOST:PORT");
-        return Some(Target::reached_by(flags(host.trim_matches(['[', ']']), port)));
+        return Target::reached_by(flags(host.trim_matches(['[', ']']), port));
     }
     let (process, ready) = start_ours(&["--listen", "127.0.0.1:0"]);
     let port = ready.split("mqtt://127.0.0.1:").nth(1).and_then(|rest| rest.split_whitespace().next());
     let port = port.unwrap_or_else(|| panic!("no address in {ready}"));
-    Some(Target { process: Some(process), folder: None, flags: flags("127.0.0.1", port) })
+    Target { process: Some(process), folder: None, flags: flags("127.0.0.1", port) }
 }
 
 /// Ours on a WebSocket alone.

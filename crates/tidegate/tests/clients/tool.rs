@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStderr, ChildStdout, Command, Stdio};
+use std::thread::JoinHandle;
 
 use crate::target::Target;
 
@@ -54,7 +55,8 @@ pub(crate) fn run_with(target: &Target, arguments: &[&str], input: &[u8]) -> End
 pub(crate) struct Running {
     child: Child,
     stdout: Option<ChildStdout>,
-    stderr: BufReader<ChildStderr>,
+    /// Reads standard error to its end, so that the pipe never fills up.
+    stderr: Option<JoinHandle<String>>,
 }
 
 impl Drop for Running {
@@ -64,27 +66,32 @@ impl Drop for Running {
     }
 }
 
-/// Starts `sub` and returns when the server has acknowledged its subscriptions.
+/// Starts `sub` and returns when the server has acknowledged its subscriptions. It gives up after half a minute, unless
+/// `arguments` say otherwise; nothing takes that long when all is well.
 pub(crate) fn subscribed(target: &Target, arguments: &[&str]) -> Running {
-    let mut command = command(target, &[&["sub", "-d"], arguments].concat());
+    let mut command = command(target, &[&["sub", "-d", "-W", "30"], arguments].concat());
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let stdout = child.stdout.take();
-    let stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut running = Running { child, stdout, stderr };
-    running.wait_for("received SUBACK");
-    running
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    wait_for(&mut stderr, "received SUBACK");
+    let stderr = std::thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    Running { child, stdout, stderr: Some(stderr) }
+}
+
+/// Reads up to a line that starts so.
+fn wait_for(stderr: &mut BufReader<ChildStderr>, start: &str) {
+    let mut line = String::new();
+    while !line.starts_with(start) {
+        line.clear();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "it ended before {start}");
+    }
 }
 
 impl Running {
-    /// Reads standard error up to a line that starts so.
-    pub(crate) fn wait_for(&mut self, start: &str) {
-        let mut line = String::new();
-        while !line.starts_with(start) {
-            line.clear();
-            assert_ne!(self.stderr.read_line(&mut line).unwrap(), 0, "it ended before {start}");
-        }
-    }
-
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
@@ -99,11 +106,11 @@ impl Running {
 
     /// Waits for its end.
     pub(crate) fn end(mut self) -> Ended {
-        let (mut out, mut err) = (Vec::new(), String::new());
+        let mut out = Vec::new();
         if let Some(stdout) = &mut self.stdout {
             stdout.read_to_end(&mut out).unwrap();
         }
-        self.stderr.read_to_string(&mut err).unwrap();
+        let err = self.stderr.take().unwrap().join().unwrap();
         Ended { code: self.child.wait().unwrap().code(), out, err }
     }
 }
