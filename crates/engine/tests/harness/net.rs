@@ -98,6 +98,8 @@ pub(crate) struct Net {
     paged: BTreeMap<(TenantId, String), PagedQueue>,
     /// Queues that are wanted back, and by whom.
     wanted: VecDeque<(usize, TenantId, String)>,
+    /// Clients whose queues were asked for, whether there is one or not.
+    pub asked_back: Vec<String>,
     pub trace: Trace,
     next_acceptor: usize,
 }
@@ -164,6 +166,7 @@ impl Net {
             asked: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
+            asked_back: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
             next_acceptor: 0,
         }
@@ -441,6 +444,11 @@ impl Net {
         messages
     }
 
+    /// Messages in queues that were moved out of memory.
+    pub(crate) fn paged_messages(&self) -> u64 {
+        self.paged.values().map(|queue| queue.messages).sum()
+    }
+
     fn load(&mut self) {
         let Some((shard, tenant, client_id)) = self.wanted.pop_front() else { return };
         let Some(queue) = self.paged.remove(&(tenant, client_id.clone())) else { return };
@@ -565,7 +573,10 @@ impl Net {
                 }
             }
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
-            Event::LoadQueue { tenant, client_id } => self.wanted.push_back((shard, tenant, client_id)),
+            Event::LoadQueue { tenant, client_id } => {
+                self.asked_back.push(client_id.clone());
+                self.wanted.push_back((shard, tenant, client_id));
+            }
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -267,6 +267,11 @@ impl World {
         self.counters().dropped[reason.number()]
     }
 
+    /// Takes the names of the clients whose queues were asked for.
+    pub(crate) fn take_asked_back(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.borrow_mut().asked_back)
+    }
+
     /// Takes what was told to the log.
     pub(crate) fn take_log(&self) -> Vec<LogEvent> {
         std::mem::take(&mut self.0.borrow_mut().log)
@@ -293,6 +298,11 @@ impl World {
 
     pub(crate) fn note(&self, line: String) {
         self.0.borrow_mut().trace.note(line);
+    }
+
+    /// Messages in queues that were moved out of memory.
+    pub(crate) fn paged_messages(&self) -> u64 {
+        self.0.borrow().paged_messages()
     }
 
     pub(crate) fn batches_under_way(&self) -> usize {
