@@ -13,6 +13,9 @@ use crate::{Client, Event, Options};
 /// How many bytes are read at once.
 const READ_SIZE: usize = 64 << 10;
 
+/// How many events or reads may pass before wakers are looked for, be there more to do or not.
+const TURNS_BETWEEN_POLLS: u32 = 64;
+
 /// How long the last bytes of a connection may take to be written, and the server to close its side.
 const CLOSE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -30,6 +33,8 @@ pub struct Driver {
     ready: Events,
     waker: Waker,
     woken: bool,
+    /// How often [`Driver::next`] has gone round.
+    turns: u32,
     scratch: Vec<u8>,
     /// When the transport is closed, be the server done or not; while the client wants it closed.
     close_by: Option<Instant>,
@@ -80,6 +85,7 @@ impl Driver {
             ready: Events::with_capacity(8),
             waker: Waker(Arc::new(waker)),
             woken: false,
+            turns: 0,
             scratch: vec![0; READ_SIZE],
             close_by: None,
             transport_error: None,
@@ -119,25 +125,30 @@ impl Driver {
     }
 
     /// Works until the client has news, a [`Waker`] was used, or `deadline` has come; without a deadline, for ever.
-    /// What the client has to send is not written before its news have been taken.
+    /// What the client has to send is not written before its news have been taken. A deadline that has come is told
+    /// before news, and a waker among them, so that no server can keep them back by sending without end.
     ///
     /// # Errors
     ///
     /// When the system fails to wait. The end of a connection is an event.
     pub fn next(&mut self, deadline: Option<Instant>) -> io::Result<Step> {
         loop {
-            if let Some(event) = self.client.poll_event() {
-                return Ok(Step::Event(event));
+            self.turns = self.turns.wrapping_add(1);
+            if self.turns.is_multiple_of(TURNS_BETWEEN_POLLS) {
+                self.wait(Some(Duration::ZERO))?;
             }
             if std::mem::take(&mut self.woken) {
                 return Ok(Step::Woken);
             }
             let now = Instant::now();
-            if self.exchange(now) {
-                continue;
-            }
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(Step::Deadline);
+            }
+            if let Some(event) = self.client.poll_event() {
+                return Ok(Step::Event(event));
+            }
+            if self.exchange(now) {
+                continue;
             }
             let timers = [deadline, self.client.next_deadline(), self.close_by];
             let until = timers.into_iter().flatten().min();

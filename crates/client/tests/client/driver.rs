@@ -132,6 +132,25 @@ fn a_waker_and_a_deadline_end_the_waiting() {
 }
 
 #[test]
+fn a_server_that_never_stops_sending_keeps_neither_wakers_nor_deadlines_back() {
+    let (address, server) = serve(|mut stream| {
+        read(&mut stream, CONNECT_LEN);
+        stream.write_all(ACCEPTED).unwrap();
+        // Messages, which are events, and PINGRESP packets, which are none.
+        let packets = b"\x30\x04\0\x01tx\xd0\0\xd0\0".repeat(10_000);
+        while stream.write_all(&packets).is_ok() {}
+    });
+    let mut driver = driver(address);
+    connect(&mut driver);
+    let soon = Instant::now() + Duration::from_millis(20);
+    while driver.next(Some(soon)).unwrap() != Step::Deadline {}
+    driver.waker().wake().unwrap();
+    while driver.next(None).unwrap() != Step::Woken {}
+    drop(driver);
+    server.join().unwrap();
+}
+
+#[test]
 fn the_clients_timers_run() {
     let (address, server) = serve(|mut stream| {
         read(&mut stream, CONNECT_LEN);

@@ -172,7 +172,7 @@ impl Session {
             self.warn(&format_args!("cannot say farewell: {error}"));
         }
         self.driver.finish()?;
-        while let Step::Event(event) = self.driver.next(Some(now))? {
+        while let Some(event) = self.client().poll_event() {
             if let Event::Trace(trace) = event {
                 show(&trace);
             }
