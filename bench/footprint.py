@@ -41,6 +41,12 @@ def wake_ups(pid):
     return total
 
 
+def wake_ups_in(pid, seconds):
+    before = wake_ups(pid)
+    time.sleep(seconds)
+    return wake_ups(pid) - before
+
+
 def text(value):
     return struct.pack(">H", len(value)) + value.encode()
 
@@ -143,9 +149,7 @@ def main():
         print(f"ready after             {ready_ms:8.1f} ms")
         time.sleep(1)
         print(f"PSS after start         {pss_kb(pid) / 1024:8.2f} MiB")
-        before = wake_ups(pid)
-        time.sleep(5)
-        print(f"wake-ups in 5 s, idle   {wake_ups(pid) - before:8d}")
+        print(f"wake-ups in 5 s, idle   {wake_ups_in(pid, 5):8d}")
         anonymous = status(pid, "RssAnon")
         crowd = Crowd(port, options.clients)
         seconds, connected = crowd.connect_all()
@@ -156,6 +160,7 @@ def main():
         print(f"idle clients            {subscribed:8d} with a subscription each")
         print(f"user memory per client  {each:8.0f} bytes")
         print(f"RSS with them           {status(pid, 'VmRSS') / 1024:8.2f} MiB")
+        print(f"wake-ups in 5 s, so     {wake_ups_in(pid, 5):8d}")
         crowd.leave()
         time.sleep(SETTLE_SECONDS)
         print(f"RSS after they left     {status(pid, 'VmRSS') / 1024:8.2f} MiB")
