@@ -130,7 +130,7 @@ impl Default for Limits {
         Self {
             connect_timeout_ms: 10_000,
             pipelined_bytes: 64 * 1024,
-            max_sessions: 0,
+            max_sessions: 1_000_000,
             max_session_expiry_seconds: u32::MAX,
             max_subscriptions_per_client: 10_000,
             max_topic_levels: 128,

@@ -10,6 +10,7 @@ mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;
+mod physical_memory;
 mod signals;
 mod status;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
+use crate::physical_memory;
+
 use super::Config;
 use super::sections::Listener;
 use super::value::Lifetime;
@@ -25,6 +27,23 @@ impl Config {
         }
     }
 
+    /// Bytes that packets and queues may hold: the configured number, or half of what there is. 0, no limit, only where
+    /// the system does not tell.
+    fn memory_ceiling(&self) -> u64 {
+        match self.limits.memory_ceiling.0 {
+            0 => physical_memory::available().map_or(0, |bytes| bytes / 2),
+            configured => configured,
+        }
+    }
+
+    /// Bytes that retained messages may hold: the configured number, or a quarter of what there is.
+    fn retained_bytes(&self) -> u64 {
+        match self.retained.max_bytes.0 {
+            0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
+            configured => configured,
+        }
+    }
+
     /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
     pub(crate) fn engine_settings(&self, shards: u16) -> engine::Settings {
         engine::Settings {
@@ -41,7 +60,7 @@ impl Config {
             retained: engine::RetainedSettings {
                 available: self.retained.available,
                 max_messages: share(self.retained.max_messages, shards),
-                max_bytes: share(self.retained.max_bytes.0, shards),
+                max_bytes: share(self.retained_bytes(), shards),
                 step: self.retained.step,
             },
             shared: engine::SharedSettings { available: self.shared.available, strategy: self.shared.strategy },
@@ -66,7 +85,7 @@ impl Config {
             max_topic_levels: limits.max_topic_levels,
             max_inflight: limits.max_inflight,
             output_high_water: limits.output_high_water.narrow(),
-            memory_ceiling: share(limits.memory_ceiling.0, shards),
+            memory_ceiling: share(self.memory_ceiling(), shards),
             shard_link_bytes: limits.shard_link_bytes.0,
             parked_bytes: limits.parked_bytes.narrow(),
             block_timeout_ms: millis(limits.block_timeout),

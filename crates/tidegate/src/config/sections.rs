@@ -88,7 +88,7 @@ section! {
         /// the system grants fewer open files than that.
         max_connections: u32 = 0, in Kind::Integer(Range::of(1, 10_000_000).or_zero("as many as there are open files"));
         /// Sessions, connected or not, of the whole broker.
-        max_sessions: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
+        max_sessions: u32 = 1_000_000, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
         /// Longest time that a session is kept for a client that is away. A client that asks for more is granted this.
         max_session_expiry: Lifetime = Lifetime::Unlimited, in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
         /// Subscriptions of one client.
@@ -99,8 +99,9 @@ section! {
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
         output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
-        /// Memory of unfinished packets, output and queues of the whole broker, above which new work is refused.
-        memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("no limit"));
+        /// Memory of unfinished packets, output and queues of the whole broker, above which new work is refused. Retained
+        /// messages have a limit of their own.
+        memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of what the machine or the container has"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
@@ -141,7 +142,7 @@ section! {
         /// How many are kept by the whole broker. What comes beyond is refused; what is kept may still be replaced.
         max_messages: u64 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
         /// Memory for them in the whole broker.
-        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, 16 * TIB).or_zero("no limit"));
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, 16 * TIB).or_zero("a quarter of what the machine or the container has"));
         /// Retained messages looked at for one subscription before other clients get their turn.
         step: u32 = 512, in Kind::Integer(Range::of(1, 1_000_000));
     }
