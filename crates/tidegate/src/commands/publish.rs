@@ -13,8 +13,8 @@ use crate::mqtt_commands::outcome::{CommandError, Outcome, finish};
 use crate::mqtt_commands::session::{News, Persistence, Session};
 use crate::mqtt_commands::stdin_lines::{Line, StdinLines};
 
-/// How often a lost connection is tried again before the messages are given up.
-const ATTEMPTS: u32 = 10;
+/// How often a lost connection is tried again, without a message being settled, before the messages are given up.
+const ATTEMPTS: u32 = 5;
 
 const ABOUT: &str = "Publish messages, with the flags of mosquitto_pub";
 
@@ -240,6 +240,7 @@ impl Publisher {
         match event {
             Event::Published(published) => {
                 self.waiting = self.waiting.saturating_sub(1);
+                self.session.progress();
                 self.note_refusal(published);
                 Ok(true)
             }

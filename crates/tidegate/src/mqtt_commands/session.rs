@@ -54,7 +54,9 @@ pub(crate) struct Session {
     persistence: Persistence,
     quiet: bool,
     connected_once: bool,
-    /// How often the connection was tried again since it was there.
+    /// Since when there is a connection.
+    attached_at: Option<Instant>,
+    /// How often the connection was tried again since it was of use.
     failures: u32,
     /// How long to wait before it is tried again.
     pause: Duration,
@@ -80,6 +82,7 @@ impl Session {
             persistence,
             quiet: plan.quiet,
             connected_once: false,
+            attached_at: None,
             failures: 0,
             pause: FIRST_PAUSE,
             retry_at: None,
@@ -182,17 +185,25 @@ impl Session {
 
     fn attached(&mut self) {
         self.connected_once = true;
-        self.failures = 0;
-        self.pause = FIRST_PAUSE;
+        self.attached_at = Some(Instant::now());
         // After a signal another one ends the process in any case.
         if !self.stop.load(Ordering::SeqCst) {
             self.unattached.store(false, Ordering::SeqCst);
         }
     }
 
+    /// The connection is of use, so the next loss is no consequence of the last one.
+    pub(crate) fn progress(&mut self) {
+        self.failures = 0;
+        self.pause = FIRST_PAUSE;
+    }
+
     /// The connection is over: fails, or sees to it that it is made again.
     fn lost(&mut self, why: Disconnected) -> Result<(), CommandError> {
         self.unattached.store(true, Ordering::SeqCst);
+        if self.attached_at.take().is_some_and(|since| since.elapsed() >= LONGEST_PAUSE) {
+            self.progress();
+        }
         let text = match why {
             Disconnected::Refused(dismissal) if !(self.connected_once && is_passing(dismissal.reason_code)) => {
                 return Err(CommandError::refused(self.version, &dismissal));
