@@ -35,6 +35,15 @@ impl Client {
         self.socket
     }
 
+    /// Whether the client asked for its session in a version that does not tell whether there is one.
+    pub(crate) fn believes_in_session(&self) -> bool {
+        self.version() == Version::V31 && !self.connecting.clean_start
+    }
+
+    pub(crate) fn is_v5(&self) -> bool {
+        self.version().is_v5()
+    }
+
     fn version(&self) -> Version {
         self.connecting.version
     }

@@ -19,6 +19,7 @@
 mod arrival;
 mod client;
 mod connecting;
+mod device;
 mod message;
 mod net;
 mod random;
@@ -28,6 +29,7 @@ mod world;
 pub(crate) use arrival::{Arrival, Delivered};
 pub(crate) use client::Client;
 pub(crate) use connecting::{Connecting, v5, v31, v311};
+pub(crate) use device::{Device, Received};
 pub(crate) use message::{Message, message};
 pub(crate) use random::Random;
 pub(crate) use world::{World, everywhere, everywhere_with, millis, minutes, seconds};

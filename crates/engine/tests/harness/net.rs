@@ -444,6 +444,11 @@ impl Net {
         messages
     }
 
+    /// Throws a queue away that belongs to nobody any more.
+    pub(crate) fn forget_paged(&mut self, tenant: TenantId, client_id: &str) {
+        self.paged.remove(&(tenant, client_id.to_owned()));
+    }
+
     /// Messages in queues that were moved out of memory.
     pub(crate) fn paged_messages(&self) -> u64 {
         self.paged.values().map(|queue| queue.messages).sum()

@@ -300,6 +300,11 @@ impl World {
         self.0.borrow_mut().trace.note(line);
     }
 
+    /// Throws a queue away that was moved out of memory, since its session has ended.
+    pub(crate) fn forget_paged(&self, client_id: &str) {
+        self.0.borrow_mut().forget_paged(TenantId::DEFAULT, client_id);
+    }
+
     /// Messages in queues that were moved out of memory.
     pub(crate) fn paged_messages(&self) -> u64 {
         self.0.borrow().paged_messages()

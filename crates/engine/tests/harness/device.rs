@@ -1,0 +1,341 @@
+//! An honest client with a session of its own: what it has sent and not finished it sends again, and what it has
+//! received twice it takes once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tidegate_engine::Reason;
+use tidegate_mqtt::{Packet, PacketId, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, SubscriptionOptions};
+
+use super::{Arrival, Client, Connecting, Delivered, Message, World};
+
+/// How a device behaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Habits {
+    /// It does not acknowledge what it receives for the time being.
+    pub holds_acknowledgements: bool,
+}
+
+/// A message as the device's application got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    pub message: Delivered,
+    /// How many connections the device had had by then.
+    pub connection: u32,
+}
+
+/// A message that the device has sent and the server has not finished.
+#[derive(Clone, Debug)]
+struct Outgoing {
+    message: Message,
+    id: PacketId,
+    /// PUBREC has come.
+    received: bool,
+    /// It was sent on this connection.
+    sent: bool,
+}
+
+pub(crate) struct Device {
+    pub name: String,
+    pub habits: Habits,
+    world: World,
+    client: Option<Client>,
+    /// CONNACK has accepted the present connection.
+    pub online: bool,
+    connections: u32,
+    /// Session Present of the last CONNACK.
+    pub session_present: bool,
+    /// Codes of refused connections.
+    pub refused: Vec<ReasonCode>,
+    outgoing: VecDeque<Outgoing>,
+    /// Messages that wait for the server's receive maximum.
+    waiting: VecDeque<Message>,
+    server_maximum: usize,
+    next_id: PacketId,
+    /// QoS 2 messages that the device has taken and the server has not released.
+    incoming: BTreeSet<PacketId>,
+    /// Acknowledgements that the device owes.
+    owed: Vec<PacketId>,
+    owed_receipts: Vec<PacketId>,
+    /// What the application got.
+    pub inbox: Vec<Received>,
+    /// Codes of PUBACK and PUBREC by the payload that they are for.
+    pub answers: BTreeMap<Vec<u8>, ReasonCode>,
+    asked: BTreeMap<PacketId, (String, bool)>,
+    /// Filters whose SUBACK has come.
+    pub subscribed: BTreeSet<String>,
+}
+
+impl Device {
+    pub(crate) fn new(world: &World, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            habits: Habits::default(),
+            world: world.clone(),
+            client: None,
+            online: false,
+            connections: 0,
+            session_present: false,
+            refused: Vec::new(),
+            outgoing: VecDeque::new(),
+            waiting: VecDeque::new(),
+            server_maximum: usize::from(u16::MAX),
+            next_id: PacketId::MIN,
+            incoming: BTreeSet::new(),
+            owed: Vec::new(),
+            owed_receipts: Vec::new(),
+            inbox: Vec::new(),
+            answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            subscribed: BTreeSet::new(),
+        }
+    }
+
+    /// The present connection, if the device has not given it up.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.client.as_ref()
+    }
+
+    /// Connects anew, and lets an earlier connection be taken over.
+    pub(crate) fn connect(&mut self, connecting: Connecting) {
+        let connecting = Connecting { client_id: self.name.clone(), automatic: false, ..connecting };
+        if connecting.clean_start {
+            self.forget();
+        }
+        let client = self.world.open(&connecting);
+        client.send_bytes(&connecting.encode());
+        self.client = Some(client);
+        self.connections += 1;
+        self.online = false;
+        self.asked.clear();
+    }
+
+    /// Forgets the session. Messages that were never answered are sent as new ones.
+    fn forget(&mut self) {
+        self.incoming.clear();
+        let unanswered = std::mem::take(&mut self.outgoing).into_iter().filter(|outgoing| !outgoing.received);
+        for outgoing in unanswered.collect::<Vec<_>>().into_iter().rev() {
+            self.waiting.push_front(Message { dup: false, id: None, ..outgoing.message });
+        }
+    }
+
+    /// Gives the connection up without a goodbye, after `survives` more bytes have arrived.
+    pub(crate) fn cut(&mut self, survives: usize) {
+        if let Some(client) = self.client.take() {
+            client.cut(survives);
+        }
+        self.go_offline();
+    }
+
+    /// Says goodbye.
+    pub(crate) fn disconnect(&mut self, packet: &tidegate_mqtt::Disconnect<'_>) {
+        if let Some(client) = self.client.take() {
+            client.send(&Packet::Disconnect(*packet));
+        }
+        self.go_offline();
+    }
+
+    fn go_offline(&mut self) {
+        self.online = false;
+        self.owed.clear();
+        self.owed_receipts.clear();
+        for outgoing in &mut self.outgoing {
+            outgoing.sent = false;
+        }
+    }
+
+    /// Whether the server has closed the connection; then the device gives it up.
+    pub(crate) fn notice_close(&mut self) -> Option<Reason> {
+        let reason = self.client.as_ref()?.closed()?;
+        self.client = None;
+        self.go_offline();
+        Some(reason)
+    }
+
+    // ---- publishing ------------------------------------------------------------------------------------------------
+
+    /// Publishes as soon as the connection and the server's receive maximum allow it.
+    pub(crate) fn publish(&mut self, message: Message) {
+        self.waiting.push_back(message);
+        self.send_waiting();
+    }
+
+    /// Sends the last QoS 2 message that waits for PUBREC once more; says whether there is one.
+    pub(crate) fn repeat_last(&mut self) -> bool {
+        let Some(client) = self.client.as_ref().filter(|_| self.online) else { return false };
+        let last = self
+            .outgoing
+            .iter()
+            .rev()
+            .find(|outgoing| outgoing.message.qos == QoS::ExactlyOnce && outgoing.sent && !outgoing.received);
+        let Some(last) = last else { return false };
+        let again = Message { id: Some(last.id), alias: None, ..last.message.clone() };
+        client.send_publish(again.dup());
+        true
+    }
+
+    fn send_waiting(&mut self) {
+        let Some(client) = self.client.clone().filter(|_| self.online) else { return };
+        while let Some(message) = self.waiting.front() {
+            if message.qos != QoS::AtMostOnce && self.outgoing.len() >= self.server_maximum {
+                return;
+            }
+            let Some(mut message) = self.waiting.pop_front() else { return };
+            if message.qos != QoS::AtMostOnce {
+                let id = self.free_id();
+                message.id = Some(id);
+                self.outgoing.push_back(Outgoing { message: message.clone(), id, received: false, sent: true });
+            }
+            client.send_publish(message);
+        }
+    }
+
+    fn free_id(&mut self) -> PacketId {
+        loop {
+            let id = self.next_id;
+            self.next_id = id.next();
+            if self.outgoing.iter().all(|outgoing| outgoing.id != id) {
+                return id;
+            }
+        }
+    }
+
+    /// Sends again what was not finished, in its order ([MQTT-4.4.0-1]).
+    fn resume(&mut self) {
+        let Some(client) = self.client.clone() else { return };
+        for outgoing in &mut self.outgoing {
+            outgoing.sent = true;
+            if outgoing.received {
+                client.pubrel(outgoing.id);
+            } else {
+                client.send_publish(Message { id: Some(outgoing.id), alias: None, ..outgoing.message.clone() }.dup());
+            }
+        }
+    }
+
+    /// Whether everything that was published is finished.
+    pub(crate) fn is_done(&self) -> bool {
+        self.outgoing.is_empty() && self.waiting.is_empty()
+    }
+
+    // ---- subscribing -----------------------------------------------------------------------------------------------
+
+    pub(crate) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, identifier: Option<u32>) {
+        if let Some(client) = self.client.as_ref().filter(|_| self.online) {
+            let id = client.send_subscribe(&[(filter, options)], identifier);
+            self.asked.insert(id, (filter.to_owned(), true));
+        }
+    }
+
+    pub(crate) fn unsubscribe(&mut self, filter: &str) {
+        if let Some(client) = self.client.as_ref().filter(|_| self.online) {
+            self.subscribed.remove(filter);
+            let id = client.send_unsubscribe(filter);
+            self.asked.insert(id, (filter.to_owned(), false));
+        }
+    }
+
+    // ---- receiving -------------------------------------------------------------------------------------------------
+
+    /// Takes what has come and answers it; says whether anything had come.
+    pub(crate) fn process(&mut self) -> bool {
+        let Some(client) = self.client.clone() else { return false };
+        let mut any = false;
+        while let Some(arrival) = client.take_arrival() {
+            any = true;
+            self.take(&client, &arrival);
+        }
+        any
+    }
+
+    fn take(&mut self, client: &Client, arrival: &Arrival) {
+        match arrival.packet() {
+            Packet::ConnAck(ack) if ack.reason_code == ReasonCode::Success => {
+                self.online = true;
+                // MQTT 3.1 does not tell; there a client has to believe that the server remembers what it does itself.
+                self.session_present = ack.session_present || client.believes_in_session();
+                self.server_maximum =
+                    ack.properties.receive_maximum.map_or(usize::from(u16::MAX), |max| usize::from(max.get()));
+                if self.session_present {
+                    self.resume();
+                } else {
+                    self.subscribed.clear();
+                    self.forget();
+                }
+                self.send_waiting();
+            }
+            Packet::ConnAck(ack) => self.refused.push(ack.reason_code),
+            Packet::Publish(_) => self.take_publish(client, arrival),
+            Packet::PubRel(release) => {
+                self.incoming.remove(&release.packet_id);
+                client.send(&Packet::PubComp(PubComp::new(release.packet_id, ReasonCode::Success)));
+            }
+            Packet::PubAck(ack) => self.finish(ack.packet_id, Some(ack.reason_code)),
+            Packet::PubRec(ack) if ack.reason_code.is_error() => self.finish(ack.packet_id, Some(ack.reason_code)),
+            Packet::PubRec(ack) => {
+                if let Some(outgoing) = self.outgoing.iter_mut().find(|outgoing| outgoing.id == ack.packet_id) {
+                    outgoing.received = true;
+                    self.answers.insert(outgoing.message.payload.clone(), ack.reason_code);
+                }
+                client.send(&Packet::PubRel(PubRel::new(ack.packet_id, ReasonCode::Success)));
+            }
+            Packet::PubComp(ack) => self.finish(ack.packet_id, None),
+            Packet::SubAck(ack) => {
+                let granted = ack.reason_codes.iter().all(|code| !code.is_error());
+                if let Some((filter, true)) = self.asked.remove(&ack.packet_id)
+                    && granted
+                {
+                    self.subscribed.insert(filter);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_publish(&mut self, client: &Client, arrival: &Arrival) {
+        let message = arrival.delivered().expect("a PUBLISH");
+        match (message.qos, message.id) {
+            (QoS::ExactlyOnce, Some(id)) => {
+                let new = self.incoming.insert(id);
+                if new {
+                    self.inbox.push(Received { message, connection: self.connections });
+                }
+                if self.habits.holds_acknowledgements {
+                    self.owed_receipts.push(id);
+                } else {
+                    client.send(&Packet::PubRec(PubRec::new(id, ReasonCode::Success)));
+                }
+            }
+            (qos, id) => {
+                self.inbox.push(Received { message, connection: self.connections });
+                let Some(id) = id.filter(|_| qos == QoS::AtLeastOnce) else { return };
+                if self.habits.holds_acknowledgements {
+                    self.owed.push(id);
+                } else {
+                    client.send(&Packet::PubAck(PubAck::new(id, ReasonCode::Success)));
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, id: PacketId, code: Option<ReasonCode>) {
+        let Some(at) = self.outgoing.iter().position(|outgoing| outgoing.id == id) else { return };
+        if let Some(outgoing) = self.outgoing.remove(at)
+            && let Some(code) = code
+        {
+            self.answers.insert(outgoing.message.payload, code);
+        }
+        self.send_waiting();
+    }
+
+    /// Acknowledges everything that was held back, and holds nothing back any more.
+    pub(crate) fn release(&mut self) {
+        self.habits.holds_acknowledgements = false;
+        let Some(client) = self.client.clone().filter(|_| self.online) else { return };
+        for id in std::mem::take(&mut self.owed) {
+            client.puback(id);
+        }
+        for id in std::mem::take(&mut self.owed_receipts) {
+            client.pubrec(id);
+        }
+    }
+}

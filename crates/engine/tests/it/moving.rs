@@ -1,0 +1,585 @@
+//! Partitions that move: exported by one engine, imported by another.
+
+use tidegate_engine::{
+    ImageError, ListenerSettings, Now, Owed, PARTITIONS, PartitionId, Reason, TenantId, partition_of,
+};
+use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
+
+use crate::harness::*;
+
+mod twins;
+
+const T: TenantId = TenantId::DEFAULT;
+
+/// From how many shards to how many.
+const MOVES: [(u16, u16); 4] = [(1, 1), (1, 2), (2, 3), (3, 1)];
+
+fn id(number: u16) -> PacketId {
+    PacketId::new(number).unwrap()
+}
+
+/// Engines that began at another time than any other and have nothing yet, at the present of `world` on the wall.
+fn elsewhere(world: &World, shards: u16, after: u64) -> World {
+    let there = World::with(shards, |settings| {
+        settings.listeners.push(ListenerSettings { tenant: TenantId(7), ..ListenerSettings::default() });
+    });
+    there.skip(123_456_789);
+    let Now { unix, .. } = world.now();
+    there.step_wall_clock((unix + after) as i64 - there.now().unix as i64);
+    there
+}
+
+fn export(world: &World, partition: u16) -> Vec<u8> {
+    let shard = partition % world.shards();
+    let image = world.engine(shard, |engine, now| engine.export_partition(now, PartitionId(partition)));
+    world.run();
+    image.expect("a partition at home")
+}
+
+fn import(world: &World, partition: u16, image: &[u8]) {
+    let shard = partition % world.shards();
+    let imported = world.engine(shard, |engine, now| engine.import_partition(now, image));
+    world.run();
+    assert_eq!(imported, Ok(PartitionId(partition)));
+}
+
+fn owed(world: &World, partition: u16) -> Owed {
+    world.engine(partition % world.shards(), |engine, _| engine.owed(PartitionId(partition)))
+}
+
+/// Moves everything; what was owed before is owed after.
+fn move_all(from: &World, to: &World) {
+    from.run();
+    for partition in 0..PARTITIONS {
+        let before = owed(from, partition);
+        let image = export(from, partition);
+        assert_eq!(owed(from, partition), Owed::default(), "partition {partition} is forgotten");
+        import(to, partition, &image);
+        assert_eq!(owed(to, partition), before, "partition {partition}");
+    }
+    let left = from.gauges();
+    assert_eq!((left.sessions_disconnected, left.retained_messages, left.queued_messages), (0, 0, 0));
+    assert_eq!((left.subscriptions, left.shared_subscriptions, left.queued_bytes), (0, 0, 0));
+}
+
+/// Plays `before`, moves everything so many milliseconds long, and plays `after` with what `before` returned.
+fn moved<S>(way: u64, before: impl Fn(&World) -> S, after: impl Fn(&World, S)) {
+    for (from, to) in MOVES {
+        let here = World::with(from, |settings| {
+            settings.listeners.push(ListenerSettings { tenant: TenantId(7), ..ListenerSettings::default() });
+        });
+        let state = before(&here);
+        let there = elsewhere(&here, to, way);
+        move_all(&here, &there);
+        after(&there, state);
+    }
+}
+
+#[test]
+fn messages_that_wait_move_with_their_session() {
+    moved(
+        millis(1),
+        |here| {
+            let client = here.connect(v5("a").lasting());
+            client.subscribe_with("t/#", SubscriptionOptions::new(ExactlyOnce), Some(77));
+            client.lose();
+            let publisher = here.connect(v5("p"));
+            publisher.publish(message("t/1", "1").qos1().user("name", "value").content_type("text"));
+            publisher.publish(message("t/2", "2").qos2());
+            publisher.publish(message("t/3", vec![b'x'; 40_000]).qos1());
+        },
+        |there, ()| {
+            let client = there.connect(v5("a").lasting());
+            assert!(client.session_present());
+            let got = client.messages();
+            assert_eq!(got.iter().map(|got| &got.topic[..]).collect::<Vec<_>>(), ["t/1", "t/2", "t/3"]);
+            assert!(got.iter().all(|got| !got.dup && got.subscription_ids == [77]));
+            assert_eq!(got[0].user_properties, [("name".into(), "value".into())]);
+            assert_eq!(got[0].content_type.as_deref(), Some("text"));
+            assert_eq!((got[0].qos, got[1].qos, got[2].payload.len()), (AtLeastOnce, ExactlyOnce, 40_000));
+            assert_eq!(there.gauges().queued_bytes, 0);
+        },
+    );
+}
+
+#[test]
+fn what_is_in_flight_goes_on_in_each_state_under_the_same_packet_ids() {
+    moved(
+        millis(1),
+        |here| {
+            let client = here.connect(v311("a").lasting().manual());
+            client.subscribe("t", ExactlyOnce);
+            let publisher = here.connect(v5("p"));
+            for (payload, qos) in [("1", AtLeastOnce), ("2", ExactlyOnce), ("3", ExactlyOnce), ("4", AtLeastOnce)] {
+                publisher.publish(message("t", payload).qos(qos));
+            }
+            assert_eq!(client.payloads(), ["1", "2", "3", "4"]);
+            client.pubrec(id(3));
+            client.expect(PacketType::PubRel);
+            client.puback(id(4));
+            client.lose();
+            publisher.publish(message("t", "5").qos2());
+        },
+        |there, ()| {
+            let client = there.connect(v311("a").lasting().manual());
+            let first = client.expect_publish("t", "1");
+            assert_eq!((first.dup, first.id, first.qos), (true, Some(id(1)), AtLeastOnce));
+            let second = client.expect_publish("t", "2");
+            assert_eq!((second.dup, second.id, second.qos), (true, Some(id(2)), ExactlyOnce));
+            let arrival = client.expect(PacketType::PubRel);
+            assert!(matches!(arrival.packet(), Packet::PubRel(release) if release.packet_id == id(3)));
+            let queued = client.expect_publish("t", "5");
+            assert!(!queued.dup && ![Some(id(1)), Some(id(2)), Some(id(3))].contains(&queued.id), "{queued:?}");
+            client.expect_nothing();
+            client.puback(id(1));
+            client.pubrec(id(2));
+            client.pubcomp(id(3));
+            client.expect(PacketType::PubRel);
+            client.pubcomp(id(2));
+            client.pubrec(queued.id.unwrap());
+            client.expect(PacketType::PubRel);
+            client.pubcomp(queued.id.unwrap());
+            client.ping();
+            assert_eq!(there.gauges().inflight_messages, 0);
+        },
+    );
+}
+
+#[test]
+fn a_qos_2_message_is_taken_once_although_its_publisher_was_moved_in_between() {
+    moved(
+        millis(1),
+        |here| {
+            let subscriber = here.connect(v5("s").lasting());
+            subscriber.subscribe("t", ExactlyOnce);
+            subscriber.lose();
+            let publisher = here.connect(v5("p").lasting().manual());
+            publisher.send_publish(message("t", "once").qos2().id(5));
+            publisher.expect(PacketType::PubRec);
+        },
+        |there, ()| {
+            let subscriber = there.connect(v5("s").lasting());
+            let publisher = there.connect(v5("p").lasting().manual());
+            publisher.send_publish(message("t", "once").qos2().id(5).dup());
+            publisher.expect(PacketType::PubRec);
+            publisher.pubrel(id(5));
+            publisher.expect(PacketType::PubComp);
+            assert_eq!(subscriber.payloads(), ["once"]);
+            publisher.send_publish(message("t", "new").qos2().id(5));
+            publisher.expect(PacketType::PubRec);
+            assert_eq!(subscriber.payloads(), ["new"], "the packet id is free again");
+        },
+    );
+}
+
+#[test]
+fn subscriptions_hold_in_the_new_place_with_their_options() {
+    moved(
+        millis(1),
+        |here| {
+            let client = here.connect(v5("a").lasting());
+            let options = SubscriptionOptions { retain_as_published: true, ..SubscriptionOptions::new(AtLeastOnce) };
+            client.subscribe_with("kept/+", options, Some(1));
+            client.subscribe("t", AtMostOnce);
+            let options = SubscriptionOptions { no_local: true, ..SubscriptionOptions::new(AtLeastOnce) };
+            client.subscribe_with("own", options, Some(3));
+            client
+        },
+        |there, before| {
+            before.expect_disconnect(ReasonCode::UseAnotherServer);
+            assert_eq!(there.gauges().subscriptions, 3);
+            let client = there.connect(v5("a").lasting());
+            for shard in 0..there.shards() {
+                let publisher = there.connect(v5(&there.name_on(shard, "p")));
+                publisher.publish(message("kept/1", "x").qos2().retain());
+                let got = client.expect_publish("kept/1", "x");
+                assert_eq!((got.qos, got.retain, &got.subscription_ids[..]), (AtLeastOnce, true, &[1][..]));
+                publisher.publish(message("t", "y").qos1());
+                assert_eq!(client.expect_publish("t", "y").qos, AtMostOnce);
+            }
+            assert_eq!(client.publish(message("own", "z").qos1()), ReasonCode::Success);
+            client.expect_nothing();
+            assert_eq!(client.unsubscribe("t"), [ReasonCode::Success]);
+            assert_eq!(client.unsubscribe("kept/+"), [ReasonCode::Success]);
+            assert_eq!(client.unsubscribe("own"), [ReasonCode::Success]);
+            assert_eq!(there.gauges().subscriptions, 0);
+        },
+    );
+}
+
+#[test]
+fn members_of_a_shared_group_meet_again() {
+    moved(
+        millis(1),
+        |here| {
+            for name in ["a", "b", "c"] {
+                let member = here.connect(v5(name).lasting());
+                member.subscribe("$share/g/t", AtLeastOnce);
+                member.lose();
+            }
+            let publisher = here.connect(v5("p"));
+            for number in 0..3 {
+                publisher.publish(message("t", number.to_string()).qos1());
+            }
+        },
+        |there, ()| {
+            assert_eq!(there.gauges().shared_subscriptions, 3);
+            let mut members: Vec<Client> = ["a", "b"].map(|name| there.connect(v5(name).lasting())).into();
+            let waited: Vec<String> = members.iter().flat_map(Client::payloads).collect();
+            assert_eq!(waited.len(), 2, "one each, as they were dealt");
+            // The third one gives up; its message goes to one of the others.
+            there.connect(v5("c")).disconnect();
+            let returned: Vec<String> = members.iter().flat_map(Client::payloads).collect();
+            let mut all = [waited, returned].concat();
+            all.sort();
+            assert_eq!(all, ["0", "1", "2"]);
+            let publisher = there.connect(v5("p"));
+            for number in 0..6 {
+                publisher.publish(message("t", number.to_string()).qos1());
+            }
+            assert_eq!(members.iter().map(|member| member.payloads().len()).collect::<Vec<_>>(), [3, 3]);
+            members.pop().unwrap().unsubscribe("$share/g/t");
+            assert_eq!(there.gauges().shared_subscriptions, 1);
+        },
+    );
+}
+
+#[test]
+fn a_will_is_published_in_the_new_place_only_if_its_client_does_not_come_back() {
+    moved(
+        seconds(2),
+        |here| {
+            let watcher = here.connect(v5("watcher").lasting());
+            watcher.subscribe("wills/#", AtLeastOnce);
+            for (name, delay) in [("back", 0), ("gone", 0), ("late", 30), ("returns", 30)] {
+                here.connect(v5(name).lasting().will(message(&format!("wills/{name}"), "w").qos1().delay(delay)));
+            }
+            here.connect(v5("calm").lasting().will(message("wills/calm", "w"))).disconnect();
+            watcher
+        },
+        |there, watcher| {
+            watcher.expect_disconnect(ReasonCode::UseAnotherServer);
+            let watcher = there.connect(v5("watcher").lasting());
+            there.connect(v5("back").lasting());
+            there.advance(seconds(20));
+            assert_eq!(topics(&watcher), ["wills/gone"], "who was moved has some time to come back");
+            there.connect(v5("returns").lasting());
+            there.advance(seconds(20));
+            assert_eq!(topics(&watcher), ["wills/late"]);
+            there.advance(minutes(120));
+            watcher.expect_nothing();
+        },
+    );
+}
+
+fn topics(client: &Client) -> Vec<String> {
+    client.messages().into_iter().map(|got| got.topic).collect()
+}
+
+#[test]
+fn a_will_that_waits_already_keeps_its_time() {
+    moved(
+        seconds(5),
+        |here| {
+            here.connect(v5("a").lasting().will(message("w", "gone").qos1().retain().delay(60).expiry(30))).lose();
+            here.connect(v5("b").expiry(40).will(message("w/b", "gone").delay(3600))).lose();
+            here.advance(seconds(20));
+        },
+        |there, ()| {
+            let watcher = there.connect(v5("watcher"));
+            watcher.subscribe("w/#", AtLeastOnce);
+            there.advance(seconds(15) - 1);
+            watcher.expect_nothing();
+            there.advance(1);
+            assert_eq!(topics(&watcher), ["w/b"], "its session ended");
+            there.advance(seconds(20) - 1);
+            watcher.expect_nothing();
+            there.advance(1);
+            assert_eq!(watcher.expect_publish("w", "gone").expiry, Some(30));
+        },
+    );
+}
+
+#[test]
+fn a_session_that_ends_with_its_connection_ends_as_ever() {
+    for (from, to) in MOVES {
+        let here = World::new(from);
+        let watcher = here.connect(v311("watcher"));
+        watcher.subscribe("w", AtMostOnce);
+        let client = here.connect(v5("a").will(message("w", "gone").delay(60)));
+        client.subscribe("t", AtLeastOnce);
+        let partition = partition_of(T, "a").0;
+        assert_eq!(owed(&here, partition), Owed::default());
+        let image = export(&here, partition);
+        client.expect_disconnect(ReasonCode::UseAnotherServer);
+        if partition_of(T, "watcher").0 != partition {
+            watcher.expect_publish("w", "gone");
+        }
+        let there = elsewhere(&here, to, 0);
+        import(&there, partition, &image);
+        assert_eq!(there.gauges().sessions_disconnected, 0);
+    }
+}
+
+#[test]
+fn retained_values_move_to_the_homes_of_their_topics() {
+    moved(
+        seconds(10),
+        |here| {
+            let publisher = here.connect(v5("p"));
+            let other = here.connect(v5("p").through(1));
+            for number in 0..100 {
+                publisher.publish(message(&format!("kept/{number}"), number.to_string()).qos1().retain());
+            }
+            publisher.publish(message("kept/short", "x").retain().expiry(5));
+            publisher.publish(message("kept/long", "y").retain().expiry(60).user("a", "b"));
+            other.publish(message("kept/1", "of another tenant").qos2().retain());
+        },
+        |there, ()| {
+            assert_eq!(there.gauges().retained_messages, 103, "what expired on the way is still to be cleared away");
+            let client = there.connect(v5("c"));
+            client.subscribe("kept/+", ExactlyOnce);
+            let got = client.messages();
+            assert_eq!(got.len(), 101);
+            assert!(got.iter().all(|got| got.retain));
+            let long = got.iter().find(|got| got.topic == "kept/long").unwrap();
+            assert_eq!((long.expiry, long.user_properties.len()), (Some(50), 1));
+            client.subscribe("kept/7", AtMostOnce);
+            client.expect_publish("kept/7", "7");
+            client.publish(message("kept/7", "").retain());
+            let other = there.connect(v5("c").through(1));
+            other.subscribe("kept/#", AtLeastOnce);
+            assert_eq!(other.payloads(), ["of another tenant"]);
+            there.advance(seconds(50));
+            assert_eq!(there.gauges().retained_messages, 100);
+        },
+    );
+}
+
+#[test]
+fn retained_values_still_owed_to_a_subscription_are_brought_in_the_new_place() {
+    moved(
+        seconds(1),
+        |here| {
+            let publisher = here.connect(v5("p"));
+            for number in 0..10 {
+                publisher.publish(message(&format!("kept/{number}"), number.to_string()).qos1().retain());
+            }
+            let client = here.connect(v5("a").lasting().manual().receive_maximum(1));
+            client.stop_reading();
+            client.send_subscribe(&[("kept/#", SubscriptionOptions::new(AtLeastOnce))], None);
+            here.run();
+        },
+        |there, ()| {
+            let client = there.connect(v5("a").lasting());
+            let mut got = client.payloads();
+            got.sort();
+            got.dedup();
+            assert_eq!(got.len(), 10, "{got:?}");
+        },
+    );
+}
+
+#[test]
+fn a_message_expires_by_the_clock_on_the_wall() {
+    for (from, to) in MOVES {
+        let here = World::new(from);
+        let client = here.connect(v5("a").lasting());
+        client.subscribe("t", AtLeastOnce);
+        client.lose();
+        let publisher = here.connect(v5("p"));
+        for expiry in [40, 100] {
+            publisher.publish(message("t", expiry.to_string()).qos1().expiry(expiry));
+        }
+        here.advance(seconds(30));
+        // An operator sets the clock forward: what is kept here takes no notice.
+        here.step_wall_clock(3_600_000);
+        let there = elsewhere(&here, to, seconds(20));
+        move_all(&here, &there);
+        let client = there.connect(v5("a").lasting());
+        let got = client.messages();
+        assert_eq!(got.iter().map(|got| (got.text(), got.expiry)).collect::<Vec<_>>(), [("100".into(), Some(50))]);
+        assert_eq!(there.dropped(Reason::MessageExpired), 1);
+    }
+}
+
+#[test]
+fn a_step_of_the_clock_within_the_new_place_changes_nothing() {
+    moved(
+        seconds(10),
+        |here| {
+            let client = here.connect(v5("a").expiry(100));
+            client.subscribe("t", AtLeastOnce);
+            client.lose();
+            here.connect(v5("p")).publish(message("t", "x").qos1().expiry(50));
+        },
+        |there, ()| {
+            there.step_wall_clock(-86_400_000);
+            there.advance(seconds(30));
+            let client = there.connect(v5("a").expiry(100).clean(false));
+            assert_eq!(client.expect_publish("t", "x").expiry, Some(10));
+            client.lose();
+            there.step_wall_clock(86_400_000);
+            there.advance(seconds(99));
+            assert_eq!(there.gauges().sessions_disconnected, 1);
+        },
+    );
+}
+
+#[test]
+fn a_session_expires_at_its_time_wherever_it_is() {
+    moved(
+        seconds(5),
+        |here| {
+            let client = here.connect(v5("a").expiry(60));
+            client.subscribe("t", AtLeastOnce);
+            client.lose();
+            here.connect(v5("p")).publish(message("t", "x").qos1());
+            here.connect(v5("for ever").expiry(u32::MAX)).lose();
+            here.connect(v5("short").expiry(22)).lose();
+            here.advance(seconds(20));
+            // The time of a client that is connected begins when it is sent away.
+            here.connect(v5("connected").expiry(60));
+        },
+        |there, ()| {
+            there.run();
+            assert_eq!(there.counters().sessions_expired, 1, "one expired on the way");
+            there.advance(seconds(35) - 1);
+            assert_eq!(there.gauges().sessions_disconnected, 3);
+            there.advance(1);
+            assert_eq!(there.gauges().sessions_disconnected, 2);
+            assert_eq!(there.dropped(Reason::SessionExpired), 1);
+            there.advance(seconds(20));
+            assert_eq!(there.gauges().sessions_disconnected, 1);
+            assert!(there.connect(v5("for ever").lasting()).session_present());
+        },
+    );
+}
+
+#[test]
+fn a_queue_outside_memory_is_loaded_in_the_new_place() {
+    moved(
+        seconds(1),
+        |here| {
+            let client = here.connect(v5("a").lasting());
+            client.subscribe("t", AtLeastOnce);
+            client.lose();
+            let publisher = here.connect(v5("p"));
+            publisher.publish(message("t", "1").qos1());
+            publisher.publish(message("t", "2").qos1());
+            let queue = here.engine(here.home_of("a"), |engine, now| engine.page_out(now, T, "a")).expect("a queue");
+            publisher.publish(message("t", "3").qos1());
+            queue
+        },
+        |there, queue| {
+            let client = there.connect(v5("a").lasting());
+            client.expect_nothing();
+            assert_eq!(there.take_asked_back(), ["a"]);
+            there.engine(there.home_of("a"), |engine, now| engine.handle_loaded(now, &queue)).unwrap();
+            assert_eq!(client.payloads(), ["1", "2", "3"]);
+        },
+    );
+}
+
+#[test]
+fn rules_of_the_new_place_are_asked_for_what_was_subscribed_in_the_old() {
+    #[derive(Debug)]
+    struct NothingSecret;
+    impl tidegate_engine::Access for NothingSecret {
+        fn may_publish(&self, _: tidegate_engine::Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
+            true
+        }
+
+        fn may_subscribe(&self, _: tidegate_engine::Subject<'_>, filter: &str, _: QoS) -> bool {
+            !filter.contains("secret")
+        }
+    }
+    for (from, to) in MOVES {
+        let here = World::new(from);
+        let client = here.connect(v5("a").lasting());
+        client.subscribe("secret/#", AtLeastOnce);
+        client.subscribe("open/#", AtLeastOnce);
+        let there = elsewhere(&here, to, 0);
+        for shard in 0..to {
+            there.engine(shard, |engine, _| engine.set_access(Some(Box::new(NothingSecret))));
+        }
+        there.run();
+        move_all(&here, &there);
+        assert_eq!(there.gauges().subscriptions, 1);
+    }
+}
+
+#[test]
+fn one_partition_moves_and_the_others_notice_nothing() {
+    everywhere(|world| {
+        let mover = world.connect(v5("a").lasting());
+        let home = partition_of(T, "a").0;
+        let stays = (0..)
+            .map(|number| format!("s{number}"))
+            .find(|name| partition_of(T, name).0 != home && world.home_of(name) == home % world.shards());
+        let stays = world.connect(v5(&stays.unwrap()));
+        for client in [&mover, &stays] {
+            client.subscribe("t", AtLeastOnce);
+        }
+        let image = export(world, home);
+        mover.expect_disconnect(ReasonCode::UseAnotherServer);
+        stays.ping();
+        let publisher = world.connect(v5(&world.name_on(1, "p")));
+        publisher.publish(message("t", "x").qos1());
+        stays.expect_publish("t", "x");
+        import(world, home, &image);
+        publisher.publish(message("t", "y").qos1());
+        stays.expect_publish("t", "y");
+        assert_eq!(world.connect(v5("a").lasting()).payloads(), ["y"]);
+    });
+}
+
+#[test]
+fn publishers_that_a_reader_held_up_go_on_when_it_moves() {
+    let blocking = |settings: &mut tidegate_engine::Settings| {
+        settings.queue.overflow = tidegate_engine::OverflowPolicy::Block;
+        settings.queue.max_messages = 2;
+    };
+    everywhere_with(blocking, |world| {
+        let reader = world.connect(v5("a").lasting().manual().receive_maximum(1));
+        reader.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5(&world.name_on(1, "p")));
+        for number in 0..10 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+        }
+        world.run();
+        assert_eq!(world.counters().publishers_parked, 1);
+        export(world, partition_of(T, "a").0);
+        publisher.ping();
+        assert_eq!(publisher.answers().len(), 10);
+    });
+}
+
+#[test]
+fn an_image_is_taken_in_as_a_whole_or_not_at_all() {
+    let here = World::new(2);
+    let client = here.connect(v5("a").lasting());
+    client.subscribe("t", AtLeastOnce);
+    client.lose();
+    here.connect(v5("p")).publish(message("t", "x").qos1());
+    let partition = partition_of(T, "a");
+    let (home, other) = (partition.0 % 2, (partition.0 + 1) % 2);
+    let image = export(&here, partition.0);
+    let there = elsewhere(&here, 2, 0);
+    let import = |shard, image: &[u8]| there.engine(shard, |engine, now| engine.import_partition(now, image));
+    assert_eq!(import(other, &image), Err(ImageError::NotAtHome(partition)));
+    assert_eq!(import(home, &image[..image.len() - 1]), Err(ImageError::Damaged));
+    assert!(matches!(import(home, &image[..4]), Err(ImageError::Malformed(_))));
+    let newer = [&[image[0] + 1], &image[1..]].concat();
+    assert_eq!(import(home, &newer), Err(ImageError::Version(2)));
+    assert_eq!(owed(&there, partition.0), Owed::default());
+    assert_eq!(import(home, &image), Ok(partition));
+    let before = owed(&there, partition.0);
+    assert_eq!((before.sessions, before.queued), (1, 1));
+    assert_eq!(import(home, &image), Err(ImageError::SessionExists("a".into())));
+    assert_eq!(owed(&there, partition.0), before, "it stays as it was");
+    let exported = there.engine(other, |engine, now| engine.export_partition(now, partition));
+    assert_eq!(exported, Err(ImageError::NotAtHome(partition)));
+    assert_eq!(owed(&there, partition.0), before);
+}

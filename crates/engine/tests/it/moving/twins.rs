@@ -1,0 +1,352 @@
+//! Random clients in two worlds that are alike until one of them moves: whoever comes back is sent the same in both.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tidegate_engine::Gauges;
+use tidegate_mqtt::SubscriptionOptions;
+
+use super::*;
+
+const CLIENTS: usize = 5;
+const TOPICS: [&str; 4] = ["a", "a/b", "c", "c/d"];
+const FILTERS: [&str; 6] = ["a/#", "+/b", "c/+", "#", "$share/g/a/#", "$share/h/c"];
+
+/// Something that a client does.
+#[derive(Clone, Debug)]
+enum Act {
+    Connect {
+        lasting: bool,
+        window: u16,
+        will: bool,
+    },
+    Leave {
+        goodbye: bool,
+    },
+    Subscribe {
+        filter: usize,
+        qos: QoS,
+        identifier: Option<u32>,
+    },
+    Unsubscribe {
+        filter: usize,
+    },
+    Publish {
+        topic: usize,
+        qos: QoS,
+        retain: bool,
+        expiry: Option<u32>,
+    },
+    /// Answers one of the packets that wait for an answer.
+    Answer {
+        which: Index,
+    },
+    /// Goes on with one of the QoS 2 messages that it has published.
+    Release {
+        which: Index,
+    },
+    /// Time passes, for everyone.
+    Wait {
+        seconds: u32,
+    },
+}
+
+fn qos() -> impl Strategy<Value = QoS> {
+    prop_oneof![Just(AtMostOnce), Just(AtLeastOnce), Just(ExactlyOnce)]
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let expiry = proptest::option::weighted(0.2, 1..60_u32);
+    prop_oneof![
+        3 => (prop::bool::weighted(0.8), 1..5_u16, any::<bool>())
+            .prop_map(|(lasting, window, will)| Act::Connect { lasting, window, will }),
+        2 => any::<bool>().prop_map(|goodbye| Act::Leave { goodbye }),
+        4 => (0..FILTERS.len(), qos(), proptest::option::of(1..9_u32))
+            .prop_map(|(filter, qos, identifier)| Act::Subscribe { filter, qos, identifier }),
+        1 => (0..FILTERS.len()).prop_map(|filter| Act::Unsubscribe { filter }),
+        8 => (0..TOPICS.len(), qos(), prop::bool::weighted(0.2), expiry)
+            .prop_map(|(topic, qos, retain, expiry)| Act::Publish { topic, qos, retain, expiry }),
+        4 => any::<Index>().prop_map(|which| Act::Answer { which }),
+        2 => any::<Index>().prop_map(|which| Act::Release { which }),
+        1 => (1..20_u32).prop_map(|seconds| Act::Wait { seconds }),
+    ]
+}
+
+/// What a client has been sent and not answered.
+#[derive(Clone, Copy, Debug)]
+enum Unanswered {
+    AtLeastOnce(PacketId),
+    ExactlyOnce(PacketId),
+    Released(PacketId),
+}
+
+/// One client through all of its connections.
+struct Actor {
+    name: String,
+    connection: Option<Client>,
+    lasting: bool,
+    window: u16,
+    unanswered: Vec<Unanswered>,
+    /// QoS 2 messages that it has published and not released, with their topics.
+    unreleased: Vec<(PacketId, &'static str)>,
+}
+
+impl Actor {
+    fn open(&self) -> Option<&Client> {
+        self.connection.as_ref().filter(|client| client.closed().is_none())
+    }
+
+    /// Takes what has come; tells it as text, so that two worlds can be compared.
+    fn take(&mut self) -> Vec<String> {
+        let Some(client) = &self.connection else { return Vec::new() };
+        let mut told = Vec::new();
+        while let Some(arrival) = client.take_arrival() {
+            match arrival.packet() {
+                Packet::Publish(publish) => {
+                    let got = arrival.delivered().unwrap();
+                    let id = got.id.filter(|_| got.dup).map_or(0, PacketId::get);
+                    told.push(format!(
+                        "{} {} {:?} retain {} dup {} {id} ids {:?} expiry {:?}",
+                        got.topic,
+                        got.text(),
+                        got.qos,
+                        got.retain,
+                        got.dup,
+                        got.subscription_ids,
+                        got.expiry
+                    ));
+                    match (publish.qos, publish.packet_id) {
+                        (AtLeastOnce, Some(id)) => self.unanswered.push(Unanswered::AtLeastOnce(id)),
+                        (ExactlyOnce, Some(id)) => self.unanswered.push(Unanswered::ExactlyOnce(id)),
+                        _ => {}
+                    }
+                }
+                Packet::PubRel(release) => {
+                    told.push("a release".into());
+                    self.unanswered.push(Unanswered::Released(release.packet_id));
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+
+    fn answer(&mut self, which: usize) {
+        let Some(client) = self.connection.as_ref().filter(|client| client.closed().is_none()) else { return };
+        match self.unanswered.remove(which) {
+            Unanswered::AtLeastOnce(id) => client.puback(id),
+            Unanswered::ExactlyOnce(id) => client.pubrec(id),
+            Unanswered::Released(id) => client.pubcomp(id),
+        }
+    }
+
+    fn connect(&mut self, world: &World, will: Option<Message>) {
+        let connecting = if self.lasting { v5(&self.name).lasting() } else { v5(&self.name).clean(false) };
+        let connecting = Connecting { will, ..connecting.receive_maximum(self.window).manual() };
+        self.unanswered.clear();
+        let client = world.connect(connecting);
+        if !client.session_present() {
+            self.unreleased.clear();
+        }
+        self.connection = Some(client);
+    }
+}
+
+/// A world and everyone in it.
+struct Stage {
+    world: World,
+    actors: Vec<Actor>,
+    published: u32,
+}
+
+impl Stage {
+    fn new(shards: u16) -> Self {
+        let actor = |number| Actor {
+            name: format!("client {number}"),
+            connection: None,
+            lasting: false,
+            window: 1,
+            unanswered: Vec::new(),
+            unreleased: Vec::new(),
+        };
+        Self { world: World::new(shards), actors: (0..CLIENTS).map(actor).collect(), published: 0 }
+    }
+
+    fn play(&mut self, who: usize, act: &Act) {
+        match act {
+            Act::Wait { seconds } => self.world.advance(u64::from(*seconds) * 1000),
+            Act::Connect { lasting, window, will } => {
+                let actor = &mut self.actors[who];
+                (actor.lasting, actor.window) = (*lasting, *window);
+                // A will that does not go along would find some of its receivers gone already.
+                let will = (*will && *lasting).then(|| message("a/b", format!("will of {who}")).qos1().delay(600));
+                actor.connect(&self.world, will);
+            }
+            other => {
+                if self.actors[who].open().is_some() {
+                    self.play_connected(who, other);
+                }
+            }
+        }
+        self.world.run();
+        for actor in &mut self.actors {
+            actor.take();
+        }
+    }
+
+    fn play_connected(&mut self, who: usize, act: &Act) {
+        let actor = &mut self.actors[who];
+        let Some(client) = actor.connection.clone() else { return };
+        match *act {
+            Act::Leave { goodbye: true } => client.disconnect(),
+            Act::Leave { goodbye: false } => client.lose(),
+            Act::Subscribe { filter, qos, identifier } => {
+                client.send_subscribe(&[(FILTERS[filter], SubscriptionOptions::new(qos))], identifier);
+            }
+            Act::Unsubscribe { filter } => {
+                client.send_unsubscribe(FILTERS[filter]);
+            }
+            Act::Publish { topic, qos, retain, expiry } => {
+                self.published += 1;
+                let message = message(TOPICS[topic], self.published.to_string()).qos(qos);
+                let id = client.send_publish(Message { retain, expiry, ..message });
+                if qos == ExactlyOnce {
+                    actor.unreleased.extend(id.map(|id| (id, TOPICS[topic])));
+                }
+            }
+            Act::Answer { which } if !actor.unanswered.is_empty() => actor.answer(which.index(actor.unanswered.len())),
+            Act::Release { which } if !actor.unreleased.is_empty() => {
+                let (id, _) = actor.unreleased.remove(which.index(actor.unreleased.len()));
+                client.pubrel(id);
+            }
+            _ => {}
+        }
+    }
+
+    fn close_those_without_a_session(&mut self) {
+        for actor in self.actors.iter().filter(|actor| !actor.lasting) {
+            if let Some(client) = actor.open() {
+                client.lose();
+            }
+        }
+    }
+
+    /// Everybody who has a session comes back, and takes and answers everything; returns what each was sent.
+    fn come_back(&mut self, world: &World) -> Vec<Vec<String>> {
+        let mut all = Vec::new();
+        for actor in &mut self.actors {
+            let mut told = Vec::new();
+            if actor.lasting && actor.connection.is_some() {
+                actor.connect(world, None);
+                assert!(actor.open().is_some_and(Client::session_present), "{}", actor.name);
+                told.extend(actor.repeat(world));
+                told.extend(actor.take_all(world));
+            }
+            all.push(told);
+        }
+        all
+    }
+}
+
+impl Actor {
+    /// Sends again what it has published and not released; returns what it was sent meanwhile.
+    fn repeat(&mut self, world: &World) -> Vec<String> {
+        let Some(client) = self.connection.clone() else { return Vec::new() };
+        for (id, topic) in self.unreleased.drain(..) {
+            client.send_publish(message(topic, "sent again").qos2().id(id.get()).dup());
+            client.pubrel(id);
+        }
+        world.run();
+        self.take()
+    }
+
+    /// Takes and answers until nothing more comes.
+    fn take_all(&mut self, world: &World) -> Vec<String> {
+        let mut told = Vec::new();
+        loop {
+            told.extend(self.take());
+            if self.unanswered.is_empty() {
+                return told;
+            }
+            self.answer(0);
+            world.run();
+        }
+    }
+}
+
+/// Whether a client was sent the same in both worlds. Retained messages that a subscription is still owed are brought from
+/// the beginning after a move, so there may be more of them.
+fn compare(moved: &[String], stayed: &[String]) -> Result<(), TestCaseError> {
+    let is_retained = |line: &&String| line.contains("retain true");
+    let live = |lines: &[String]| -> Vec<String> { lines.iter().filter(|line| !is_retained(line)).cloned().collect() };
+    prop_assert_eq!(live(moved), live(stayed));
+    let values = |lines: &[String]| -> BTreeSet<String> {
+        lines.iter().filter(is_retained).filter_map(|line| line.split(" dup").next()).map(str::to_owned).collect()
+    };
+    prop_assert!(values(moved).is_superset(&values(stayed)), "{moved:?} {stayed:?}");
+    Ok(())
+}
+
+/// What is retained, as a client finds it.
+fn retained(world: &World) -> Vec<String> {
+    let finder = world.connect(v5("finder"));
+    finder.subscribe("#", AtMostOnce);
+    let mut found: Vec<String> = finder.messages().iter().map(|got| format!("{} {}", got.topic, got.text())).collect();
+    finder.disconnect();
+    found.sort();
+    found
+}
+
+/// Sessions, subscriptions of both kinds, and messages that wait.
+fn counts(world: &World) -> [u64; 4] {
+    let Gauges { sessions_disconnected, subscriptions, shared_subscriptions, queued_messages, .. } = world.gauges();
+    [sessions_disconnected, subscriptions, shared_subscriptions, queued_messages]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_was_owed_before_a_move_is_owed_after_it(
+        acts in proptest::collection::vec((0..CLIENTS, act()), 1..80),
+        shards in prop_oneof![Just((1, 1)), Just((1, 2)), Just((2, 2)), Just((2, 3)), Just((2, 1))],
+    ) {
+        let (mut stays, mut moves) = (Stage::new(shards.0), Stage::new(shards.0));
+        for (who, act) in &acts {
+            stays.play(*who, act);
+            moves.play(*who, act);
+        }
+        for stage in [&mut stays, &mut moves] {
+            stage.close_those_without_a_session();
+        }
+        // Everybody is sent away, here to come back to the same place and there to another.
+        for number in 0..CLIENTS {
+            let name = format!("client {number}");
+            let close = |engine: &mut tidegate_engine::Engine, now| {
+                engine.disconnect_client(now, T, &name, Reason::UseAnotherServer)
+            };
+            stays.world.engine(stays.world.home_of(&name), close);
+        }
+        stays.world.run();
+        let (here, left) = (stays.world.clone(), moves.world.clone());
+        let there = elsewhere(&left, shards.1, 0);
+        move_all(&left, &there);
+        prop_assert_eq!(counts(&there), counts(&here));
+        for (moved, stayed) in moves.come_back(&there).iter().zip(stays.come_back(&here)) {
+            compare(moved, &stayed)?;
+        }
+        prop_assert_eq!(retained(&there), retained(&here));
+        // What is published from now on reaches the same clients. Whose turn it is in a shared group is not a thing that is
+        // owed, so messages are only counted.
+        let counted = [(&mut moves, &there), (&mut stays, &here)].map(|(stage, world)| {
+            let publisher = world.connect(v5("publisher"));
+            for topic in TOPICS {
+                publisher.publish(message(topic, "new").qos1());
+            }
+            stage.actors.iter_mut().map(|actor| actor.take_all(world).len()).sum::<usize>()
+        });
+        prop_assert_eq!(counted[0], counted[1]);
+        prop_assert_eq!(left.counters().dropped_total() + there.counters().dropped_total(), here.counters().dropped_total());
+    }
+}
