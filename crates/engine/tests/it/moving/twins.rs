@@ -133,7 +133,11 @@ impl Actor {
     }
 
     fn answer(&mut self, which: usize) {
-        let Some(client) = self.connection.as_ref().filter(|client| client.closed().is_none()) else { return };
+        let Some(client) = self.connection.as_ref().filter(|client| client.closed().is_none()) else {
+            // Whoever is gone answers nothing any more.
+            self.unanswered.clear();
+            return;
+        };
         match self.unanswered.remove(which) {
             Unanswered::AtLeastOnce(id) => client.puback(id),
             Unanswered::ExactlyOnce(id) => client.pubrec(id),
