@@ -40,7 +40,6 @@ fn export(world: &World, partition: u16) -> Vec<u8> {
 fn import(world: &World, partition: u16, image: &[u8]) {
     let shard = partition % world.shards();
     let imported = world.engine(shard, |engine, now| engine.import_partition(now, image));
-    world.run();
     assert_eq!(imported, Ok(PartitionId(partition)));
 }
 
@@ -58,6 +57,7 @@ fn move_all(from: &World, to: &World) {
         import(to, partition, &image);
         assert_eq!(owed(to, partition), before, "partition {partition}");
     }
+    to.run();
     let left = from.gauges();
     assert_eq!((left.sessions_disconnected, left.retained_messages, left.queued_messages), (0, 0, 0));
     assert_eq!((left.subscriptions, left.shared_subscriptions, left.queued_bytes), (0, 0, 0));
@@ -337,7 +337,7 @@ fn retained_values_move_to_the_homes_of_their_topics() {
             other.publish(message("kept/1", "of another tenant").qos2().retain());
         },
         |there, ()| {
-            assert_eq!(there.gauges().retained_messages, 103, "what expired on the way is still to be cleared away");
+            assert_eq!(there.gauges().retained_messages, 102, "one expired on the way");
             let client = there.connect(v5("c"));
             client.subscribe("kept/+", ExactlyOnce);
             let got = client.messages();
@@ -443,7 +443,6 @@ fn a_session_expires_at_its_time_wherever_it_is() {
             here.connect(v5("connected").expiry(60));
         },
         |there, ()| {
-            there.run();
             assert_eq!(there.counters().sessions_expired, 1, "one expired on the way");
             there.advance(seconds(35) - 1);
             assert_eq!(there.gauges().sessions_disconnected, 3);
@@ -529,6 +528,7 @@ fn one_partition_moves_and_the_others_notice_nothing() {
         publisher.publish(message("t", "x").qos1());
         stays.expect_publish("t", "x");
         import(world, home, &image);
+        world.run();
         publisher.publish(message("t", "y").qos1());
         stays.expect_publish("t", "y");
         assert_eq!(world.connect(v5("a").lasting()).payloads(), ["y"]);

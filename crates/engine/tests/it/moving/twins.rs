@@ -88,6 +88,8 @@ struct Actor {
     lasting: bool,
     window: u16,
     unanswered: Vec<Unanswered>,
+    /// Packet ids under which it was sent retained messages.
+    retained: BTreeSet<PacketId>,
     /// QoS 2 messages that it has published and not released, with their topics.
     unreleased: Vec<(PacketId, &'static str)>,
 }
@@ -116,6 +118,13 @@ impl Actor {
                         got.subscription_ids,
                         got.expiry
                     ));
+                    if let Some(id) = got.id {
+                        if got.retain {
+                            self.retained.insert(id)
+                        } else {
+                            self.retained.remove(&id)
+                        };
+                    }
                     match (publish.qos, publish.packet_id) {
                         (AtLeastOnce, Some(id)) => self.unanswered.push(Unanswered::AtLeastOnce(id)),
                         (ExactlyOnce, Some(id)) => self.unanswered.push(Unanswered::ExactlyOnce(id)),
@@ -123,7 +132,8 @@ impl Actor {
                     }
                 }
                 Packet::PubRel(release) => {
-                    told.push("a release".into());
+                    let retained = self.retained.contains(&release.packet_id);
+                    told.push(format!("release of retain {retained}"));
                     self.unanswered.push(Unanswered::Released(release.packet_id));
                 }
                 _ => {}
@@ -172,6 +182,7 @@ impl Stage {
             lasting: false,
             window: 1,
             unanswered: Vec::new(),
+            retained: BTreeSet::new(),
             unreleased: Vec::new(),
         };
         Self { world: World::new(shards), actors: (0..CLIENTS).map(actor).collect(), published: 0 }
@@ -270,7 +281,7 @@ impl Actor {
         let mut told = Vec::new();
         loop {
             told.extend(self.take());
-            if self.unanswered.is_empty() {
+            if self.unanswered.is_empty() || self.open().is_none() {
                 return told;
             }
             self.answer(0);
@@ -309,7 +320,7 @@ fn counts(world: &World) -> [u64; 4] {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     #[test]
     fn what_was_owed_before_a_move_is_owed_after_it(
