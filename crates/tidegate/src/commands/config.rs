@@ -1,7 +1,7 @@
 //! `tidegate config ...`.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::Path;
 
 use crate::cli::{ConfigArgs, ConfigCommand};
@@ -72,20 +72,25 @@ fn complain_about(findings: &Findings) {
 
 /// Reads a file; when that fails the reason has been reported.
 fn read(path: &Path) -> Result<FileText, ()> {
-    let text = fs::metadata(path).and_then(|metadata| {
-        if metadata.len() > MAX_FILE_SIZE {
-            let text = format!("it is larger than {MAX_FILE_SIZE} bytes");
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
-        }
-        fs::read_to_string(path)
-    });
-    match text {
+    match read_bounded(path) {
         Ok(text) => Ok(FileText { name: path.display().to_string(), text }),
         Err(error) => {
             report(&format_args!("cannot read {}: {error}", path.display()));
             Err(())
         }
     }
+}
+
+/// Reads a file, but not one that is too large. A pipe and a device have no length to ask for beforehand.
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let mut file = File::open(path)?.take(MAX_FILE_SIZE + 1);
+    file.read_to_string(&mut text)?;
+    if file.limit() == 0 {
+        let text = format!("it is larger than {MAX_FILE_SIZE} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(text)
 }
 
 fn check(path: &Path) -> Exit {

@@ -58,7 +58,8 @@ impl Log {
 
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && *metadata.level() <= self.level
+        // Whoever asks beforehand (`tracing::enabled!`) asks about a hint, which is neither an event nor a span.
+        !metadata.is_span() && *metadata.level() <= self.level
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

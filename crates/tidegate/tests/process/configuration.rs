@@ -37,6 +37,13 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn a_file_without_an_end_is_not_read_for_ever() {
+    let ended = run(&["config", "check", "/dev/zero"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.starts_with("error: cannot read /dev/zero: it is larger than "), "{}", ended.err);
+}
+
+#[test]
 fn what_is_in_force_is_shown_with_its_source() {
     let folder = Folder::new();
     let file = folder.write("t.toml", "[node]\nname = \"a\"\n[queue]\nmax_messages = 5\n");

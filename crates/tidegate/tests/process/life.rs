@@ -1,8 +1,9 @@
 //! From the start to the end of a broker: the contract with scripts.
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use crate::broker::{Broker, Folder, command, run};
+use crate::broker::{Broker, Folder, PATIENCE, command, run};
 
 #[test]
 fn one_line_says_ready_and_names_the_ports() {
@@ -97,4 +98,26 @@ fn with_log_level_error_nothing_is_logged() {
     broker.signal("TERM");
     let ended = broker.wait();
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn the_log_says_who_connects_who_leaves_and_who_is_refused() {
+    for (level, expected) in [("info", 3), ("warn", 1), ("error", 0)] {
+        let broker = Broker::start(&["--log", level]);
+        let mut client = TcpStream::connect(broker.address("mqtt://")).unwrap();
+        // CONNECT of MQTT 3.1.1 with the client id "a", then DISCONNECT; and what is no CONNECT.
+        client.write_all(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01a\xe0\x00").unwrap();
+        let mut stranger = TcpStream::connect(broker.address("mqtt://")).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        for stream in [&mut client, &mut stranger] {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+        }
+        broker.signal("TERM");
+        let ended = broker.wait();
+        let lines = ["connection refused ", "client connected ", "client disconnected "];
+        for (number, line) in lines.into_iter().enumerate() {
+            assert_eq!(ended.err.contains(line), number < expected, "{level}, {line}: {}", ended.err);
+        }
+    }
 }
