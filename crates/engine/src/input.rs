@@ -42,6 +42,18 @@ impl Refused {
     }
 }
 
+/// Whether a connection begins like a CONNECT packet. The first byte tells: what begins otherwise (another protocol on
+/// this port, as a rule) is not waited for.
+fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
+    let Some(&first) = bytes.first() else { return Ok(()) };
+    let reason = match PacketType::from_first_byte(first) {
+        Some(PacketType::Connect) if first & 0x0F == 0 => return Ok(()),
+        Some(PacketType::Connect) | None => Reason::MalformedPacket,
+        Some(_) => Reason::ProtocolError,
+    };
+    Err(Refused::new(reason, format!("the first byte was {first:#04x}, not 0x10 as of a CONNECT")))
+}
+
 impl Engine {
     /// Takes bytes that arrived on a connection, split anywhere.
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
@@ -143,6 +155,10 @@ impl Engine {
             }
             let max = self.desk.listener(connection.listener).map_or(u32::MAX, |listener| listener.max_packet_size);
             let result = match split_frame(rest, max) {
+                Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
+                    Ok(()) => return taken,
+                    Err(refused) => Err(refused),
+                },
                 Ok(None) => return taken,
                 Ok(Some(frame)) => {
                     let len = frame.total_len;
@@ -173,12 +189,7 @@ impl Engine {
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
             self.desk.counters.packets_in[packet_type as usize] += 1;
-            if packet_type != PacketType::Connect {
-                return Err(Refused::new(
-                    Reason::ProtocolError,
-                    format!("the first packet was {packet_type}, not CONNECT"),
-                ));
-            }
+            check_first_byte(whole)?;
             return self.handle_connect(now, key, frame);
         }
         if connection.is_parked() && !passes_parked(packet_type) {

@@ -31,6 +31,24 @@ fn the_first_packet_has_to_be_connect() {
 }
 
 #[test]
+fn another_protocol_is_told_by_its_first_byte() {
+    // The first byte of HTTP, of SSH, a CONNECT with flags, and the type that is reserved; all would have more to come.
+    let starts = [
+        (b'G', Reason::ProtocolError),
+        (b'S', Reason::ProtocolError),
+        (0x11, Reason::MalformedPacket),
+        (0x00, Reason::MalformedPacket),
+    ];
+    everywhere(|world| {
+        for (first, reason) in starts {
+            let client = world.open(&v311("stranger"));
+            client.send_bytes(&[first]);
+            assert_eq!(client.expect_closed(), reason, "{first:#x}");
+        }
+    });
+}
+
+#[test]
 fn a_second_connect_ends_the_connection() {
     everywhere(|world| {
         let a = world.connect(v5("a"));
