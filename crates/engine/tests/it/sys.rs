@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_engine::Millis;
+use tidegate_engine::{ListenerSettings, Millis, Settings, TenantId};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
 use tidegate_mqtt::SubscriptionOptions;
 
@@ -151,4 +151,155 @@ fn sys_may_be_switched_off() {
             assert_eq!(world.next_deadline(), Millis::NEVER);
         },
     );
+}
+
+fn two_tenants(settings: &mut Settings) {
+    settings.listeners.push(ListenerSettings { tenant: TenantId(7), name: "other".into(), ..Default::default() });
+}
+
+#[test]
+fn a_tenant_sees_its_own_clients_and_nothing_of_the_broker() {
+    everywhere_with(two_tenants, |world| {
+        let other = world.connect(v5("other watcher").through(1));
+        other.subscribe("$SYS/#", AtMostOnce);
+        world.advance(seconds(30));
+        assert!(payloads(&other).is_empty());
+        assert_eq!(world.next_deadline(), Millis::NEVER, "no rounds for one who does not see them");
+        let watcher = watcher(world, "$SYS/brokers/#");
+        payloads(&watcher);
+        world.connect(v5("mine"));
+        world.connect(v5("theirs").through(1)).lose();
+        let topics = |client: &Client| -> Vec<String> { client.messages().into_iter().map(|got| got.topic).collect() };
+        assert_eq!(topics(&watcher), ["$SYS/brokers/tidegate/clients/mine/connected"]);
+        let theirs = "$SYS/brokers/tidegate/clients/theirs/";
+        assert_eq!(topics(&other), [format!("{theirs}connected"), format!("{theirs}disconnected")]);
+        other.lose();
+        world.connect(v5("theirs").through(1)).lose();
+        watcher.expect_nothing();
+    });
+}
+
+#[test]
+fn events_tell_client_ids_that_are_no_topic_levels() {
+    everywhere(|world| {
+        let watcher = watcher(world, "$SYS/brokers/tidegate/clients/+/connected");
+        payloads(&watcher);
+        for (name, level, json) in [
+            ("a/b", "a_b", "a/b"),
+            ("#", "_", "#"),
+            ("$SYS/+", "$SYS__", "$SYS/+"),
+            ("\"quoted\" \\", "\"quoted\" \\", "\\\"quoted\\\" \\\\"),
+            ("käse 🧀", "käse 🧀", "käse 🧀"),
+        ] {
+            world.connect(v5(name));
+            let got = watcher.expect_message();
+            assert_eq!(got.topic, format!("$SYS/brokers/tidegate/clients/{level}/connected"));
+            assert_eq!(got.text(), format!("{{\"clientid\":\"{json}\",\"ts\":{}}}", world.now().unix));
+        }
+        // A long one has room, too.
+        let long = "x".repeat(1024);
+        world.connect(v5(&long));
+        assert_eq!(watcher.expect_message().topic.len(), 1024 + "$SYS/brokers/tidegate/clients//connected".len());
+    });
+}
+
+#[test]
+fn events_may_be_switched_off() {
+    everywhere_with(
+        |settings| settings.sys_events = false,
+        |world| {
+            let watcher = watcher(world, "$SYS/brokers/#");
+            world.connect(v5("a")).lose();
+            assert!(payloads(&watcher).is_empty());
+        },
+    );
+}
+
+#[test]
+fn every_reason_for_which_messages_are_dropped_is_listed() {
+    everywhere_with(
+        |settings| settings.queue.max_messages = 1,
+        |world| {
+            let away = world.connect(v5("away").lasting());
+            away.subscribe("t", AtLeastOnce);
+            away.lose();
+            let publisher = world.connect(v5("p"));
+            publisher.publish(message("t", "kept").qos1());
+            publisher.publish(message("t", "too many").qos1());
+            publisher.publish(message("t", "away"));
+            let small = world.connect(v5("small").max_packet(64));
+            small.subscribe("large", AtMostOnce);
+            publisher.publish(message("large", vec![0; 100]));
+            let watcher = watcher(world, "$SYS/broker/publish/messages/dropped/+");
+            let got = values(&watcher);
+            let prefix = "$SYS/broker/publish/messages/dropped/";
+            let listed: Vec<&str> = got.keys().filter_map(|topic| topic.strip_prefix(prefix)).collect();
+            assert_eq!(listed, ["offline_qos0", "queue_full_drop_newest", "subscriber_packet_limit"]);
+            assert!(got.values().all(|count| count == "1"), "{got:?}");
+        },
+    );
+}
+
+#[test]
+fn values_are_there_for_who_comes_later_and_gone_with_the_last_watcher() {
+    everywhere(|world| {
+        let first = watcher(world, "$SYS/broker/version");
+        payloads(&first);
+        let second = world.connect(v5("second"));
+        second.subscribe("$SYS/broker/clients/total", AtMostOnce);
+        let got = second.expect_message();
+        assert!(got.retain && got.topic.ends_with("clients/total"), "{got:?}");
+        first.lose();
+        world.advance(seconds(10));
+        assert_eq!(payloads(&second).len(), 1, "one is still there");
+        second.lose();
+        assert_eq!((world.gauges().retained_messages, world.next_deadline()), (0, Millis::NEVER));
+    });
+}
+
+#[test]
+fn values_of_the_broker_do_not_fight_with_the_limit_of_retained_messages() {
+    everywhere_with(
+        |settings| settings.retained.max_messages = 3,
+        |world| {
+            let publisher = world.connect(v5("p"));
+            for number in 0..3 * world.shards() {
+                let topic = world.name_on(number, &format!("t{number}-"));
+                publisher.publish(message(&topic, "x").qos1().retain());
+            }
+            let watcher = watcher(world, "$SYS/broker/clients/+");
+            assert!(!payloads(&watcher).is_empty(), "they come all the same");
+            world.advance(seconds(30));
+            assert_eq!(world.counters().dropped_total(), 0);
+        },
+    );
+}
+
+#[test]
+fn no_value_is_kept_where_nothing_is_retained() {
+    everywhere_with(
+        |settings| settings.retained.available = false,
+        |world| {
+            let watcher = watcher(world, "$SYS/broker/uptime");
+            assert_eq!(payloads(&watcher).len(), 1);
+            assert_eq!(world.gauges().retained_messages, 0);
+        },
+    );
+}
+
+#[test]
+fn a_report_that_comes_after_its_round_is_not_added_to_the_next() {
+    let world = World::new(3);
+    world.connect(v5(&world.name_on(1, "one")));
+    world.connect(v5(&world.name_on(2, "two")));
+    let watcher = world.connect(v5(&world.name_on(0, "watcher")));
+    world.hold(1, 0);
+    watcher.subscribe_later("$SYS/broker/clients/connected");
+    // Two rounds begin before shard 1 has reported for the first.
+    world.advance(seconds(10));
+    world.release(1, 0);
+    watcher.expect(tidegate_mqtt::PacketType::SubAck);
+    assert_eq!(watcher.payloads(), ["3"]);
+    world.advance(seconds(10));
+    assert_eq!(watcher.payloads(), ["3"]);
 }
