@@ -14,6 +14,7 @@ mod authentication;
 mod connections;
 mod inner;
 mod keep_alive;
+mod links;
 mod model;
 mod moving;
 mod paging;
