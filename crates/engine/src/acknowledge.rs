@@ -191,7 +191,7 @@ impl Desk {
         };
         match again {
             Again::PubRel => {
-                self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311))
+                self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311));
             }
             Again::Publish(delivery) => self.resend(now, layouts, to, id, &delivery),
         }

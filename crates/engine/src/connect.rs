@@ -28,22 +28,22 @@ struct Granted<'a> {
 }
 
 impl Engine {
-    pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<Flow, Refused> {
+    pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
         let connect = match Connect::decode(frame.first_byte, frame.body) {
             Ok(connect) => connect,
             Err(error) => {
                 self.refuse_bad_connect(now, key, &error);
-                return Ok(Flow::Next);
+                return Flow::Next;
             }
         };
-        let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(Flow::Hold) };
+        let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
         let tenant = self.tenant_of(key);
         if let Err(refused) = self.check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
-            return Ok(Flow::Next);
+            return Flow::Next;
         }
         let assigned;
         let client_id = if connect.client_id.is_empty() {
@@ -52,16 +52,16 @@ impl Engine {
         } else {
             let home = self.place.home_of(partition_of(tenant, connect.client_id));
             if home != self.place.shard {
-                return Ok(Flow::HandOver(home));
+                return Flow::HandOver(home);
             }
             connect.client_id
         };
         if self.settings.authentication == Authentication::External {
             self.ask_for_verdict(key, tenant, client_id, &connect, frame);
-            return Ok(Flow::Next);
+            return Flow::Next;
         }
         self.accept_connect(now, key, tenant, client_id, &connect);
-        Ok(Flow::Next)
+        Flow::Next
     }
 
     fn tenant_of(&self, key: ConnectionKey) -> TenantId {

@@ -23,6 +23,7 @@ pub(crate) enum Phase {
 }
 
 /// One connection. An idle one owns no buffer.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Packets waiting to be written.

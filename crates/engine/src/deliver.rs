@@ -153,7 +153,7 @@ impl Desk {
         match policy {
             OverflowPolicy::DropOldest if fits(0, 0) => {
                 self.tell_queue_full(now, to, Reason::QueueFullOldest);
-                self.drop_oldest_until(to, |messages, bytes| fits(messages, bytes))
+                self.drop_oldest_until(to, fits)
             }
             OverflowPolicy::Disconnect if connected.is_some() => {
                 self.counters.drop_message(Reason::QueueFullDisconnect);
@@ -245,8 +245,7 @@ impl Desk {
 
     /// Sends from a session's queue as much as its window and its output take.
     pub(crate) fn refill(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) {
-        loop {
-            let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) else { break };
+        while let Some(flow) = self.sessions.get(to.0).and_then(|session| session.flow.as_ref()) {
             if flow.to_resend > 0 {
                 if self.resend_next(now, layouts, to) {
                     continue;
@@ -278,13 +277,13 @@ impl Desk {
                 self.counters.drop_message(Reason::MessageExpired);
                 continue;
             }
-            self.send_queued(now, layouts, to, next);
+            self.send_queued(now, layouts, to, &next);
         }
         self.after_refill(to);
     }
 
     /// Sends one message that waited.
-    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: Delivery) {
+    fn send_queued(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, next: &Delivery) {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let Some(key) = session.connection else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };

@@ -221,7 +221,11 @@ impl Engine {
     /// When [`Engine::handle_timers`] has something to do: a time that has passed when work is waiting already,
     /// [`Millis::NEVER`] when nothing is.
     pub fn next_deadline(&self) -> Millis {
-        if self.fetches.has_runnable() || self.rules.is_rechecking() || self.links.has_noted() || !self.desk.hungry.is_empty() {
+        if self.fetches.has_runnable()
+            || self.rules.is_rechecking()
+            || self.links.has_noted()
+            || !self.desk.hungry.is_empty()
+        {
             return Millis(0);
         }
         self.desk.timers.next().min(self.retained.next_expiry())
@@ -262,9 +266,9 @@ impl Engine {
             connections: desk.connections.len() as u64,
             sessions_connected: desk.sessions_connected,
             sessions_disconnected: (desk.sessions.len() - self.inner.len()) as u64 - desk.sessions_connected,
-            subscriptions: self.index.subscriptions() as u64,
+            subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
-            retained_messages: self.retained.len() as u64,
+            retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
             queued_messages: desk.queued_messages,
             queued_bytes: desk.queued_bytes,

@@ -24,7 +24,7 @@ use crate::topics::{GroupKey, SubscriberOptions};
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     by_name: BTreeMap<(TenantId, Box<str>, Box<str>), GroupKey>,
-    groups: Slab<DealtGroup>,
+    dealt: Slab<DealtGroup>,
     /// Joins from other shards that wait until all shards know of the group.
     joining: BTreeMap<u32, Joining>,
     next_joining: u32,
@@ -47,6 +47,15 @@ pub(crate) struct Seat {
     /// Hash of the client id: a slot that another client has taken since is not mistaken for it.
     pub client: u64,
     pub member: MemberOptions,
+}
+
+/// Whom a group of another shard has dealt a message to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker<'a> {
+    pub session: SessionKey,
+    /// Hash of the client id, as in [`Seat`].
+    pub client: u64,
+    pub group: GroupName<'a>,
 }
 
 #[derive(Debug)]
@@ -84,12 +93,11 @@ impl Engine {
         let home = self.place.home_of(group_partition(tenant, share, filter));
         let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), home, member });
         let memberships = &mut session.rare_mut().memberships;
-        match memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
-            Some(other) => *other = membership,
-            None => {
-                memberships.push(membership);
-                self.desk.shared_memberships += 1;
-            }
+        if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
+            *other = membership;
+        } else {
+            memberships.push(membership);
+            self.desk.shared_memberships += 1;
         }
         let group = GroupName { tenant, share, filter };
         if home != self.place.shard {
@@ -126,7 +134,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u16 {
         let key = self.groups.find_or_make(group, self.settings.shared.strategy);
-        if let Some(dealt) = self.groups.groups.get_mut(key.0) {
+        if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
             dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
         }
         let added = self.index.add_group(group.tenant, group.filter, key);
@@ -218,7 +226,7 @@ impl Engine {
     /// A member leaves a group of this shard.
     pub(crate) fn handle_group_leave(&mut self, now: Now, from: ShardId, group: GroupName<'_>, session: u32) {
         let Some(key) = self.groups.find(group) else { return };
-        let Some(dealt) = self.groups.groups.get_mut(key.0) else { return };
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
         if !dealt.members.is_empty() {
             return;
@@ -284,12 +292,11 @@ impl Engine {
         &mut self,
         now: Now,
         from: ShardId,
-        session: SessionKey,
-        client: u64,
-        group: GroupName<'_>,
+        to: Taker<'_>,
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
+        let Taker { session, client, group } = to;
         let seated = self
             .desk
             .sessions
@@ -314,7 +321,7 @@ impl Reach<'_> {
         not_to: Option<(ShardId, u32)>,
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
-        let Some(dealt) = self.groups.groups.get_mut(key.0) else { return };
+        let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Whoever gave it back is asked again only if there is no other.
         let place = dealt
             .members
@@ -325,8 +332,8 @@ impl Reach<'_> {
             return;
         };
         let ((shard, session), seat) = (member.receiver, member.options);
-        let (tenant, share, filter) = (dealt.tenant, dealt.share.clone(), dealt.filter.clone());
-        let group = GroupName { tenant, share: &share, filter: &filter };
+        let name = (dealt.share.clone(), dealt.filter.clone());
+        let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {
             self.deliver_dealt(now, SessionKey(session), group, publication, source);
             return;
@@ -379,7 +386,7 @@ impl Groups {
         if let Some(key) = self.find(group) {
             return key;
         }
-        let key = GroupKey(self.groups.insert(DealtGroup {
+        let key = GroupKey(self.dealt.insert(DealtGroup {
             tenant: group.tenant,
             share: group.share.into(),
             filter: group.filter.into(),
@@ -390,7 +397,7 @@ impl Groups {
     }
 
     fn remove(&mut self, key: GroupKey) {
-        if let Some(dealt) = self.groups.remove(key.0) {
+        if let Some(dealt) = self.dealt.remove(key.0) {
             self.by_name.remove(&(dealt.tenant, dealt.share, dealt.filter));
         }
     }
@@ -398,7 +405,7 @@ impl Groups {
     /// A member of a group of this shard went online or offline.
     pub(crate) fn set_online(&mut self, group: GroupName<'_>, shard: ShardId, session: u32, online: bool) {
         if let Some(key) = self.find(group)
-            && let Some(dealt) = self.groups.get_mut(key.0)
+            && let Some(dealt) = self.dealt.get_mut(key.0)
         {
             dealt.members.set_online(&(shard, session), online);
         }

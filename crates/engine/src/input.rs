@@ -47,7 +47,7 @@ impl Refused {
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refused> {
     let Some(&first) = bytes.first() else { return Ok(()) };
     let reason = match PacketType::from_first_byte(first) {
-        Some(PacketType::Connect) if first & 0x0F == 0 => return Ok(()),
+        Some(PacketType::Connect) if first == 0x10 => return Ok(()),
         Some(PacketType::Connect) | None => Reason::MalformedPacket,
         Some(_) => Reason::ProtocolError,
     };
@@ -190,7 +190,7 @@ impl Engine {
         if connection.phase == Phase::AwaitConnect {
             self.desk.counters.packets_in[packet_type as usize] += 1;
             check_first_byte(whole)?;
-            return self.handle_connect(now, key, frame);
+            return Ok(self.handle_connect(now, key, frame));
         }
         if connection.is_parked() && !passes_parked(packet_type) {
             return Ok(self.park_frame(key, whole));

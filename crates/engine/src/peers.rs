@@ -5,7 +5,7 @@ use tidegate_mqtt::ReasonCode;
 use crate::connection::Phase;
 use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
-use crate::groups::{JOINING_INDEX, Seat};
+use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
@@ -105,7 +105,8 @@ impl Engine {
             Record::Deal { session, client, group, member: _, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
-                self.handle_deal(now, from, SessionKey(session), client, group, &mut envelope.publication, &source);
+                let to = Taker { session: SessionKey(session), client, group };
+                self.handle_deal(now, from, to, &mut envelope.publication, &source);
             }
             Record::Return { group, not_to, mut envelope } => {
                 let source = source_of(&envelope);

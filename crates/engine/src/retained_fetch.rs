@@ -20,7 +20,7 @@ use crate::topics::SubscriberOptions;
 /// All fetches of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
-    fetches: BTreeMap<u32, Fetch>,
+    by_id: BTreeMap<u32, Fetch>,
     /// Those whose next step may be taken.
     runnable: VecDeque<u32>,
     next: u32,
@@ -61,7 +61,7 @@ impl Fetches {
     fn add(&mut self, fetch: Fetch) -> u32 {
         let id = self.next;
         self.next = id.wrapping_add(1);
-        self.fetches.insert(id, fetch);
+        self.by_id.insert(id, fetch);
         id
     }
 
@@ -76,7 +76,7 @@ impl Fetches {
         }
         let Some(rare) = desk.sessions.get(session.0).and_then(|session| session.rare.as_ref()) else { return };
         for id in &rare.fetches {
-            if let Some(fetch) = self.fetches.get_mut(id)
+            if let Some(fetch) = self.by_id.get_mut(id)
                 && fetch.state == FetchState::NoRoom
             {
                 fetch.state = FetchState::Runnable;
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     fn set_fetch_running(&mut self, id: u32) {
-        if let Some(fetch) = self.fetches.fetches.get_mut(&id) {
+        if let Some(fetch) = self.fetches.by_id.get_mut(&id) {
             fetch.state = FetchState::Runnable;
             self.fetches.runnable.push_back(id);
         }
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     fn step_fetch(&mut self, now: Now, id: u32) {
-        let Some(fetch) = self.fetches.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
         if !self.desk.has_room(fetch.session) {
             fetch.state = FetchState::NoRoom;
             return;
@@ -168,7 +168,7 @@ impl Engine {
 
     /// One step is done; the next one starts behind `after`, or on the next shard.
     fn continue_fetch(&mut self, id: u32, after: String) {
-        let Some(fetch) = self.fetches.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.by_id.get_mut(&id) else { return };
         if after.is_empty() {
             fetch.shards.pop();
         }
@@ -181,7 +181,7 @@ impl Engine {
     }
 
     fn end_fetch(&mut self, id: u32) {
-        let Some(fetch) = self.fetches.fetches.remove(&id) else { return };
+        let Some(fetch) = self.fetches.by_id.remove(&id) else { return };
         let Some(session) = self.desk.sessions.get_mut(fetch.session.0) else { return };
         if let Some(rare) = session.rare.as_mut() {
             rare.fetches.retain(|other| *other != id);
@@ -204,7 +204,7 @@ impl Engine {
     /// The fetch for a subscription that has not been brought all of its retained messages yet.
     pub(crate) fn fetch_of(&self, session: SessionKey, filter: &str) -> Option<u32> {
         let rare = self.desk.sessions.get(session.0)?.rare.as_ref()?;
-        let of_filter = |id: &&u32| self.fetches.fetches.get(id).is_some_and(|fetch| *fetch.filter == *filter);
+        let of_filter = |id: &&u32| self.fetches.by_id.get(id).is_some_and(|fetch| *fetch.filter == *filter);
         rare.fetches.iter().find(of_filter).copied()
     }
 
@@ -216,7 +216,7 @@ impl Engine {
         };
         rare.fresh_topics = std::collections::HashSet::default();
         for id in &mut rare.fetches {
-            if let Some(fetch) = self.fetches.fetches.remove(id) {
+            if let Some(fetch) = self.fetches.by_id.remove(id) {
                 *id = self.fetches.add(Fetch { state: FetchState::NoRoom, ..fetch });
             }
         }
@@ -229,12 +229,12 @@ impl Engine {
         };
         rare.fresh_topics = std::collections::HashSet::default();
         for id in std::mem::take(&mut rare.fetches) {
-            self.fetches.fetches.remove(&id);
+            self.fetches.by_id.remove(&id);
         }
     }
 
     fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
-        let Some(fetch) = self.fetches.fetches.get(&id) else { return };
+        let Some(fetch) = self.fetches.by_id.get(&id) else { return };
         let session = self.desk.sessions.get(fetch.session.0);
         if publication.expires_at <= now.monotonic {
             return;

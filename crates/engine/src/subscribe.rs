@@ -53,7 +53,7 @@ impl Engine {
                         session,
                         tenant,
                         filter,
-                        options: granted_options(&options, max_qos),
+                        options: granted_options(options, max_qos),
                         retain_handling: options.retain_handling,
                         subscription_id: subscribe.subscription_identifier.unwrap_or(0),
                         ticket,
@@ -103,15 +103,15 @@ impl Engine {
         self.check_subscription_limit(request)?;
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
-        let subscribed = self.index.subscribe(request.tenant, filter, subscriber);
-        if subscribed.replaced.is_none()
+        let done = self.index.subscribe(request.tenant, filter, subscriber);
+        if done.replaced.is_none()
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
-            session.filters.push(subscribed.entry);
+            session.filters.push(done.entry);
         }
         let fetch = match request.retain_handling {
             RetainHandling::SendAtSubscribe => true,
-            RetainHandling::SendIfNew => subscribed.replaced.is_none(),
+            RetainHandling::SendIfNew => done.replaced.is_none(),
             RetainHandling::DoNotSend => false,
         };
         if fetch && self.settings.retained.available {
@@ -121,10 +121,10 @@ impl Engine {
                 subscription_id: request.subscription_id,
             });
         }
-        if subscribed.first_local {
+        if done.first_local {
             self.note_sys_interest(now, request.tenant, filter, true);
         }
-        if subscribed.first_local {
+        if done.first_local {
             return Ok(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         }
         Ok(self.wait_for_interest(request.ticket))
@@ -153,14 +153,11 @@ impl Engine {
         if session.subscriptions() < max {
             return Ok(());
         }
-        let has = match request.filter.shared() {
-            Some((share, filter)) => {
-                memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
-            }
-            None => {
-                let found = self.index.find(request.tenant, request.filter.as_str());
-                found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
-            }
+        let has = if let Some((share, filter)) = request.filter.shared() {
+            memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
+        } else {
+            let found = self.index.find(request.tenant, request.filter.as_str());
+            found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
         };
         if has { Ok(()) } else { Err(Reason::TooManySubscriptions) }
     }
@@ -250,7 +247,7 @@ impl Engine {
     }
 }
 
-fn granted_options(options: &SubscriptionOptions, max_qos: QoS) -> SubscriberOptions {
+fn granted_options(options: SubscriptionOptions, max_qos: QoS) -> SubscriberOptions {
     SubscriberOptions::new(options.qos.min(max_qos), options.no_local, options.retain_as_published)
 }
 

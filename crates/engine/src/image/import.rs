@@ -102,13 +102,13 @@ impl Engine {
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
     pub(crate) fn adopt_subscription(&mut self, now: Now, tenant: TenantId, filter: &str, subscriber: Subscriber) {
         let SessionKey(session) = subscriber.session;
-        let subscribed = self.index.subscribe(tenant, filter, subscriber);
-        if subscribed.replaced.is_none()
+        let done = self.index.subscribe(tenant, filter, subscriber);
+        if done.replaced.is_none()
             && let Some(session) = self.desk.sessions.get_mut(session)
         {
-            session.filters.push(subscribed.entry);
+            session.filters.push(done.entry);
         }
-        if subscribed.first_local {
+        if done.first_local {
             self.announce_interest(tenant, filter, true, None);
             self.note_sys_interest(now, tenant, filter, true);
         }
