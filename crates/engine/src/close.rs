@@ -276,9 +276,25 @@ impl Engine {
         }
     }
 
+    /// Takes no more connections, because the server is about to stop, and publishes the wills of all clients if that is
+    /// wanted. Where every shard does this before any of them goes on to [`Engine::begin_shutdown`], and hands its batches
+    /// over, the clients that these wills are for are still there.
+    pub fn publish_last_wills(&mut self, now: Now) {
+        self.stopping = true;
+        if !self.settings.wills_on_shutdown {
+            return;
+        }
+        let sessions: Vec<SessionKey> =
+            self.desk.connections.iter().filter_map(|(_, connection)| connection.session).collect();
+        for key in sessions {
+            self.schedule_will(now, key, Reason::ServerShuttingDown);
+        }
+        self.after_frame(now);
+    }
+
     /// Ends every connection because the server stops: MQTT 5 clients are told ([MQTT-3.14]), wills go as configured.
     pub fn begin_shutdown(&mut self, now: Now) {
-        self.stopping = true;
+        self.publish_last_wills(now);
         let keys: Vec<ConnectionKey> = self.desk.connections.iter().map(|(key, _)| key).collect();
         for key in keys {
             self.close_connection(now, key, Reason::ServerShuttingDown, None);

@@ -41,7 +41,9 @@ pub(crate) enum Admin {
     Report(Sender<ShardReport>),
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
-    /// Stop accepting, say goodbye to every client, and report when the last connection is closed.
+    /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
+    LastWills { sent: Sender<ShardId> },
+    /// Say goodbye to every client and report when the last connection is closed.
     Stop { drained: Sender<ShardId> },
     /// Leave the loop and close what is left.
     Exit,

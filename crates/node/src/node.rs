@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
@@ -145,16 +145,25 @@ impl Node {
         self.handle.clone()
     }
 
-    /// Stops: listeners close, clients are told, wills go out as configured, output is flushed, connections close. What
+    /// Stops: listeners close, wills go out as configured, clients are told, output is flushed, connections close. What
     /// is not done within `limit` is cut off. Then the threads end.
     pub fn stop(mut self, limit: Duration) -> Stopped {
-        let (drained, reports) = channel();
-        self.handle.tell_all(|| Admin::Stop { drained: drained.clone() });
-        drop(drained);
         let milliseconds = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let deadline = self.clock.now().monotonic.plus(milliseconds);
+        // A client may be the one that another's will is for: no connection closes before all shards have sent theirs.
+        self.all_report(deadline, |sent| Admin::LastWills { sent });
+        let drained = self.all_report(deadline, |drained| Admin::Stop { drained });
+        let failed = self.end();
+        Stopped { drained, failed }
+    }
+
+    /// Asks every shard for the same thing and waits until all have reported that it is done, or until `deadline`; says
+    /// whether all have. A shard that is done serves the others until all are.
+    fn all_report(&self, deadline: Millis, request: impl Fn(Sender<ShardId>) -> Admin) -> bool {
+        let (done, reports) = channel();
+        self.handle.tell_all(|| request(done.clone()));
+        drop(done);
         let mut waiting: HashSet<ShardId> = (0..self.handle.shards()).map(ShardId).collect();
-        // A shard that has drained serves the others until all have: their clients' wills may be for its sessions.
         while !waiting.is_empty() {
             let left = time_until(deadline, self.clock.now().monotonic).unwrap_or(LONGEST_WAIT);
             match reports.recv_timeout(left.min(LONGEST_WAIT)) {
@@ -165,8 +174,7 @@ impl Node {
                 Err(_) => {}
             }
         }
-        let failed = self.end();
-        Stopped { drained: waiting.is_empty(), failed }
+        waiting.is_empty()
     }
 
     /// Whether waiting for the shards is pointless: time is up, or one of them is gone.

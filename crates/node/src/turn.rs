@@ -120,6 +120,7 @@ impl Shard {
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
             }
+            Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
@@ -127,9 +128,16 @@ impl Shard {
         }
     }
 
-    fn begin_stop(&mut self, drained: Sender<ShardId>) {
+    fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
         // Dropping a listener closes it, and removes the file of a Unix socket.
         self.acceptors.clear();
+        self.engine.publish_last_wills(self.now);
+        self.send_batches();
+        // Whoever stops the node may have given up waiting.
+        let _ = sent.send(self.place.shard);
+    }
+
+    fn begin_stop(&mut self, drained: Sender<ShardId>) {
         self.engine.begin_shutdown(self.now);
         self.stage = Stage::Draining(drained);
     }

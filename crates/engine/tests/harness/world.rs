@@ -238,10 +238,12 @@ impl World {
     }
 
     pub(crate) fn shut_down(&self) {
-        for shard in 0..self.shards() {
-            self.engine(shard, Engine::begin_shutdown);
+        for step in [Engine::publish_last_wills, Engine::begin_shutdown] {
+            for shard in 0..self.shards() {
+                self.engine(shard, step);
+            }
+            self.run();
         }
-        self.run();
     }
 
     /// All shards' counters.

@@ -63,6 +63,26 @@ fn wills_are_published_where_that_is_wanted() {
     }
 }
 
+/// Whoever is still there gets the wills of all others, whether their connections end before or after its own.
+#[test]
+fn wills_reach_the_clients_that_are_there() {
+    everywhere(|world| {
+        let clients: Vec<_> = (0..6)
+            .map(|number| {
+                let client = world.connect(v5(&format!("c{number}")).will(message("wills", number.to_string()).qos1()));
+                client.subscribe("wills", AtLeastOnce);
+                client
+            })
+            .collect();
+        world.shut_down();
+        for client in clients {
+            let mut wills: Vec<String> = client.messages_among_others().iter().map(Delivered::text).collect();
+            wills.sort();
+            assert_eq!(wills, ["0", "1", "2", "3", "4", "5"]);
+        }
+    });
+}
+
 #[test]
 fn a_stopping_server_answers_no_verdict() {
     everywhere_with(

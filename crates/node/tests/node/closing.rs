@@ -60,6 +60,33 @@ fn stopping_tells_every_client_and_closes_every_listener() {
     }
 }
 
+/// Each client is there until all wills have been published, whichever shard it lives on.
+#[test]
+fn stopping_publishes_wills_to_the_clients_that_are_there() {
+    for shards in [1, 3] {
+        let node = node(shards);
+        let [tcp, ..] = addresses(&node);
+        let mut clients = Vec::new();
+        for number in 0..6 {
+            let mut client = Client::dial(&tcp);
+            client.send(&connect_with_will(&format!("c{number}"), "wills", &number.to_string()));
+            client.expect(&CONNACK);
+            client.send(&subscribe("wills"));
+            client.expect(&SUBACK);
+            clients.push(client);
+        }
+        let threads: Vec<_> = clients.into_iter().map(|client| std::thread::spawn(|| client.rest())).collect();
+        assert!(node.stop(Duration::from_secs(60)).drained);
+        for thread in threads {
+            let rest = thread.join().unwrap();
+            for number in 0..6 {
+                let will = publish("wills", number.to_string().as_bytes());
+                assert!(rest.windows(will.len()).any(|part| part == will), "{shards} shards, {number}: {rest:02x?}");
+            }
+        }
+    }
+}
+
 /// A client that reads nothing cannot hold up the end.
 #[test]
 fn stopping_cuts_off_what_does_not_leave_in_time() {

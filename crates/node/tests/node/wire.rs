@@ -236,6 +236,11 @@ pub(crate) fn connect_v5(client_id: &str) -> Vec<u8> {
     packet(0x10, &[b"\0\x04MQTT\x05\x02\0\0\0", &text(client_id)])
 }
 
+/// CONNECT of MQTT 3.1.1 with a will of QoS 0.
+pub(crate) fn connect_with_will(client_id: &str, topic: &str, payload: &str) -> Vec<u8> {
+    packet(0x10, &[b"\0\x04MQTT\x04\x06\0\0", &text(client_id), &text(topic), &text(payload)])
+}
+
 /// CONNACK of MQTT 3.1.1 without a session.
 pub(crate) const CONNACK: [u8; 4] = [0x20, 2, 0, 0];
 /// PINGREQ and its answer.
