@@ -24,10 +24,7 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
-/// The shell calls, in each turn: `handle_*` for what arrived, [`Engine::handle_timers`], [`Engine::poll_event`],
-/// [`Engine::take_batch`] for each other shard, and then writes the outputs of all connections that
-/// [`Engine::pop_dirty`] names. Batches go out before outputs, so that whatever an output acknowledges is already under
-/// way to the other shards.
+/// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays there.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,

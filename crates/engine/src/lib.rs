@@ -2,6 +2,58 @@
 //!
 //! An [`Engine`] is one shard. It sees no socket, clock, thread or randomness: bytes, batches and the time come in by
 //! calls, bytes, batches and events go out by calls. The same calls in the same order give the same bytes.
+//!
+//! # A turn of the shell
+//!
+//! The shell owns sockets, threads and the clock. It reads the clock once per turn ([`Now`]) and calls, in this order:
+//!
+//! 1. what arrived: [`Engine::open_connection`], [`Engine::handle_input`] with whatever one read of a socket gave, split
+//!    anywhere, [`Engine::handle_transport_closed`], [`Engine::handle_batch`], [`Engine::handle_verdict`];
+//! 2. [`Engine::handle_timers`] when [`Engine::next_deadline`] has come;
+//! 3. [`Engine::poll_event`] until there is none, and carries out what each [`Event`] asks for;
+//! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between, when
+//!    [`Engine::batches_due`] says that it is worth it);
+//! 5. for each connection that [`Engine::pop_dirty`] names: writes [`Engine::output`] as far as the transport takes it, and
+//!    tells with [`Engine::handle_written`].
+//!
+//! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
+//!
+//! # A connection
+//!
+//! Between [`Engine::open_connection`] and [`Engine::release_connection`] a [`ConnectionKey`] names it; its index is small
+//! and dense, fit for a table of the shell's own. [`Event::HandOver`] takes it to the shard that its client lives on: this
+//! engine has forgotten the key already, and the other one gets the bytes as if it had accepted the socket itself.
+//! [`Event::Close`] ends it: the shell writes what the output still holds, within a bound of its own, closes the transport
+//! and releases the key. [`Event::PauseReading`] and [`Event::ResumeReading`] say whether its socket is to be read.
+//!
+//! # Seams
+//!
+//! - Who may come in: [`Event::Authenticate`] and [`Verdict`]. What a client may do: [`Access`].
+//! - Subscribers within the process, with credit: [`Engine::open_inner`].
+//! - What moves between places is a partition: [`Engine::export_partition`], [`Engine::import_partition`], and the proof
+//!   that nothing was lost, [`Engine::owed`].
+//! - Queues may live elsewhere while their client is away: [`Engine::page_out`], [`Event::LoadQueue`],
+//!   [`Engine::handle_loaded`].
+//!
+//! # Example
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tidegate_engine::{Engine, ListenerId, Millis, Now, Place, Settings};
+//!
+//! let now = Now { monotonic: Millis(0), unix: 1_700_000_000_000 };
+//! let mut engine = Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, now);
+//! let key = engine.open_connection(now, ListenerId(0)).expect("no limit is reached");
+//! // CONNECT of MQTT 3.1.1, clean session, client id "a".
+//! engine.handle_input(now, key, b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01a");
+//! assert_eq!(engine.pop_dirty(), Some(key));
+//! let output = engine.output(key).expect("an answer");
+//! let mut slices = [std::io::IoSlice::new(&[])];
+//! output.slices(&mut slices);
+//! assert_eq!(&*slices[0], b"\x20\x02\x00\x00");
+//! output.advance(4);
+//! engine.handle_written(now, key);
+//! ```
 
 mod access;
 mod acknowledge;
