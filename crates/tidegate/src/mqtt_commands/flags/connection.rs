@@ -33,8 +33,16 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'p', long, value_name = "PORT", help_heading = heading::CONNECTION)]
     port: Option<u16>,
 
-    /// All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC, or ws:// for WebSocket
-    #[arg(short = 'L', long, value_name = "URL", value_parser = Url::parse, conflicts_with = "host", help_heading = heading::CONNECTION)]
+    /// Server, credentials and topic in one.
+    #[arg(
+        short = 'L',
+        long,
+        value_name = "URL",
+        value_parser = Url::parse,
+        conflicts_with = "host",
+        help = "All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC, or ws:// for WebSocket",
+        help_heading = heading::CONNECTION
+    )]
     url: Option<Url>,
 
     /// Connect through a Unix socket
