@@ -20,9 +20,9 @@ impl Access for Forbids {
     }
 }
 
-fn forbid(world: &World, word: &'static str) {
+fn forbid(world: &World, what: &'static str) {
     for shard in 0..world.shards() {
-        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Forbids(word)))));
+        world.engine(shard, |engine, _| engine.set_access(Some(Box::new(Forbids(what)))));
     }
     world.run();
 }

@@ -1,0 +1,80 @@
+//! Wills of clients whose partition moves.
+
+use super::*;
+
+#[test]
+fn a_will_is_published_in_the_new_place_only_if_its_client_does_not_come_back() {
+    moved(
+        seconds(2),
+        |here| {
+            let watcher = here.connect(v5("watcher").lasting());
+            watcher.subscribe("wills/#", AtLeastOnce);
+            for (name, delay) in [("back", 0), ("gone", 0), ("late", 30), ("returns", 30)] {
+                here.connect(v5(name).lasting().will(message(&format!("wills/{name}"), "w").qos1().delay(delay)));
+            }
+            here.connect(v5("calm").lasting().will(message("wills/calm", "w"))).disconnect();
+            watcher
+        },
+        |there, watcher| {
+            watcher.expect_disconnect(ReasonCode::UseAnotherServer);
+            let watcher = there.connect(v5("watcher").lasting());
+            there.connect(v5("back").lasting());
+            there.advance(seconds(20));
+            assert_eq!(topics(&watcher), ["wills/gone"], "who was moved has some time to come back");
+            there.connect(v5("returns").lasting());
+            there.advance(seconds(20));
+            assert_eq!(topics(&watcher), ["wills/late"]);
+            there.advance(minutes(120));
+            watcher.expect_nothing();
+        },
+    );
+}
+
+fn topics(client: &Client) -> Vec<String> {
+    client.messages().into_iter().map(|got| got.topic).collect()
+}
+
+#[test]
+fn a_will_that_waits_already_keeps_its_time() {
+    moved(
+        seconds(5),
+        |here| {
+            here.connect(v5("a").lasting().will(message("w", "gone").qos1().retain().delay(60).expiry(30))).lose();
+            here.connect(v5("b").expiry(40).will(message("w/b", "gone").delay(3600))).lose();
+            here.advance(seconds(20));
+        },
+        |there, ()| {
+            let watcher = there.connect(v5("watcher"));
+            watcher.subscribe("w/#", AtLeastOnce);
+            there.advance(seconds(15) - 1);
+            watcher.expect_nothing();
+            there.advance(1);
+            assert_eq!(topics(&watcher), ["w/b"], "its session ended");
+            there.advance(seconds(20) - 1);
+            watcher.expect_nothing();
+            there.advance(1);
+            assert_eq!(watcher.expect_publish("w", "gone").expiry, Some(30));
+        },
+    );
+}
+
+#[test]
+fn a_session_that_ends_with_its_connection_ends_as_ever() {
+    for (from, to) in MOVES {
+        let here = World::new(from);
+        let watcher = here.connect(v311("watcher"));
+        watcher.subscribe("w", AtMostOnce);
+        let client = here.connect(v5("a").will(message("w", "gone").delay(60)));
+        client.subscribe("t", AtLeastOnce);
+        let partition = partition_of(T, "a").0;
+        assert_eq!(owed(&here, partition), Owed::default());
+        let image = export(&here, partition);
+        client.expect_disconnect(ReasonCode::UseAnotherServer);
+        if partition_of(T, "watcher").0 != partition {
+            watcher.expect_publish("w", "gone");
+        }
+        let there = elsewhere(&here, to, 0);
+        import(&there, partition, &image);
+        assert_eq!(there.gauges().sessions_disconnected, 0);
+    }
+}
