@@ -1,6 +1,8 @@
 //! From bytes to packets: finding frames, sending each to its handler, and holding back a publisher that has to wait.
 
-use tidegate_mqtt::{DecodeError, Disconnect, Frame, PacketType, PingResp, ReasonCode, Version, split_frame};
+use tidegate_mqtt::{
+    DecodeError, Disconnect, Frame, PacketType, PingResp, QoS, RawPublish, ReasonCode, Version, split_frame,
+};
 
 use crate::connection::{Parked, Phase};
 use crate::desk::Timer;
@@ -192,7 +194,7 @@ impl Engine {
             check_first_byte(whole)?;
             return Ok(self.handle_connect(now, key, frame));
         }
-        if connection.is_parked() && !passes_parked(packet_type) {
+        if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
             return Ok(self.park_frame(key, whole));
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
@@ -261,6 +263,18 @@ impl Engine {
         self.desk.counters.packets_in[PacketType::Connect as usize] -= 1;
         self.desk.counters.bytes_in -= bytes.len() as u64;
         self.desk.events.push_back(Event::HandOver { key, home, listener, bytes });
+    }
+
+    /// Whether a packet repeats a QoS 2 PUBLISH that was taken already. It is only answered, and so does not wait: behind the
+    /// PUBREL of the first one, which does not wait either, it would look like a new message.
+    #[cold]
+    fn is_repetition(&self, key: ConnectionKey, version: Version, frame: &Frame<'_>) -> bool {
+        let Ok(raw) = RawPublish::decode(version, frame.first_byte, frame.body) else { return false };
+        let session = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0));
+        let received = session.and_then(|session| session.flow.as_ref()).map(|flow| &flow.received);
+        frame.packet_type() == PacketType::Publish
+            && raw.qos == QoS::ExactlyOnce
+            && received.is_some_and(|received| raw.packet_id.is_some_and(|id| received.contains(id)))
     }
 
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
