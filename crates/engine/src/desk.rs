@@ -173,6 +173,14 @@ impl Desk {
         ceiling != 0 && self.memory > ceiling
     }
 
+    /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well. Queues
+    /// stop growing at the ceiling, and those who come to empty them have to get in.
+    #[inline]
+    pub(crate) fn is_far_over_ceiling(&self) -> bool {
+        let ceiling = self.settings.limits.memory_ceiling;
+        ceiling != 0 && self.memory > ceiling.saturating_add(ceiling / 4)
+    }
+
     /// The session of an open connection.
     #[inline]
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {

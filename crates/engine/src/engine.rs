@@ -103,7 +103,7 @@ impl Engine {
     pub fn open_connection(&mut self, now: Now, listener: ListenerId) -> Result<ConnectionKey, Reason> {
         let refused = if self.stopping {
             Some(Reason::ServerShuttingDown)
-        } else if self.desk.is_over_ceiling() {
+        } else if self.desk.is_far_over_ceiling() {
             Some(Reason::MemoryCeiling)
         } else {
             let open = self.desk.connections_by_listener.get(usize::from(listener.0)).copied().unwrap_or(0);

@@ -130,7 +130,7 @@ impl Engine {
     }
 
     fn check_tail(&mut self, now: Now, key: ConnectionKey) {
-        let over_ceiling = self.desk.is_over_ceiling();
+        let over_ceiling = self.desk.is_far_over_ceiling();
         let limit = self.settings.limits.pipelined_bytes as usize;
         let Some(connection) = self.desk.connections.get(key) else { return };
         let waiting = connection.tail.as_ref().map_or(0, |tail| tail.len());
