@@ -1,6 +1,6 @@
 //! Numbers that look random and come again with the same seed.
 
-/// A generator of 64 bits (SplitMix64).
+/// A generator of 64 bits (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

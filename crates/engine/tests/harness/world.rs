@@ -96,6 +96,7 @@ impl World {
     }
 
     /// Opens a socket and sends CONNECT, whatever comes of it.
+    #[expect(clippy::needless_pass_by_value, reason = "a connection is described where it is made")]
     pub(crate) fn try_connect(&self, connecting: Connecting) -> Client {
         let client = self.open(&connecting);
         client.send_bytes(&connecting.encode());
@@ -147,9 +148,7 @@ impl World {
             }
             self.0.borrow_mut().move_clock(next.since(now));
             self.run();
-            if next == now && self.0.borrow().next_deadline() <= now {
-                panic!("a deadline stays due at {}", now.0);
-            }
+            assert!(next > now || self.0.borrow().next_deadline() > now, "a deadline stays due at {}", now.0);
         }
         let rest = end.since(self.now().monotonic);
         self.0.borrow_mut().move_clock(rest);
@@ -202,7 +201,7 @@ impl World {
     /// A name that starts with `stem` and whose home is the given shard.
     pub(crate) fn name_on(&self, shard: u16, stem: &str) -> String {
         let shard = shard % self.shards();
-        let name = (0..).map(|number| format!("{stem}{number}")).find(|name| self.home_of(name) == shard);
+        let name = (0..100_000).map(|number| format!("{stem}{number}")).find(|name| self.home_of(name) == shard);
         name.expect("one of many names")
     }
 

@@ -428,8 +428,8 @@ fn connects_and_disconnects_are_told_to_the_log_once() {
         client.lose();
         let log = world.take_log();
         let named = |event: &&LogEvent| match event {
-            LogEvent::Connected { client_id, session_present: false, version: Version::V5, .. } => *client_id == name,
-            LogEvent::Disconnected { client_id, reason: Reason::ConnectionLost, .. } => *client_id == name,
+            LogEvent::Connected { client_id, session_present: false, version: Version::V5, .. }
+            | LogEvent::Disconnected { client_id, reason: Reason::ConnectionLost, .. } => *client_id == name,
             _ => false,
         };
         assert_eq!(log.iter().filter(named).count(), 2, "{log:?}");

@@ -199,7 +199,6 @@ impl Play {
         let filter = Self::filter_of(client, filter);
         let shared = client >= CLIENTS;
         let handling = match handling {
-            0 => RetainHandling::SendAtSubscribe,
             1 if v5 => RetainHandling::SendIfNew,
             2 if v5 => RetainHandling::DoNotSend,
             _ => RetainHandling::SendAtSubscribe,
