@@ -18,8 +18,11 @@ impl Engine {
     /// retained messages become one value and are forgotten here.
     ///
     /// The wills of lasting sessions go along: the new home publishes them unless the client comes back in time. A session
-    /// that ends with its connection ends as ever. From now on the caller keeps the partition's clients away from this
-    /// shard. It takes one turn, however much the partition holds.
+    /// that ends with its connection ends as ever.
+    ///
+    /// What other shards have sent to this one and it has not taken yet would find the sessions gone: the caller has those
+    /// batches worked off first. From then on it keeps the partition's clients away from this shard. All of it is one
+    /// turn, however much the partition holds.
     ///
     /// # Errors
     ///
