@@ -19,6 +19,7 @@ use crate::session::{Delivery, Session, Will};
 impl Engine {
     /// The transport of a connection is gone.
     pub fn handle_transport_closed(&mut self, now: Now, key: ConnectionKey) {
+        self.take_parked(now, key);
         self.end_connection(now, key, Reason::ConnectionLost, None);
         self.after_frame(now);
     }

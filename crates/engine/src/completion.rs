@@ -24,7 +24,7 @@ impl Engine {
 
     /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is before.
     #[inline]
-    pub(crate) fn answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer, waits: u16) {
+    pub(crate) fn answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer, waits: u32) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
         if waits == 0 && nobody_before {

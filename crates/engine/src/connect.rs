@@ -171,6 +171,7 @@ impl Engine {
         }
         // The old connection ends first, so that its will and its session end as if it had broken off.
         if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
+            self.take_parked(now, old);
             self.close_connection(now, old, Reason::SessionTakenOver, None);
         }
         let Some(granted) = self.grant(key, client_id, connect) else { return };

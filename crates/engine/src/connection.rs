@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     pub aliases_out: bool,
     /// Whether the socket did not take all output the last time.
     pub blocked: bool,
+    /// Whether the client is gone, so that it is not held back any more.
+    pub leaving: bool,
 }
 
 /// What few connections need.
@@ -111,7 +113,7 @@ pub(crate) struct AckQueue {
 /// An acknowledgement and how many confirmations it lacks.
 #[derive(Debug)]
 pub(crate) struct PendingAck {
-    pub waits: u16,
+    pub waits: u32,
     pub packet_id: PacketId,
     pub answer: Answer,
 }
@@ -215,6 +217,7 @@ impl Connection {
             paused: false,
             aliases_out: false,
             blocked: false,
+            leaving: false,
         }
     }
 
@@ -247,7 +250,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn ack(id: u16, waits: u16) -> PendingAck {
+    fn ack(id: u16, waits: u32) -> PendingAck {
         PendingAck { waits, packet_id: PacketId::new(id).unwrap(), answer: Answer::PubAck(ReasonCode::Success) }
     }
 

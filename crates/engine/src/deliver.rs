@@ -173,6 +173,7 @@ impl Desk {
                     && !flow.blocking.contains(&publisher)
                 {
                     flow.blocking.push(publisher);
+                    self.blockers.insert(to.0);
                     self.to_park.push(publisher);
                 }
                 true
@@ -332,7 +333,10 @@ impl Desk {
             None => true,
             Some(flow) => {
                 if flow.queue.len() <= max / 2 && flow.queue_bytes <= max_bytes / 2 {
-                    self.to_unpark.append(&mut flow.blocking);
+                    if !flow.blocking.is_empty() {
+                        self.to_unpark.append(&mut flow.blocking);
+                        self.blockers.remove(&to.0);
+                    }
                     flow.block_given_up = false;
                     flow.full_told = false;
                 }

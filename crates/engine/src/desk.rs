@@ -3,7 +3,7 @@
 //! The desk hands packets to outputs and messages to queues. It knows nothing of topics: who gets a message is decided
 //! before it is asked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -58,6 +58,8 @@ pub(crate) struct Desk {
     pub input_bytes: u64,
     pub sessions_connected: u64,
     pub shared_memberships: u64,
+    /// Sessions whose queues may hold publishers up.
+    pub blockers: BTreeSet<u32>,
     /// Publishers that a queue asks to wait; worked off before the next packet.
     pub to_park: Vec<BlockedPublisher>,
     /// Publishers that may go on.
@@ -88,6 +90,7 @@ impl Desk {
             input_bytes: 0,
             sessions_connected: 0,
             shared_memberships: 0,
+            blockers: BTreeSet::new(),
             to_park: Vec::new(),
             to_unpark: Vec::new(),
             to_close: Vec::new(),

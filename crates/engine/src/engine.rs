@@ -81,7 +81,7 @@ impl Engine {
             layouts: Layouts::default(),
             links: Links::new(place, settings.limits.shard_link_bytes),
             retained,
-            fetches: Fetches::default(),
+            fetches: Fetches::new(settings.retained.step),
             groups: Groups::default(),
             inner: InnerSubscribers::default(),
             sys: Sys::new(now),

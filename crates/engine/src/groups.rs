@@ -18,6 +18,7 @@ use crate::reason::Reason;
 use crate::session::Membership;
 use crate::shared_group::{Group, Member};
 use crate::slab::Slab;
+use crate::subscribe::SubAckWaits;
 use crate::topics::{GroupKey, SubscriberOptions};
 
 /// The groups that this shard deals for.
@@ -77,7 +78,8 @@ pub(crate) fn group_partition(tenant: TenantId, share: &str, filter: &str) -> cr
 }
 
 impl Engine {
-    /// Makes a session a member of a group; returns how many confirmations its SUBACK has to wait for.
+    /// Makes a session a member of a group, and adds what its SUBACK has to wait for.
+    #[expect(clippy::too_many_arguments, reason = "who joins what and how, and who is told of it")]
     pub(crate) fn join_group(
         &mut self,
         now: Now,
@@ -85,9 +87,10 @@ impl Engine {
         share: &str,
         filter: &str,
         member: MemberOptions,
-        ticket: Option<Ticket>,
-    ) -> u16 {
-        let Some(session) = self.desk.sessions.get_mut(key.0) else { return 0 };
+        ticket: Ticket,
+        waits: &mut SubAckWaits,
+    ) {
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let tenant = session.tenant;
         let client = hash_name(tenant, &session.client_id);
         let home = self.place.home_of(group_partition(tenant, share, filter));
@@ -101,10 +104,12 @@ impl Engine {
         }
         let group = GroupName { tenant, share, filter };
         if home != self.place.shard {
-            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket });
-            return u16::from(ticket.is_some());
+            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+            waits.confirmations += 1;
+            return;
         }
-        self.take_seat(now, self.place.shard, group, key.0, Seat { client, member }, ticket)
+        let seat = Seat { client, member };
+        waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
     }
 
     /// Makes a session that came from elsewhere a member again, for now one that is away.
@@ -123,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Seats a member at a group of this shard; returns how many shards will confirm that they know of the group.
+    /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
     fn take_seat(
         &mut self,
         now: Now,
@@ -144,7 +149,7 @@ impl Engine {
         if added.first_local {
             return self.announce_interest(group.tenant, group.filter, true, ticket);
         }
-        ticket.map_or(0, |ticket| self.wait_for_interest(ticket))
+        0
     }
 
     /// A session of another shard joins a group of this one.
@@ -160,7 +165,8 @@ impl Engine {
         let id = self.groups.next_joining;
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
-        let waits = self.take_seat(now, from, group, session, seat, Some(own));
+        let told = self.take_seat(now, from, group, session, seat, Some(own));
+        let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
         if waits == 0 {
             self.confirm_to(now, from, ticket, ReasonCode::Success);
         } else {
@@ -211,6 +217,7 @@ impl Engine {
             self.desk.forget_queued(cost);
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
+        self.desk.after_refill(key);
     }
 
     /// Tells a group's home that a member is gone.

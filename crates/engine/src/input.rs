@@ -75,6 +75,8 @@ impl Engine {
             }
         }
         self.check_output(key);
+        // What was refused has ended its connection, and that may let others go on.
+        self.after_frame(now);
     }
 
     /// Only whole packets show that a client is alive ([MQTT-3.1.2-22]); a part of one may be all that ever comes.
@@ -112,6 +114,10 @@ impl Engine {
         };
         if rest > 0 {
             tail.drain(..taken);
+            if tail.capacity() > TAIL_KEEP_BYTES && tail.capacity() / 4 > tail.len() {
+                // Only what waits is counted, so what held a large packet must not be kept for a few bytes.
+                tail.shrink_to_fit();
+            }
             connection.tail = Some(tail);
             self.check_tail(now, key);
         }
@@ -309,7 +315,7 @@ impl Engine {
     pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.phase != Phase::Open {
+        if connection.phase != Phase::Open || connection.leaving {
             return;
         }
         let extra = connection.extra_mut();
@@ -351,6 +357,17 @@ impl Engine {
         self.resume_parked(now, key);
     }
 
+    /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held back.
+    pub(crate) fn take_parked(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.is_parked() {
+            connection.leaving = true;
+            self.links.forget_waiting(key);
+            self.resume_parked(now, key);
+            self.after_frame(now);
+        }
+    }
+
     /// Works off what was kept back, then what was not read.
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -374,6 +391,9 @@ impl Engine {
         }
     }
 }
+
+/// A buffer for unfinished packets that is larger than this is made smaller when little is left in it.
+const TAIL_KEEP_BYTES: usize = 128 * 1024;
 
 /// Messages wait in their queue once the output is at its high-water mark; so many times that is the bound for answers,
 /// which wait in no queue. Above a factor of one, so that a slow reader's own acknowledgements are still read.

@@ -2,11 +2,10 @@
 
 use tidegate_mqtt::ReasonCode;
 
-use crate::connection::Phase;
 use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
-use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
 use crate::link::record::{PUBLISH_KIND, ReadHead, Record};
@@ -81,7 +80,8 @@ impl Engine {
                 self.handle_retained_item(now, fetch, &mut envelope.publication);
             }
             Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
-            Record::Park { connection } => self.park_for(now, from, connection),
+            // A publisher that is gone need not wait, and hears nothing of the room that there will be.
+            Record::Park { connection } => self.park(now, connection),
             Record::Unpark { connection } => self.unpark(now, connection),
             Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
             Record::Credit { bytes } => {
@@ -165,26 +165,17 @@ impl Engine {
         }
     }
 
-    /// Another shard's queue is full. If the publisher is gone, that shard need not wait for it.
-    fn park_for(&mut self, now: Now, from: ShardId, connection: ConnectionKey) {
-        let open = self.desk.connections.get(connection).is_some_and(|connection| connection.phase == Phase::Open);
-        if open {
-            self.park(now, connection);
-        } else {
-            self.links.send(from, Record::GiveUp { connection });
-        }
-    }
-
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
-        for (_, session) in self.desk.sessions.iter_mut() {
-            if let Some(flow) = session.flow.as_mut()
-                && flow.blocking.contains(&publisher)
-            {
+        let sessions = &mut self.desk.sessions;
+        self.desk.blockers.retain(|key| {
+            let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
+            if flow.blocking.contains(&publisher) {
                 flow.blocking.retain(|other| *other != publisher);
                 flow.block_given_up = true;
             }
-        }
+            !flow.blocking.is_empty()
+        });
     }
 }
 

@@ -228,7 +228,7 @@ impl Engine {
             if !done.reached && code == ReasonCode::Success {
                 code = ReasonCode::NoMatchingSubscribers;
             }
-            self.answer_publish(now, key, raw, code, done.waits);
+            self.answer_publish(now, key, raw, code, u32::from(done.waits));
         }
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);
@@ -283,7 +283,7 @@ impl Engine {
     }
 
     #[inline]
-    fn answer_publish(&mut self, now: Now, key: ConnectionKey, raw: &RawPublish<'_>, code: ReasonCode, waits: u16) {
+    fn answer_publish(&mut self, now: Now, key: ConnectionKey, raw: &RawPublish<'_>, code: ReasonCode, waits: u32) {
         let Some(id) = raw.packet_id else { return };
         let answer = match raw.qos {
             QoS::ExactlyOnce => Answer::PubRec(code),
@@ -298,6 +298,15 @@ impl Engine {
         let flow = session.and_then(|session| self.desk.sessions.get_mut(session.0)?.flow.as_mut());
         if let Some(flow) = flow {
             flow.received.remove(id);
+        }
+    }
+
+    /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
+    pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
+        let full = self.place.others().filter(|shard| self.links.is_full(*shard));
+        let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
+        if full != 0 {
+            self.wait_for_links(now, key, full);
         }
     }
 

@@ -15,15 +15,20 @@ use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::Now;
 use crate::retained::ScanEnd;
+use crate::session::Session;
 use crate::topics::SubscriberOptions;
 
 /// All fetches of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Fetches {
     by_id: BTreeMap<u32, Fetch>,
+    /// The fetch of a session's subscription, by its filter.
+    by_filter: BTreeMap<(u32, Box<str>), u32>,
     /// Those whose next step may be taken.
     runnable: VecDeque<u32>,
     next: u32,
+    /// Topics that may still be looked at in this turn.
+    budget: u32,
 }
 
 /// The retained messages of one new subscription.
@@ -54,15 +59,32 @@ enum FetchState {
 /// Topics remembered as fresher than what is being fetched, per session. Beyond it a late older value may come through.
 const FRESH_TOPICS_MAX: usize = 4096;
 
-/// Steps taken in one turn, so that other work gets its turn.
-const STEPS_PER_TURN: usize = 8;
+/// Steps taken in one turn at most, so that other work gets its turn.
+const STEPS_PER_TURN: u32 = 8;
+
+/// Topics that may be looked at in one turn.
+fn turn_budget(step: u32) -> u32 {
+    STEPS_PER_TURN.saturating_mul(step.max(1))
+}
 
 impl Fetches {
+    /// No fetch, and the steps of a first turn, each of which looks at so many topics.
+    pub(crate) fn new(step: u32) -> Self {
+        Self { budget: turn_budget(step), ..Self::default() }
+    }
+
     fn add(&mut self, fetch: Fetch) -> u32 {
         let id = self.next;
         self.next = id.wrapping_add(1);
+        self.by_filter.insert((fetch.session.0, fetch.filter.clone()), id);
         self.by_id.insert(id, fetch);
         id
+    }
+
+    fn remove(&mut self, id: u32) -> Option<Fetch> {
+        let fetch = self.by_id.remove(&id)?;
+        self.by_filter.remove(&(fetch.session.0, fetch.filter.clone()));
+        Some(fetch)
     }
 
     pub(crate) fn has_runnable(&self) -> bool {
@@ -89,13 +111,40 @@ impl Fetches {
 impl Engine {
     /// Begins to bring the retained messages of new subscriptions.
     pub(crate) fn start_fetches(&mut self, now: Now, key: ConnectionKey, requests: Vec<FetchRequest>) {
-        let Some(session) = self.desk.session_of(key) else { return };
+        let Some(session) = self.desk.session_of(key).filter(|_| !requests.is_empty()) else { return };
         for request in requests {
-            if let Some(id) = self.add_fetch(session, request) {
+            // The client may have unsubscribed while its SUBACK waited.
+            if self.is_subscribed(session, &request.filter)
+                && let Some(id) = self.add_fetch(session, request)
+            {
                 self.set_fetch_running(id);
             }
         }
-        self.run_fetches(now);
+        self.forget_expected(session);
+        self.go_on_fetching(now);
+    }
+
+    /// A SUBACK that fetches will follow may have to wait. What comes live until then is newer than what they will find.
+    pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
+        if self.place.shards > 1
+            && !requests.is_empty()
+            && let Some(session) = self.desk.sessions.get_mut(session.0)
+        {
+            session.rare_mut().fetches_expected += 1;
+        }
+    }
+
+    fn forget_expected(&mut self, session: SessionKey) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let Some(rare) = session.rare.as_mut() else { return };
+        rare.fetches_expected = rare.fetches_expected.saturating_sub(1);
+        settle_fetches(session);
+    }
+
+    fn is_subscribed(&self, session: SessionKey, filter: &str) -> bool {
+        let tenant = self.desk.sessions.get(session.0).map(|session| session.tenant);
+        let entry = tenant.and_then(|tenant| self.index.find(tenant, filter));
+        entry.is_some_and(|entry| self.index.subscriber(entry, session).is_some())
     }
 
     /// Notes what a subscription is owed; it is brought once the client has room.
@@ -126,10 +175,19 @@ impl Engine {
         }
     }
 
-    /// Takes some steps.
+    /// Takes the steps of a new turn.
     pub(crate) fn run_fetches(&mut self, now: Now) {
-        for _ in 0..STEPS_PER_TURN {
+        self.fetches.budget = turn_budget(self.settings.retained.step);
+        self.go_on_fetching(now);
+    }
+
+    /// Takes as many steps as this turn still allows; what is left goes on in the next.
+    fn go_on_fetching(&mut self, now: Now) {
+        while self.fetches.budget > 0 {
             let Some(id) = self.fetches.runnable.pop_front() else { return };
+            let Some(fetch) = self.fetches.by_id.get(&id) else { continue };
+            let looked_at = if fetch.filter.contains(['+', '#']) { self.settings.retained.step.max(1) } else { 1 };
+            self.fetches.budget = self.fetches.budget.saturating_sub(looked_at);
             self.step_fetch(now, id);
         }
     }
@@ -181,17 +239,12 @@ impl Engine {
     }
 
     fn end_fetch(&mut self, id: u32) {
-        let Some(fetch) = self.fetches.by_id.remove(&id) else { return };
+        let Some(fetch) = self.fetches.remove(id) else { return };
         let Some(session) = self.desk.sessions.get_mut(fetch.session.0) else { return };
         if let Some(rare) = session.rare.as_mut() {
             rare.fetches.retain(|other| *other != id);
-            if rare.fetches.is_empty() {
-                rare.fresh_topics = std::collections::HashSet::default();
-            }
-            if rare.is_idle() {
-                session.rare = None;
-            }
         }
+        settle_fetches(session);
     }
 
     /// Ends the fetch for a subscription that is gone or made anew.
@@ -204,8 +257,10 @@ impl Engine {
     /// The fetch for a subscription that has not been brought all of its retained messages yet.
     pub(crate) fn fetch_of(&self, session: SessionKey, filter: &str) -> Option<u32> {
         let rare = self.desk.sessions.get(session.0)?.rare.as_ref()?;
-        let of_filter = |id: &&u32| self.fetches.by_id.get(id).is_some_and(|fetch| *fetch.filter == *filter);
-        rare.fetches.iter().find(of_filter).copied()
+        if rare.fetches.is_empty() {
+            return None;
+        }
+        self.fetches.by_filter.get(&(session.0, filter.into())).copied()
     }
 
     /// Lets the fetches of a session wait for its client to come back. What other shards still answer to the connection
@@ -215,8 +270,9 @@ impl Engine {
             return;
         };
         rare.fresh_topics = std::collections::HashSet::default();
+        rare.fetches_expected = 0;
         for id in &mut rare.fetches {
-            if let Some(fetch) = self.fetches.by_id.remove(id) {
+            if let Some(fetch) = self.fetches.remove(*id) {
                 *id = self.fetches.add(Fetch { state: FetchState::NoRoom, ..fetch });
             }
         }
@@ -229,7 +285,7 @@ impl Engine {
         };
         rare.fresh_topics = std::collections::HashSet::default();
         for id in std::mem::take(&mut rare.fetches) {
-            self.fetches.by_id.remove(&id);
+            self.fetches.remove(id);
         }
     }
 
@@ -304,13 +360,24 @@ impl Engine {
     }
 }
 
+/// Forgets what only fetches need, once there is none.
+fn settle_fetches(session: &mut Session) {
+    let Some(rare) = session.rare.as_mut() else { return };
+    if rare.fetches.is_empty() && rare.fetches_expected == 0 {
+        rare.fresh_topics = std::collections::HashSet::default();
+    }
+    if rare.is_idle() {
+        session.rare = None;
+    }
+}
+
 impl Desk {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
     pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str) {
         let Some(session) = self.sessions.get_mut(session.0) else { return };
         // What comes while its client is away may not be kept, and nothing is fetched then.
         let Some(rare) = session.rare.as_mut().filter(|_| session.connection.is_some()) else { return };
-        if !rare.fetches.is_empty() && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
+        if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }
     }

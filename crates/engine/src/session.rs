@@ -184,7 +184,9 @@ pub(crate) struct Rare {
     pub fetches: Vec<u32>,
     /// The part of the queue that is outside memory.
     pub paged: Option<Paged>,
-    /// Topics that arrived live while a fetch was under way: the fetched value is older.
+    /// SUBACKs that wait, and fetches behind them.
+    pub fetches_expected: u32,
+    /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
 }
 
@@ -204,6 +206,7 @@ impl Rare {
             && self.ends_at.is_none()
             && self.memberships.is_empty()
             && self.fetches.is_empty()
+            && self.fetches_expected == 0
             && self.paged.is_none()
     }
 }

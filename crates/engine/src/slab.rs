@@ -134,16 +134,6 @@ impl<T> Slab<T> {
         })
     }
 
-    /// All entries in the order of their keys, to be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.chunks.iter_mut().enumerate().flat_map(|(at, chunk)| {
-            chunk.slots.iter_mut().enumerate().filter_map(move |(slot, content)| match content {
-                Slot::Taken(value) => Some(((at * CHUNK + slot) as u32, value)),
-                Slot::Free { .. } => None,
-            })
-        })
-    }
-
     /// Gives back the memory that is only kept for the next insertion.
     pub(crate) fn shrink(&mut self) {
         if let Some(at) = self.spare.take() {

@@ -27,6 +27,26 @@ struct Request<'a> {
     ticket: Ticket,
 }
 
+/// What a SUBACK has to wait for.
+#[derive(Debug, Default)]
+pub(crate) struct SubAckWaits {
+    /// Confirmations that other shards will send.
+    pub confirmations: u32,
+    /// Whether a filter was told to all other shards. Their confirmations say that all before has arrived, too.
+    announced: bool,
+    /// Whether a filter was not, since this shard was interested in it before.
+    known: bool,
+}
+
+impl SubAckWaits {
+    /// So many shards were told of a filter: none where this one was interested before.
+    pub(crate) fn add_told(&mut self, told: u16) {
+        self.confirmations += u32::from(told);
+        self.announced |= told > 0;
+        self.known |= told == 0;
+    }
+}
+
 impl Engine {
     pub(crate) fn handle_subscribe(
         &mut self,
@@ -43,10 +63,13 @@ impl Engine {
         let requested = subscribe.filters().count();
         let mut answer =
             Box::new(SubAckAnswer { codes: Vec::with_capacity(requested), fetches: Vec::with_capacity(requested) });
-        let mut waits = 0;
-        for (filter, options) in subscribe.filters() {
+        let mut waits = SubAckWaits::default();
+        // More filters than a client may have can only be repetitions, whose work nothing else would bound.
+        let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
+        for (number, (filter, options)) in subscribe.filters().enumerate() {
             let result = match filter {
                 Err(_) => Err(Reason::InvalidTopicFilter),
+                Ok(_) if number >= max_filters => Err(Reason::TooManySubscriptions),
                 Ok(filter) => self.subscribe(
                     now,
                     &Request {
@@ -59,20 +82,23 @@ impl Engine {
                         ticket,
                     },
                     &mut answer.fetches,
+                    &mut waits,
                 ),
             };
             answer.codes.push(match result {
-                Ok(more) => {
-                    waits += more;
-                    granted_code(options.qos.min(max_qos))
-                }
+                Ok(()) => granted_code(options.qos.min(max_qos)),
                 Err(reason) => {
                     self.desk.counters.requests_refused[reason.number()] += 1;
                     reason.code()
                 }
             });
         }
-        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits);
+        if waits.known && !waits.announced {
+            waits.confirmations += u32::from(self.wait_for_interest(ticket, !answer.fetches.is_empty()));
+        }
+        self.expect_fetches(session, &answer.fetches);
+        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations);
+        self.wait_for_full_links(now, key);
         Ok(())
     }
 
@@ -81,8 +107,14 @@ impl Engine {
         listener.map_or(QoS::ExactlyOnce, |listener| listener.maximum_qos)
     }
 
-    /// Adds one subscription; returns how many confirmations its SUBACK has to wait for.
-    fn subscribe(&mut self, now: Now, request: &Request<'_>, fetches: &mut Vec<FetchRequest>) -> Result<u16, Reason> {
+    /// Adds one subscription, and what its SUBACK has to wait for.
+    fn subscribe(
+        &mut self,
+        now: Now,
+        request: &Request<'_>,
+        fetches: &mut Vec<FetchRequest>,
+        waits: &mut SubAckWaits,
+    ) -> Result<(), Reason> {
         let max_levels = usize::from(self.settings.limits.max_topic_levels);
         if request.filter.levels().count() > max_levels {
             return Err(Reason::InvalidTopicFilter);
@@ -97,7 +129,8 @@ impl Engine {
             }
             self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
-            return Ok(self.join_group(now, request.session, share, filter.as_str(), member, Some(request.ticket)));
+            self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
+            return Ok(());
         }
         let filter = request.filter.as_str();
         self.check_subscription_limit(request)?;
@@ -123,17 +156,21 @@ impl Engine {
         }
         if done.first_local {
             self.note_sys_interest(now, request.tenant, filter, true);
+            waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
+        } else {
+            waits.add_told(0);
         }
-        if done.first_local {
-            return Ok(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
-        }
-        Ok(self.wait_for_interest(request.ticket))
+        Ok(())
     }
 
     /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived, too.
     /// Returns how many shards will confirm.
-    pub(crate) fn wait_for_interest(&mut self, ticket: Ticket) -> u16 {
-        if self.interest_under_way == 0 {
+    ///
+    /// Whoever asks homes of topics for retained messages (`asks_homes`) waits in any case: what another shard has sent
+    /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that it
+    /// has become. With two shards the home is one of them, and one link keeps the order by itself.
+    pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
+        if self.interest_under_way == 0 && !(asks_homes && self.place.shards > 2) {
             return 0;
         }
         let mut told = 0;
@@ -200,6 +237,7 @@ impl Engine {
             });
         }
         self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(codes.into()), 0);
+        self.wait_for_full_links(now, key);
         Ok(())
     }
 

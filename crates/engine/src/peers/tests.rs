@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_mqtt::QoS;
 
 use super::*;
-use crate::ids::Place;
+use crate::ids::{ConnectionKey, Place};
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::{InnerKey, Settings};

@@ -23,6 +23,7 @@ mod publish;
 mod queues;
 mod races;
 mod retained;
+mod review;
 mod sessions;
 mod shared;
 mod shutdown;

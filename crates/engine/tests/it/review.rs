@@ -1,0 +1,270 @@
+//! What a reader of the engine's sources found, each as the failure that it was.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use tidegate_engine::{Engine, ListenerId, Millis, Now, OverflowPolicy, Place, RetainedSettings, Settings};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+use tidegate_mqtt::{Packet, PacketType, PingReq, ReasonCode, SubscriptionOptions, Version};
+
+use crate::harness::*;
+
+fn block(max_messages: u32) -> impl Fn(&mut Settings) {
+    move |settings| {
+        settings.queue.overflow = OverflowPolicy::Block;
+        settings.queue.max_messages = max_messages;
+        settings.limits.block_timeout_ms = seconds(30);
+    }
+}
+
+/// A client that takes one message and acknowledges only when the test does.
+fn stuck(world: &World, name: &str) -> Client {
+    let client = world.connect(v5(name).lasting().receive_maximum(1).manual());
+    client.subscribe("t", AtLeastOnce);
+    client
+}
+
+/// Acknowledges everything until nothing more comes; returns the payloads.
+fn drain(world: &World, client: &Client) -> Vec<String> {
+    let mut payloads = Vec::new();
+    loop {
+        world.run();
+        let Some(arrival) = client.take_arrival() else { return payloads };
+        if let Some(got) = arrival.delivered() {
+            payloads.push(got.text());
+            if let Some(id) = got.id {
+                client.puback(id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_subscribe_of_very_many_filters_waits_for_all_confirmations_and_asks_once() {
+    // Each of 63 shards confirms each filter: more than 16 bits count.
+    let world = World::new(64);
+    let client = world.connect(v5(&world.name_on(0, "s")));
+    let filters: Vec<String> = (0..1041).map(|number| number.to_string()).collect();
+    let filters: Vec<_> = filters.iter().map(|filter| (&filter[..], SubscriptionOptions::new(AtLeastOnce))).collect();
+    world.hold(7, 0);
+    let id = client.send_subscribe(&filters, None);
+    world.run();
+    client.expect_nothing();
+    world.release(7, 0);
+    assert_eq!(client.expect_sub_ack(id).len(), 1041);
+}
+
+#[test]
+fn a_subscribe_that_repeats_itself_is_bounded_by_what_a_client_may_have() {
+    let world = World::with(3, |settings| settings.limits.max_subscriptions_per_client = 10);
+    let client = world.connect(v5(&world.name_on(0, "s")));
+    for other in 1..3 {
+        world.hold(other, 0);
+    }
+    for filter in ["a", "$share/g/a"] {
+        client.send_subscribe(&vec![(filter, SubscriptionOptions::new(AtLeastOnce)); 10_000], None);
+    }
+    world.run();
+    assert!(world.gauges().link_bytes < 5000, "{:?}", world.gauges());
+    for other in 1..3 {
+        world.release(other, 0);
+    }
+    for _ in 0..2 {
+        let ack = client.expect(PacketType::SubAck);
+        let Packet::SubAck(ack) = ack.packet() else { continue };
+        let codes: Vec<ReasonCode> = ack.reason_codes.iter().collect();
+        assert!(codes[..10].iter().all(|code| *code == ReasonCode::GrantedQos1));
+        assert!(codes[10..].iter().all(|code| *code == ReasonCode::QuotaExceeded) && codes.len() == 10_000);
+    }
+}
+
+#[test]
+fn a_client_that_unsubscribed_in_time_is_brought_no_retained_messages() {
+    let world = World::new(3);
+    let topic = world.name_on(2, "t");
+    world.connect(v5("p")).publish(message(&topic, "kept").retain().qos1());
+    let client = world.connect(v5(&world.name_on(0, "s")));
+    client.send_subscribe(&[(&topic, SubscriptionOptions::new(AtLeastOnce))], None);
+    client.send_unsubscribe(&topic);
+    client.expect(PacketType::SubAck);
+    client.expect(PacketType::UnsubAck);
+    client.expect_nothing();
+}
+
+#[test]
+fn subscriptions_look_at_a_bounded_number_of_retained_messages_in_one_turn() {
+    let settings =
+        Settings { retained: RetainedSettings { step: 10, ..RetainedSettings::default() }, ..Settings::default() };
+    let now = Now { monotonic: Millis(1000), unix: 0 };
+    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 1, now);
+    let key = engine.open_connection(now, ListenerId(0)).unwrap();
+    let mut bytes = v5("s").encode();
+    for number in 0..1000 {
+        bytes.extend(message(&format!("t/{number}"), "x").retain().encode(Version::V5));
+    }
+    // The same wildcard again and again: each time it starts from the beginning.
+    for _ in 0..100 {
+        bytes.extend_from_slice(&[0x82, 9, 0, 1, 0, 0, 3, b't', b'/', b'#', 0]);
+    }
+    engine.handle_input(now, key, &bytes);
+    let sent = engine.counters().messages_out[0];
+    assert!(sent <= 100, "{sent} messages before anyone else had a turn");
+    for _ in 0..1000 {
+        engine.handle_timers(now);
+        engine.output(key).map(|output| output.advance(output.len()));
+        engine.handle_written(now, key);
+    }
+    assert!(engine.counters().messages_out[0] >= 1000);
+    assert_eq!(engine.next_deadline(), Millis::NEVER);
+}
+
+#[test]
+fn a_parked_publisher_that_says_goodbye_leaves_no_will() {
+    everywhere_with(block(2), |world| {
+        let subscriber = stuck(world, "s");
+        let watcher = world.connect(v5("w"));
+        watcher.subscribe("will", AtMostOnce);
+        let publisher = world.connect(v5("p").will(message("will", "gone")));
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 1);
+        publisher.send_bytes(&[0xe0, 0]);
+        world.run();
+        publisher.lose();
+        watcher.expect_nothing();
+        // What it published before it went is delivered, as far as there is room.
+        assert_eq!(drain(world, &subscriber), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert_eq!(world.gauges().input_bytes, 0);
+    });
+}
+
+#[test]
+fn a_bad_packet_of_the_subscriber_releases_the_publishers_that_it_held_up() {
+    let world = World::with(1, block(2));
+    let subscriber = stuck(&world, "s");
+    let publisher = world.connect(v5("p"));
+    for number in 1..=6 {
+        publisher.send_publish(message("t", number.to_string()).qos1());
+    }
+    world.run();
+    assert_eq!(publisher.answers().len(), 4);
+    subscriber.send_bytes(&[0xff, 0]);
+    world.run();
+    assert_eq!(publisher.answers().len(), 2, "the publisher still waits");
+}
+
+#[test]
+fn a_publisher_that_is_gone_makes_no_queue_drop_what_others_send() {
+    let world = World::with(2, block(2));
+    let subscriber = stuck(&world, &world.name_on(1, "s"));
+    let hasty = world.connect(v5(&world.name_on(0, "hasty")));
+    let patient = world.connect(v5(&world.name_on(0, "patient")));
+    for number in 1..=4 {
+        hasty.send_publish(message("t", number.to_string()).qos1());
+    }
+    // It is gone before the other shard asks it to wait.
+    world.hold(1, 0);
+    world.run();
+    hasty.lose();
+    world.release(1, 0);
+    for number in 5..=8 {
+        patient.send_publish(message("t", number.to_string()).qos1());
+        world.run();
+    }
+    assert_eq!(world.counters().dropped_total(), 0);
+    assert_eq!(drain(&world, &subscriber), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+}
+
+#[test]
+fn leaving_a_group_releases_the_publishers_that_its_messages_held_up() {
+    let world = World::with(1, block(2));
+    let member = world.connect(v5("m").lasting().receive_maximum(1).manual());
+    member.subscribe("$share/g/t", AtLeastOnce);
+    let publisher = world.connect(v5("p"));
+    for number in 1..=6 {
+        publisher.send_publish(message("t", number.to_string()).qos1());
+    }
+    world.run();
+    assert_eq!(publisher.answers().len(), 4);
+    // It reads nothing, so that no output that leaves tells the engine to look at the queue.
+    member.stop_reading();
+    member.send_unsubscribe("$share/g/t");
+    world.run();
+    assert_eq!(publisher.answers().len(), 2, "the publisher still waits");
+}
+
+#[test]
+fn a_flood_of_subscriptions_waits_for_the_links() {
+    let world = World::with(2, |settings| settings.limits.shard_link_bytes = 10_000);
+    let client = world.connect(v5(&world.name_on(0, "s")));
+    world.hold(0, 1);
+    let mut filter = String::new();
+    for number in 0..2000 {
+        filter.clear();
+        let _ = write!(filter, "some/filter/of/ordinary/length/{number}");
+        client.send_subscribe(&[(&filter, SubscriptionOptions::new(AtMostOnce))], None);
+    }
+    world.run();
+    assert!(world.gauges().link_bytes < 20_000, "{:?}", world.gauges());
+    client.send_bytes(&PingReq::BYTES);
+    world.run();
+    world.release(0, 1);
+    let mut answers = 0;
+    while let Some(arrival) = client.take_arrival() {
+        answers += u32::from(arrival.packet_type() == PacketType::SubAck);
+    }
+    assert_eq!(answers, 2000);
+    assert_eq!(world.counters().dropped_total(), 0);
+}
+
+/// Plays a story in worlds of three shards that differ in what happens next, with publisher, subscribers and the topic at
+/// home on different ones.
+fn three_homes(story: impl Fn(&World, &mut Random, &str, [String; 3])) {
+    for seed in 0..400 {
+        let world = World::seeded(3, seed, &format!("seed {seed}"), |_| {});
+        let mut random = Random::salted(seed, 2);
+        let [publisher, subscriber, home] =
+            random.pick(&[[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]);
+        let topic = world.name_on(home, "t");
+        let names = [(publisher, "p"), (subscriber, "a"), (subscriber, "b")].map(|(at, stem)| world.name_on(at, stem));
+        story(&world, &mut random, &topic, names);
+    }
+}
+
+fn texts(client: &Client) -> Vec<String> {
+    client.messages_among_others().iter().map(Delivered::text).collect()
+}
+
+#[test]
+fn a_value_that_was_replaced_does_not_follow_the_one_that_replaced_it() {
+    three_homes(|world, random, topic, [publisher, subscriber, _]| {
+        let publisher = world.connect(v5(&publisher));
+        let subscriber = world.connect(v5(&subscriber));
+        publisher.publish(message(topic, "old").retain().qos1());
+        subscriber.send_subscribe(&[(topic, SubscriptionOptions::new(AtLeastOnce))], None);
+        // The publisher's shard takes note of the interest and of the new value in one turn.
+        world.run_some(random.below(12));
+        publisher.send_publish(message(topic, "new").retain().qos1());
+        let got = texts(&subscriber);
+        assert_eq!(got.last().map(String::as_str), Some("new"), "{got:?}");
+    });
+}
+
+#[test]
+fn a_second_subscriber_of_a_shard_misses_no_value_that_passed_it() {
+    three_homes(|world, random, topic, [publisher, first, second]| {
+        let publisher = world.connect(v5(&publisher));
+        let [first, second] = [first, second].map(|name| world.connect(v5(&name)));
+        publisher.publish(message(topic, "old").retain().qos1());
+        first.subscribe(topic, AtLeastOnce);
+        first.messages();
+        // The new value may have come to the subscribers' shard while it is still on its way to the topic's home.
+        publisher.send_publish(message(topic, "new").retain().qos1());
+        world.run_some(random.below(12));
+        second.send_subscribe(&[(topic, SubscriptionOptions::new(AtLeastOnce))], None);
+        let got = texts(&second);
+        assert_eq!(got.last().map(String::as_str), Some("new"), "{got:?}");
+    });
+}
