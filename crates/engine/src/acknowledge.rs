@@ -169,14 +169,16 @@ impl Desk {
         self.refill(now, layouts, to);
     }
 
-    /// Sends the next message in flight again, if any is left and the window has room; says whether it did.
+    /// Sends the next message in flight again, if any is left and window and output have room; says whether it did.
     pub(crate) fn resend_next(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey) -> bool {
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let window = usize::from(session.receive_maximum);
         let Some(key) = session.connection else { return false };
+        let Some(connection) = self.connections.get(key) else { return false };
+        let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;
-        if flow.to_resend == 0 || sent >= window {
+        if flow.to_resend == 0 || sent >= window || !room {
             return false;
         }
         flow.to_resend -= 1;

@@ -192,6 +192,11 @@ impl AckQueue {
         Some(ack)
     }
 
+    /// Those that wait, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingAck> {
+        self.pending.iter()
+    }
+
     /// Whether a PUBREC for this packet id is still pending: a repeated PUBLISH needs no second one.
     pub(crate) fn has_pub_rec(&self, id: PacketId) -> bool {
         self.pending.iter().any(|ack| ack.packet_id == id && matches!(ack.answer, Answer::PubRec(_)))

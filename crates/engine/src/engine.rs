@@ -18,6 +18,7 @@ use crate::output::Output;
 use crate::reason::Reason;
 use crate::retained::Retained;
 use crate::retained_fetch::Fetches;
+use crate::session::Flow;
 use crate::settings::Settings;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
@@ -188,7 +189,8 @@ impl Engine {
         }
         let Some(session) = connection.session else { return };
         let waiting = self.desk.sessions.get(session.0).is_some_and(|session| {
-            session.flow.as_ref().is_some_and(|flow| !flow.queue.is_empty() || !flow.blocking.is_empty())
+            let waits = |flow: &Flow| !flow.queue.is_empty() || !flow.blocking.is_empty() || flow.to_resend > 0;
+            session.flow.as_deref().is_some_and(waits)
                 || session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty())
         });
         if waiting && connection.phase == Phase::Open {
@@ -331,4 +333,4 @@ const TIMERS_PER_TURN: usize = 1024;
 /// Expired retained messages removed in one turn.
 const RETAINED_EXPIRED_PER_TURN: u32 = 1024;
 /// What a blocked socket is taken to hold in the kernel, towards the memory ceiling.
-const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;
+pub(crate) const KERNEL_BUFFER_BYTES: u64 = 256 * 1024;

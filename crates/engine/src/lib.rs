@@ -58,6 +58,7 @@
 mod access;
 mod acknowledge;
 mod alias;
+mod audit;
 mod close;
 mod completion;
 mod connect;

@@ -189,6 +189,16 @@ impl<M: Retainable> Retained<M> {
         removed
     }
 
+    /// Compares the sums with what they stand for.
+    pub(crate) fn audit(&self, wrong: &mut dyn FnMut(String)) {
+        let count = self.iter().count() as u64;
+        let bytes: u64 = self.iter().map(|(_, topic, message)| size_of_entry(topic, message)).sum();
+        let expiring = self.iter().filter(|(_, _, message)| message.expires_at() != Millis::NEVER).count();
+        if (self.count, self.bytes, self.expiring.len()) != (count, bytes, expiring) {
+            wrong(format!("retained: {} of {} bytes are kept, {count} of {bytes} are true", self.count, self.bytes));
+        }
+    }
+
     fn move_deadline(&mut self, tenant: TenantId, topic: &str, from: Millis, to: Millis) {
         if from != Millis::NEVER {
             self.expiring.remove(&(from, tenant, topic.into()));

@@ -81,6 +81,28 @@ impl Fetches {
         id
     }
 
+    /// Compares the fetches with what sessions know of them.
+    pub(crate) fn audit(&self, desk: &Desk, wrong: &mut dyn FnMut(String)) {
+        for (id, fetch) in &self.by_id {
+            let session = desk.sessions.get(fetch.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            let runnable = fetch.state != FetchState::Runnable || self.runnable.contains(id);
+            let sleeps = fetch.state == FetchState::NoRoom && desk.has_room(fetch.session);
+            if !rare.is_some_and(|rare| rare.fetches.contains(id)) || !runnable || sleeps {
+                wrong(format!("a fetch of {:?} for {:?} is lost", fetch.filter, session.map(|one| &one.client_id)));
+            }
+        }
+        let known = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let known: usize = known.map(|rare| rare.fetches.len()).sum();
+        if known != self.by_id.len() || self.by_filter.len() != self.by_id.len() {
+            wrong(format!(
+                "{} fetches, {known} known to sessions, {} by filter",
+                self.by_id.len(),
+                self.by_filter.len()
+            ));
+        }
+    }
+
     fn remove(&mut self, id: u32) -> Option<Fetch> {
         let fetch = self.by_id.remove(&id)?;
         self.by_filter.remove(&(fetch.session.0, fetch.filter.clone()));

@@ -46,7 +46,6 @@ impl<R: PartialEq, O> Group<R, O> {
     }
 
     /// Number of members that are online.
-    #[cfg(test)]
     pub(crate) fn online(&self) -> usize {
         self.online
     }

@@ -138,6 +138,11 @@ impl Sys {
             published: BTreeSet::new(),
         }
     }
+
+    /// Whether a round is due at some time.
+    pub(crate) fn has_timer(&self) -> bool {
+        self.next.is_some()
+    }
 }
 
 impl Engine {

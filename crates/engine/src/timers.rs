@@ -20,8 +20,6 @@ impl<K: Copy + Ord> Timers<K> {
     }
 
     /// Number of deadlines ahead.
-    #[inline]
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -101,6 +101,8 @@ pub(crate) struct Net {
     /// Clients whose queues were asked for, whether there is one or not.
     pub asked_back: Vec<String>,
     pub trace: Trace,
+    /// Steps of the trace when the engines' books were looked at last.
+    audited: u64,
     next_acceptor: usize,
 }
 
@@ -168,6 +170,7 @@ impl Net {
             wanted: VecDeque::new(),
             asked_back: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
+            audited: 0,
             next_acceptor: 0,
         }
     }
@@ -277,10 +280,24 @@ impl Net {
     /// Lets everything happen that can, until nothing can.
     pub(crate) fn run(&mut self) {
         for _ in 0..STEPS_MAX {
-            let Some(step) = self.next_step() else { return };
+            let Some(step) = self.next_step() else {
+                self.audit();
+                return;
+            };
             self.take(step);
         }
         panic!("the world does not come to rest");
+    }
+
+    /// The books of all engines have to be right.
+    fn audit(&mut self) {
+        if std::mem::replace(&mut self.audited, self.trace.steps) == self.trace.steps {
+            return;
+        }
+        for (shard, engine) in self.engines.iter().enumerate() {
+            let wrong = engine.audit();
+            assert!(wrong.is_empty(), "shard {shard}: {}", wrong.join("; "));
+        }
     }
 
     /// Lets one thing happen; says whether there was one.

@@ -268,3 +268,30 @@ fn a_second_subscriber_of_a_shard_misses_no_value_that_passed_it() {
         assert_eq!(got.last().map(String::as_str), Some("new"), "{got:?}");
     });
 }
+
+#[test]
+fn what_is_sent_again_waits_for_room_in_the_output_as_all_does() {
+    everywhere_with(
+        |settings| settings.limits.output_high_water = 10_000,
+        |world| {
+            let subscriber = world.connect(v5("s").lasting().receive_maximum(1000).manual());
+            subscriber.subscribe("t", AtLeastOnce);
+            let publisher = world.connect(v5("p"));
+            for number in 0..200 {
+                publisher.publish(message("t", format!("{number:0>1000}")).qos1());
+            }
+            assert_eq!(subscriber.messages().len(), 200);
+            subscriber.lose();
+            let subscriber = world.open(&v5("s").lasting().receive_maximum(1000).manual());
+            subscriber.set_window(0);
+            subscriber.send_bytes(&v5("s").lasting().receive_maximum(1000).encode());
+            world.run();
+            assert!(subscriber.output_len() < 20_000, "{}", subscriber.output_len());
+            publisher.publish(message("t", "200").qos1());
+            subscriber.read();
+            subscriber.expect(PacketType::ConnAck);
+            let numbers: Vec<u32> = subscriber.messages().iter().map(|got| got.text().parse().unwrap()).collect();
+            assert_eq!(numbers, (0..=200).collect::<Vec<u32>>());
+        },
+    );
+}

@@ -1,0 +1,159 @@
+//! Whether the engine's books are right: everything that is kept as a running sum or in two places, compared with what it
+//! stands for.
+
+use crate::connection::{Answer, Connection, Phase};
+use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::session::{BlockedPublisher, Session};
+
+/// What was found to be wrong.
+#[derive(Debug, Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn equal(&mut self, what: &str, kept: u64, counted: u64) {
+        if kept != counted {
+            self.0.push(format!("{what}: {kept} is kept, {counted} is true"));
+        }
+    }
+
+    fn holds(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(what());
+        }
+    }
+}
+
+impl Engine {
+    /// Compares everything that is kept as a running sum, or in two places, with what it stands for, and looks for those
+    /// who wait for nothing; returns what is wrong. For tests, between two calls of the engine: it looks at all there is.
+    pub fn audit(&self) -> Vec<String> {
+        let mut found = Findings::default();
+        self.audit_sums(&mut found);
+        self.audit_timers(&mut found);
+        self.fetches.audit(&self.desk, &mut |what| found.0.push(what));
+        for (key, connection) in self.desk.connections.iter() {
+            self.audit_connection(&mut found, key, connection);
+        }
+        for (key, session) in self.desk.sessions.iter() {
+            self.audit_session(&mut found, SessionKey(key), session);
+            self.audit_flow(&mut found, SessionKey(key), session);
+        }
+        self.groups.audit(self.place.shard, &self.desk, &mut |what| found.0.push(what));
+        self.retained.audit(&mut |what| found.0.push(what));
+        found.0
+    }
+
+    fn audit_sums(&self, found: &mut Findings) {
+        let desk = &self.desk;
+        let input: usize = desk.connections.iter().map(|(_, connection)| input_len(connection)).sum();
+        found.equal("input_bytes", desk.input_bytes, input as u64);
+        let flows = || desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+        found.equal("queued_messages", desk.queued_messages, flows().map(|flow| flow.queue.len() as u64).sum());
+        let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
+        found.equal("queued_bytes", desk.queued_bytes, queued);
+        let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
+        found.equal("memory", desk.memory, input as u64 + queued + blocked * KERNEL_BUFFER_BYTES);
+        let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
+        found.equal("sessions_connected", desk.sessions_connected, connected as u64);
+        let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let memberships: usize = memberships.map(|rare| rare.memberships.len()).sum();
+        found.equal("shared_memberships", desk.shared_memberships, memberships as u64);
+        let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).sum();
+        found.equal("subscriptions", self.index.subscriptions(), filters as u64);
+        for (number, open) in desk.connections_by_listener.iter().enumerate() {
+            let of_listener = |connection: &Connection| usize::from(connection.listener.0) == number;
+            let counted = desk.connections.iter().filter(|(_, connection)| of_listener(connection)).count();
+            found.equal("connections_by_listener", u64::from(*open), counted as u64);
+        }
+        let idle = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty();
+        found.holds(idle && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
+    }
+
+    fn audit_timers(&self, found: &mut Findings) {
+        let desk = &self.desk;
+        let never = crate::now::Millis::NEVER;
+        let connections = desk.connections.iter();
+        let of_connections: usize = connections
+            .map(|(_, connection)| usize::from(connection.timer != never) + usize::from(connection.is_parked()))
+            .sum();
+        let rare = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
+        let of_sessions: usize = rare
+            .map(|rare| {
+                let due = [rare.will_due, rare.ends_at];
+                due.iter().flatten().filter(|due| **due != never).count()
+            })
+            .sum();
+        let of_sys = usize::from(self.sys.has_timer());
+        found.equal("timers", desk.timers.len() as u64, (of_connections + of_sessions + of_sys) as u64);
+    }
+
+    fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {
+        let session = connection.session.and_then(|session| self.desk.sessions.get(session.0));
+        let bound = session.is_some_and(|session| session.connection == Some(key));
+        found.holds(bound == (connection.phase == Phase::Open), || format!("{key:?} and its session do not agree"));
+        let reads = connection.output_len() > self.settings.limits.output_high_water as usize / 2;
+        let waits = connection.is_parked() || reads || connection.phase == Phase::Closing;
+        found.holds(!connection.paused || waits, || format!("{key:?} is not read and nothing will change that"));
+        let Some(extra) = &connection.extra else { return };
+        let pub_acks = extra.acks.iter().filter(|ack| matches!(ack.answer, Answer::PubAck(_))).count();
+        found.equal("pub_acks", extra.acks.pub_acks() as u64, pub_acks as u64);
+        let first = extra.acks.iter().next();
+        found.holds(first.is_none_or(|ack| ack.waits > 0), || format!("{key:?}: an answer waits for nothing"));
+        if connection.is_parked() && self.place.shards == 1 {
+            let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
+            let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
+            let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
+            found.holds(held > 0, || format!("{key:?} is parked and nobody will release it"));
+        }
+    }
+
+    fn audit_session(&self, found: &mut Findings, key: SessionKey, session: &Session) {
+        let name = || format!("{:?}", session.client_id);
+        found.holds(self.desk.find_session(session.tenant, &session.client_id) == Some(key), || {
+            format!("{} is not found by name", name())
+        });
+        let connection = session.connection.and_then(|key| self.desk.connections.get(key));
+        let agreed = session.connection.is_none() || connection.is_some_and(|other| other.session == Some(key));
+        found.holds(agreed, || format!("{} and its connection do not agree", name()));
+        for filter in session.filters.iter() {
+            let known = self.index.subscriber(filter, key).is_some();
+            found.holds(known, || format!("{}: a subscription is not in the index", name()));
+        }
+        let Some(rare) = &session.rare else { return };
+        let away = session.connection.is_none();
+        found.holds(!away || rare.fetches_expected == 0, || format!("{} expects fetches while it is away", name()));
+        let ends = session.lasts() && session.expiry_seconds != u32::MAX;
+        found.holds(rare.ends_at.is_some() == (away && ends), || format!("{}: its end is not set right", name()));
+    }
+
+    fn audit_flow(&self, found: &mut Findings, key: SessionKey, session: &Session) {
+        let Some(flow) = &session.flow else { return };
+        let name = || format!("{:?}", session.client_id);
+        found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
+        found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
+        let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
+        found.holds(known, || format!("{} holds publishers up unnoticed", name()));
+        if session.is_inner() {
+            return;
+        }
+        let Some(connection) = session.connection.and_then(|key| self.desk.connections.get(key)) else {
+            found.holds(flow.to_resend == 0 && flow.blocking.is_empty(), || format!("{} is away and busy", name()));
+            return;
+        };
+        let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
+        let window = usize::from(session.receive_maximum);
+        let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
+        let next = flow.queue.front().filter(|_| !session.is_loading() && flow.to_resend == 0);
+        let stuck = (flow.to_resend > 0 && sent < window)
+            || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || sent < window);
+        found.holds(!(stuck && room), || format!("{}: messages wait for nothing", name()));
+    }
+}
+
+/// Bytes of input that a connection keeps.
+fn input_len(connection: &Connection) -> usize {
+    let tail = connection.tail.as_ref().map_or(0, |tail| tail.len());
+    let parked = connection.extra.as_ref().and_then(|extra| extra.parked.as_ref());
+    tail + parked.map_or(0, |parked| parked.bytes.len())
+}
