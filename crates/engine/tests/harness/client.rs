@@ -31,10 +31,6 @@ impl Client {
         &self.connecting.client_id
     }
 
-    pub(crate) fn socket(&self) -> SocketId {
-        self.socket
-    }
-
     /// Whether the client asked for its session in a version that does not tell whether there is one.
     pub(crate) fn believes_in_session(&self) -> bool {
         self.version() == Version::V31 && !self.connecting.clean_start

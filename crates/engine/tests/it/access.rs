@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Access, ListenerSettings, Millis, Reason, Subject, TenantId};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, AtMostOnce};
-use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
+use tidegate_mqtt::{Packet, PacketType, ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
 
@@ -220,4 +220,18 @@ fn retained_messages_and_group_messages_stop_with_the_right() {
             assert_eq!(admin.payloads().len(), 4, "another member gets what the group is dealt");
         },
     );
+}
+
+#[test]
+fn a_refusal_is_a_code_without_words_for_who_wants_none() {
+    everywhere(|world| {
+        forbid(world, "secret");
+        let client = world.connect(v5("a").request_problem(false).manual());
+        client.send_publish(message("secret/1", "x").qos1());
+        let arrival = client.expect(PacketType::PubAck);
+        let Packet::PubAck(ack) = arrival.packet() else { unreachable!() };
+        assert_eq!((ack.reason_code, ack.reason_string), (ReasonCode::NotAuthorized, None));
+        let id = client.send_subscribe(&[("secret/1", SubscriptionOptions::new(AtMostOnce))], None);
+        assert_eq!(client.expect_sub_ack(id), [ReasonCode::NotAuthorized]);
+    });
 }

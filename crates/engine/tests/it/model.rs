@@ -81,7 +81,6 @@ pub(crate) struct Model {
     /// Messages that were not delivered.
     pub dropped_offline: u64,
     pub dropped_with_session: u64,
-    pub dropped_without_member: u64,
 }
 
 pub(crate) fn matches(filter: &str, topic: &str) -> bool {
@@ -251,7 +250,8 @@ impl Model {
                     share_of(filter).is_none() && matches(filter, &published.topic) && !(own && subscription.no_local)
                 };
                 let found = session.subscriptions.iter().filter(|(filter, found)| fits(filter, found));
-                merge(published, found.map(|(_, found)| *found).collect()).map(|expected| (*client, expected))
+                let found: Vec<Subscription> = found.map(|(_, found)| *found).collect();
+                merge(published, &found).map(|expected| (*client, expected))
             })
             .collect();
         for (client, expected) in receivers {
@@ -266,7 +266,7 @@ impl Model {
             for (filter, subscription) in &session.subscriptions {
                 if let Some((share, proper)) = share_of(filter)
                     && matches(proper, &published.topic)
-                    && let Some(expected) = merge(published, vec![*subscription])
+                    && let Some(expected) = merge(published, &[*subscription])
                 {
                     groups.entry((share, proper)).or_default().insert(*client, expected);
                 }
@@ -300,7 +300,7 @@ impl Model {
 }
 
 /// One message for all subscriptions of a client that match ([MQTT-3.3.4-2], [MQTT-3.3.4-3]).
-fn merge(published: &Published, found: Vec<Subscription>) -> Option<Expected> {
+fn merge(published: &Published, found: &[Subscription]) -> Option<Expected> {
     let qos = found.iter().map(|subscription| subscription.qos).max()?;
     let mut ids: Vec<u32> = found.iter().map(|subscription| subscription.id).filter(|id| *id != 0).collect();
     ids.sort_unstable();
