@@ -1,6 +1,6 @@
 //! Acknowledgements as completions: each leaves when all that it promises is so, in the order of the packets answered.
 
-use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck};
+use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
 use crate::connection::{Answer, PendingAck};
 use crate::engine::Engine;
@@ -8,6 +8,7 @@ use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
+use crate::reason::Reason;
 
 impl Engine {
     /// The ticket under which others confirm the next answer of a connection.
@@ -74,10 +75,10 @@ impl Engine {
                 self.send_pub_rec(key, packet_id, code);
             }
             Answer::SubAck(answer) => {
-                self.send_sub_ack(key, packet_id, &answer.codes);
+                self.send_sub_ack(now, key, packet_id, &answer.codes);
                 self.start_fetches(now, key, answer.fetches);
             }
-            Answer::UnsubAck(codes) => self.send_unsub_ack(key, packet_id, &codes),
+            Answer::UnsubAck(codes) => self.send_unsub_ack(now, key, packet_id, &codes),
         }
     }
 
@@ -111,15 +112,37 @@ impl Engine {
         });
     }
 
-    fn send_sub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
-        let version = connection.version;
-        self.desk.send(key, PacketType::SubAck, |out| SubAck::new(packet_id, codes).encode(version, out).is_ok());
+    fn send_sub_ack(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+        let ack = SubAck::new(packet_id, codes);
+        self.send_codes(now, key, PacketType::SubAck, |version, max, out| ack.encode_within(version, max, out).is_ok());
     }
 
-    fn send_unsub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+    fn send_unsub_ack(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+        let ack = UnsubAck::new(packet_id, codes);
+        self.send_codes(now, key, PacketType::UnsubAck, |version, max, out| {
+            ack.encode_within(version, max, out).is_ok()
+        });
+    }
+
+    /// Sends an answer of as many codes as the client asked for. If that is more than it takes in one packet, it cannot be
+    /// answered at all, and would wait for ever ([MQTT-3.1.2-24]).
+    fn send_codes(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        packet_type: PacketType,
+        encode: impl FnOnce(Version, u32, &mut Vec<u8>) -> bool,
+    ) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        let version = connection.version;
-        self.desk.send(key, PacketType::UnsubAck, |out| UnsubAck::new(packet_id, codes).encode(version, out).is_ok());
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let mut fits = false;
+        self.desk.send(key, packet_type, |out| {
+            fits = encode(version, max, out);
+            fits
+        });
+        if !fits {
+            let detail = format!("{packet_type} would be larger than the client's maximum packet size");
+            self.close_connection(now, key, Reason::PacketTooLarge, Some(detail));
+        }
     }
 }

@@ -135,10 +135,14 @@ impl Reach<'_> {
         source: &Source,
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
-        self.deliver_here(now, route, publication, source);
         let remote = route.remote_bits();
-        if remote != 0 || publication.retain || !route.groups().is_empty() {
+        let goes_on = remote != 0 || publication.retain || !route.groups().is_empty();
+        if goes_on {
+            // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
+        }
+        self.deliver_here(now, route, publication, source);
+        if goes_on {
             self.deal(now, route, publication, source);
             self.send_on(remote, publication, source, &mut done);
         }

@@ -39,10 +39,17 @@ impl Shard {
     /// Takes in a connection whose client has its home here.
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
         self.counters.adopted += 1;
-        let waiting = adoption.transport.is_waiting();
+        let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
         let Some(key) = self.open(adoption.transport, adoption.listener) else { return };
         self.engine.handle_input(self.now, key, &adoption.bytes);
         self.register(key);
+        if ended {
+            // The client closed the WebSocket right behind its CONNECT, and nothing more will come to tell so.
+            if let Some(flags) = self.table.flags(key) {
+                flags.set(Flags::WILL_LINGER);
+            }
+            self.engine.handle_transport_closed(self.now, key);
+        }
         if waiting {
             self.dirty.push(key);
         }

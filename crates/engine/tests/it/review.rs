@@ -3,9 +3,14 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tidegate_engine::{Engine, ListenerId, Millis, Now, OverflowPolicy, Place, RetainedSettings, Settings};
+use tidegate_engine::{
+    Engine, ListenerId, Millis, Now, OverflowPolicy, Place, Reason, RetainedSettings, Settings, SharedStrategy,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
-use tidegate_mqtt::{Packet, PacketType, PingReq, ReasonCode, SubscriptionOptions, Version};
+use tidegate_mqtt::{
+    Packet, PacketId, PacketType, PingReq, ReasonCode, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe,
+    UserProperties, Version,
+};
 
 use crate::harness::*;
 
@@ -292,6 +297,65 @@ fn what_is_sent_again_waits_for_room_in_the_output_as_all_does() {
             subscriber.expect(PacketType::ConnAck);
             let numbers: Vec<u32> = subscriber.messages().iter().map(|got| got.text().parse().unwrap()).collect();
             assert_eq!(numbers, (0..=200).collect::<Vec<u32>>());
+        },
+    );
+}
+
+#[test]
+fn no_answer_is_larger_than_the_client_takes() {
+    let world = World::new(1);
+    let filters = vec![("a", SubscriptionOptions::new(AtLeastOnce)); 40];
+    let client = world.connect(v5("s").max_packet(30));
+    client.send_subscribe(&filters, None);
+    // Too long for a reason string as well; what the client cannot take it cannot be told either.
+    let disconnect = client.expect(PacketType::Disconnect);
+    let Packet::Disconnect(disconnect) = disconnect.packet() else { return };
+    assert_eq!((disconnect.reason_code, disconnect.reason_string), (ReasonCode::PacketTooLarge, None));
+    assert_eq!(client.expect_closed(), Reason::PacketTooLarge);
+    let client = world.connect(v5("s").max_packet(30));
+    let names: Vec<String> = (0..40).map(|number| number.to_string()).collect();
+    let names: Vec<TopicFilter<'_>> = names.iter().map(|name| TopicFilter::new(name).unwrap()).collect();
+    client.send(&Packet::Unsubscribe(Unsubscribe {
+        packet_id: PacketId::MIN,
+        user_properties: UserProperties::EMPTY,
+        topic_filters: TopicFilters::new(&names),
+    }));
+    client.expect(PacketType::Disconnect);
+}
+
+#[test]
+fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
+    everywhere_with(
+        |settings| settings.shared.strategy = SharedStrategy::HashClient,
+        |world| {
+            let names: Vec<String> = (0..6).map(|number| world.name_on(number, &format!("m{number}-"))).collect();
+            let mut members: Vec<Client> =
+                names.iter().map(|name| world.connect(v5(name).receive_maximum(1).manual())).collect();
+            for member in &members {
+                member.subscribe("$share/g/t", AtLeastOnce);
+            }
+            // Whoever else is there makes the message be kept before it is dealt.
+            world.connect(v5("away").lasting()).subscribe("t", AtLeastOnce);
+            world.connect(v5("away").lasting()).lose();
+            let publishers: Vec<Client> = (0..40).map(|number| world.connect(v5(&format!("p{number}")))).collect();
+            for (number, publisher) in publishers.iter().enumerate() {
+                for _ in 0..3 {
+                    publisher.publish(message("t", number.to_string()).qos1());
+                }
+            }
+            // Half of them leave and give back what they have; one more message shows whose turn it is now.
+            for leaver in members.drain(..3) {
+                leaver.lose();
+            }
+            for (number, publisher) in publishers.iter().enumerate() {
+                publisher.publish(message("t", number.to_string()).qos1());
+            }
+            let dealt: Vec<Vec<String>> = members.iter().map(|member| drain(world, member)).collect();
+            assert_eq!(dealt.iter().map(Vec::len).sum::<usize>(), 40 * 4);
+            for number in 0..publishers.len() {
+                let takers = dealt.iter().filter(|texts| texts.contains(&number.to_string())).count();
+                assert_eq!(takers, 1, "{number} in {dealt:?}");
+            }
         },
     );
 }

@@ -83,6 +83,14 @@ impl Transport {
         }
     }
 
+    /// Whether the transport itself has come to its end, so that nothing of MQTT arrives any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::WebSocket(web) => web.has_ended(),
+        }
+    }
+
     /// Says goodbye in the transport's own terms, behind all output.
     pub(crate) fn close(&mut self, reason: Reason) {
         if let Self::WebSocket(web) = self {

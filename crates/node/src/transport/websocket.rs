@@ -38,6 +38,10 @@ impl WebSocket {
         self.endpoint.is_waiting()
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.endpoint.has_ended()
+    }
+
     pub(super) fn close(&mut self, reason: Reason) {
         self.endpoint.close(close_code(reason));
     }

@@ -143,6 +143,11 @@ impl Endpoint {
         self.phase = Phase::Ended;
     }
 
+    /// Whether nothing of MQTT comes any more: the handshake failed, or one side has closed.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
     /// The framing of what is sent.
     pub fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing

@@ -62,3 +62,17 @@ fn an_operator_closes_a_client_by_name_on_any_shard() {
         assert_eq!(client.rest(), b"");
     }
 }
+
+#[test]
+fn a_web_client_that_closes_at_once_is_closed_at_its_home_too() {
+    let node = node(2);
+    let [.., web] = addresses(&node);
+    for shard in [0, 1] {
+        let mut client = Client::dial(&web);
+        client.send_raw(&[frame(0x82, &connect(&id_at(shard, "hasty"))), frame(0x88, &[0x03, 0xe8])].concat());
+        // The server ends the connection, for the client has said that it is done.
+        let mut rest = Vec::new();
+        client.socket().read_to_end(&mut rest).unwrap();
+        assert!(rest.ends_with(&[0x88, 2, 0x03, 0xe8]), "{rest:02x?}");
+    }
+}
