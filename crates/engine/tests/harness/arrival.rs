@@ -35,6 +35,23 @@ impl Arrival {
         Packet::decode(self.version, &frame).unwrap_or_else(|error| panic!("the server sent a bad packet: {error}"))
     }
 
+    /// The packet in a few words.
+    pub(crate) fn summary(&self) -> String {
+        let kind = self.packet_type();
+        match self.packet() {
+            Packet::Publish(publish) => {
+                let start: String = String::from_utf8_lossy(publish.payload).chars().take(12).collect();
+                let topic = self.topic.as_deref().unwrap_or_default();
+                format!("{kind} {topic} {start} id {:?} dup {}", publish.packet_id.map(PacketId::get), publish.dup)
+            }
+            Packet::PubAck(ack) => format!("{kind} {}", ack.packet_id),
+            Packet::PubRec(ack) => format!("{kind} {}", ack.packet_id),
+            Packet::PubRel(ack) => format!("{kind} {}", ack.packet_id),
+            Packet::PubComp(ack) => format!("{kind} {}", ack.packet_id),
+            _ => kind.to_string(),
+        }
+    }
+
     /// Bytes of the packet as it was received.
     pub(crate) fn len(&self) -> usize {
         self.bytes.len()

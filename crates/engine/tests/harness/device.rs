@@ -39,8 +39,12 @@ pub(crate) struct Device {
     pub habits: Habits,
     world: World,
     client: Option<Client>,
+    /// Connections that were left open for the server to take over.
+    abandoned: Vec<Client>,
     /// CONNACK has accepted the present connection.
     pub online: bool,
+    /// The test lets it leave for good.
+    pub is_leaving: bool,
     connections: u32,
     /// Session Present of the last CONNACK.
     pub session_present: bool,
@@ -61,8 +65,12 @@ pub(crate) struct Device {
     /// Codes of PUBACK and PUBREC by the payload that they are for.
     pub answers: BTreeMap<Vec<u8>, ReasonCode>,
     asked: BTreeMap<PacketId, (String, bool)>,
-    /// Filters whose SUBACK has come.
-    pub subscribed: BTreeSet<String>,
+    /// Filters whose SUBACK has come, and [`Device::mark`] at that moment.
+    pub subscribed: BTreeMap<String, u64>,
+    /// A number of the test's own that says how far it is.
+    pub mark: u64,
+    /// Payloads of QoS 1 messages that were sent again, which the server cannot tell from new ones.
+    pub resent: BTreeSet<Vec<u8>>,
 }
 
 impl Device {
@@ -72,7 +80,9 @@ impl Device {
             habits: Habits::default(),
             world: world.clone(),
             client: None,
+            abandoned: Vec::new(),
             online: false,
+            is_leaving: false,
             connections: 0,
             session_present: false,
             refused: Vec::new(),
@@ -86,7 +96,9 @@ impl Device {
             inbox: Vec::new(),
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
-            subscribed: BTreeSet::new(),
+            subscribed: BTreeMap::new(),
+            mark: 0,
+            resent: BTreeSet::new(),
         }
     }
 
@@ -103,7 +115,7 @@ impl Device {
         }
         let client = self.world.open(&connecting);
         client.send_bytes(&connecting.encode());
-        self.client = Some(client);
+        self.abandoned.extend(self.client.replace(client));
         self.connections += 1;
         self.online = false;
         self.asked.clear();
@@ -124,6 +136,13 @@ impl Device {
             client.cut(survives);
         }
         self.go_offline();
+    }
+
+    /// Lets connections end that were left open.
+    pub(crate) fn cut_abandoned(&mut self) {
+        for client in self.abandoned.drain(..) {
+            client.cut(0);
+        }
     }
 
     /// Says goodbye.
@@ -185,6 +204,7 @@ impl Device {
                 message.id = Some(id);
                 self.outgoing.push_back(Outgoing { message: message.clone(), id, received: false, sent: true });
             }
+            self.world.note(format!("{} publishes {}", self.name, message.summary()));
             client.send_publish(message);
         }
     }
@@ -204,6 +224,9 @@ impl Device {
         let Some(client) = self.client.clone() else { return };
         for outgoing in &mut self.outgoing {
             outgoing.sent = true;
+            if outgoing.message.qos == QoS::AtLeastOnce {
+                self.resent.insert(outgoing.message.payload.clone());
+            }
             if outgoing.received {
                 client.pubrel(outgoing.id);
             } else {
@@ -219,16 +242,23 @@ impl Device {
 
     // ---- subscribing -----------------------------------------------------------------------------------------------
 
+    /// A subscription that changes stands for nothing until the last SUBACK has come.
+    fn forget_filter(&mut self, filter: &str) {
+        self.subscribed.remove(filter);
+        self.asked.retain(|_, (asked, _)| asked != filter);
+    }
+
     pub(crate) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, identifier: Option<u32>) {
-        if let Some(client) = self.client.as_ref().filter(|_| self.online) {
+        if let Some(client) = self.client.clone().filter(|_| self.online) {
+            self.forget_filter(filter);
             let id = client.send_subscribe(&[(filter, options)], identifier);
             self.asked.insert(id, (filter.to_owned(), true));
         }
     }
 
     pub(crate) fn unsubscribe(&mut self, filter: &str) {
-        if let Some(client) = self.client.as_ref().filter(|_| self.online) {
-            self.subscribed.remove(filter);
+        if let Some(client) = self.client.clone().filter(|_| self.online) {
+            self.forget_filter(filter);
             let id = client.send_unsubscribe(filter);
             self.asked.insert(id, (filter.to_owned(), false));
         }
@@ -248,6 +278,7 @@ impl Device {
     }
 
     fn take(&mut self, client: &Client, arrival: &Arrival) {
+        self.world.note(format!("{} takes {}", self.name, arrival.summary()));
         match arrival.packet() {
             Packet::ConnAck(ack) if ack.reason_code == ReasonCode::Success => {
                 self.online = true;
@@ -284,7 +315,7 @@ impl Device {
                 if let Some((filter, true)) = self.asked.remove(&ack.packet_id)
                     && granted
                 {
-                    self.subscribed.insert(filter);
+                    self.subscribed.insert(filter, self.mark);
                 }
             }
             _ => {}

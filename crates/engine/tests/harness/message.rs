@@ -113,6 +113,12 @@ impl Message {
         self
     }
 
+    /// The message in a few words.
+    pub(crate) fn summary(&self) -> String {
+        let start: String = String::from_utf8_lossy(&self.payload).chars().take(12).collect();
+        format!("{} {start} id {:?}", self.topic, self.id.map(PacketId::get))
+    }
+
     fn pairs(&self) -> Vec<(&str, &str)> {
         self.user_properties.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }

@@ -212,6 +212,7 @@ impl Net {
                 self.gather(shard);
             }
             Err(reason) => {
+                self.trace.note(format!("shard {shard}: refuses socket {id}: {reason:?}"));
                 self.sockets[id].stand = Stand::Gone;
                 self.live.remove(&id);
                 self.sockets[id].closed = Some(reason);
@@ -381,7 +382,8 @@ impl Net {
         let shipped = |id: &SocketId| at(*id).is_some_and(|shard| !self.unshipped[shard]);
         let writable = |id: &SocketId| {
             let socket = &self.sockets[*id];
-            shipped(id) && socket.dirty && socket.window > 0 && !socket.hung_up
+            // To a client that has hung up a write fails, which matters where nothing is read.
+            shipped(id) && socket.dirty && if socket.hung_up { socket.paused } else { socket.window > 0 }
         };
         steps.extend(ids().filter(writable).map(Step::Write));
         let ending = |id: &SocketId| shipped(id) && self.sockets[*id].closing.is_some();
@@ -499,6 +501,13 @@ impl Net {
     /// Writes up to `bound` bytes of a connection's output.
     fn write(&mut self, id: SocketId, bound: usize) {
         let Stand::At { shard, key } = self.sockets[id].stand else { return };
+        if self.sockets[id].hung_up {
+            self.sockets[id].dirty = false;
+            self.trace.note(format!("shard {shard}: cannot write to socket {id}"));
+            self.engines[shard].handle_transport_closed(self.now, key);
+            self.gather(shard);
+            return;
+        }
         let bound = bound.min(self.sockets[id].window);
         let mut bytes = Vec::new();
         let mut left = false;

@@ -27,6 +27,7 @@ mod review;
 mod sessions;
 mod shared;
 mod shutdown;
+mod simulation;
 mod subscribe;
 mod sys;
 mod takeover;

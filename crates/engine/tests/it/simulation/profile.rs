@@ -1,0 +1,131 @@
+//! What kind of clients and limits a run has.
+
+use tidegate_engine::{OverflowPolicy, Settings, SharedStrategy};
+use tidegate_mqtt::QoS;
+
+use crate::harness::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Everything at once: what can be promised of it is that nothing is lost, invented or repeated.
+    Mixed,
+    /// QoS 2 only and subscriptions that stay, under tight limits: every single message can be accounted for.
+    Exact,
+}
+
+pub(super) struct Profile {
+    pub kind: Kind,
+    pub shards: u16,
+    pub causal: bool,
+    pub devices: usize,
+    pub settings: Settings,
+    /// Whether limits are so tight that messages are dropped.
+    pub tight: bool,
+}
+
+/// What is about to be published.
+pub(super) struct Draft {
+    pub topic: &'static str,
+    pub qos: QoS,
+    pub retain: bool,
+}
+
+const TOPICS: [&str; 5] = ["t/1", "t/2", "t/2/x", "u", "$w/1"];
+const SHARED_TOPICS: [&str; 2] = ["s/1", "s/2"];
+const FILTERS: [&str; 8] = ["t/1", "t/2", "t/#", "t/+", "u", "+", "t/+/x", "$w/#"];
+const SHARED_FILTERS: [&str; 3] = ["$share/g/s/#", "$share/h/s/+", "$share/h/s/1"];
+
+impl Profile {
+    pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
+        let mut settings = Settings::default();
+        let tight = kind == Kind::Exact || random.percent(50);
+        let listener = &mut settings.listeners[0];
+        listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
+        listener.topic_alias_maximum_out = random.pick(&[0, 2, 16]);
+        settings.limits.max_inflight = random.pick(&[1, 2, 10, 1000]);
+        settings.limits.output_high_water = random.pick(&[100, 2000, 200_000]);
+        settings.limits.shard_link_bytes = random.pick(&[200, 3000, 1_000_000]);
+        settings.limits.parked_bytes = random.pick(&[1, 500, 100_000]);
+        settings.limits.block_timeout_ms = random.pick(&[500, 5000, 30_000]);
+        settings.retained.step = random.pick(&[1, 3, 500]);
+        settings.shared.strategy = random.pick(&[
+            SharedStrategy::RoundRobin,
+            SharedStrategy::Sticky,
+            SharedStrategy::HashClient,
+            SharedStrategy::HashTopic,
+        ]);
+        settings.queue.keep_qos0_offline = random.percent(50);
+        if tight {
+            settings.queue.max_messages = random.pick(&[0, 1, 4, 20]);
+            settings.queue.max_bytes = random.pick(&[1500, 20_000, 10_000_000]);
+            settings.queue.overflow = random.pick(&[
+                OverflowPolicy::DropNewest,
+                OverflowPolicy::DropOldest,
+                OverflowPolicy::Disconnect,
+                OverflowPolicy::Block,
+            ]);
+        }
+        if kind == Kind::Mixed && settings.queue.overflow == OverflowPolicy::Disconnect {
+            // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for ever.
+            settings.queue.overflow = OverflowPolicy::DropOldest;
+        }
+        let shards = random.pick(&[1, 2, 3, 3, 4]);
+        Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }
+    }
+
+    /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
+    pub(super) fn is_steady(&self, device: usize) -> bool {
+        self.kind == Kind::Exact || device < 4
+    }
+
+    pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
+        let mut connecting = match device % 3 {
+            0 => v5("").receive_maximum(random.pick(&[1, 2, 10, 60_000])).aliases(random.pick(&[0, 2, 50])),
+            1 => v311(""),
+            _ => v5(""),
+        };
+        let will = message(random.pick(&["t/1", "u", "s/1"]), "a will").qos(random.pick(&[
+            QoS::AtMostOnce,
+            QoS::AtLeastOnce,
+            QoS::ExactlyOnce,
+        ]));
+        if self.kind == Kind::Mixed && random.percent(40) {
+            connecting = connecting.will(if device % 3 == 1 { will } else { will.delay(random.below(4) as u32) });
+        }
+        if self.is_steady(device) {
+            let lasting = connecting.clean(false);
+            return if device % 3 == 1 { lasting } else { lasting.expiry(u32::MAX) };
+        }
+        let clean = random.percent(40);
+        let connecting = connecting.clean(clean);
+        if device % 3 == 1 { connecting } else { connecting.expiry(random.below(8) as u32) }
+    }
+
+    /// A message to be published, or nothing for the moment.
+    pub(super) fn draft(&self, random: &mut Random) -> Option<Draft> {
+        let shared = random.percent(30);
+        let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
+        if self.kind == Kind::Exact {
+            return Some(Draft { topic, qos: QoS::ExactlyOnce, retain: false });
+        }
+        let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        // What becomes of a retained message that may be lost cannot be said.
+        let retain = qos != QoS::AtMostOnce && random.percent(25);
+        Some(Draft { topic, qos, retain })
+    }
+
+    pub(super) fn filter(&self, random: &mut Random) -> &'static str {
+        if random.percent(35) { random.pick(&SHARED_FILTERS) } else { random.pick(&FILTERS) }
+    }
+
+    /// Subscriptions of a run in which they stay.
+    pub(super) fn filters_for_good(device: usize) -> &'static [&'static str] {
+        match device {
+            0 => &["t/#", "$share/g/s/#"],
+            1 => &["t/+", "u", "$share/g/s/#"],
+            2 => &["+", "$w/#", "$share/h/s/+"],
+            3 => &["t/1", "t/2/x", "$share/h/s/+", "$share/g/s/#"],
+            _ => &[],
+        }
+    }
+}
