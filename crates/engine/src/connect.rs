@@ -254,7 +254,10 @@ impl Engine {
             assigned: connect.client_id.is_empty(),
             keep_alive,
             expiry_seconds: asked.min(limits.max_session_expiry_seconds),
-            receive_maximum: properties.receive_maximum.map_or(limits.max_inflight, std::num::NonZeroU16::get),
+            // A client may take less than the server has under way at most, but not make it keep more.
+            receive_maximum: properties
+                .receive_maximum
+                .map_or(limits.max_inflight, |asked| asked.get().min(limits.max_inflight)),
         })
     }
 

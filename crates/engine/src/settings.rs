@@ -111,7 +111,7 @@ pub struct Limits {
     pub max_subscriptions_per_client: u32,
     /// Levels of a topic name or filter.
     pub max_topic_levels: u16,
-    /// Unacknowledged messages that the server sends to a client that names no receive maximum of its own, 1..=65,535.
+    /// Unacknowledged messages that the server sends to a client, 1..=65,535. A client may name a lower receive maximum.
     pub max_inflight: u16,
     /// Bytes of encoded output per connection that are written ahead; beyond it messages wait in the session's queue.
     pub output_high_water: u32,

@@ -359,3 +359,20 @@ fn what_a_member_gives_back_goes_to_whom_its_publisher_is_dealt_to() {
         },
     );
 }
+
+#[test]
+fn no_client_makes_the_server_keep_more_in_flight_than_its_limit() {
+    everywhere_with(
+        |settings| settings.limits.max_inflight = 3,
+        |world| {
+            let subscriber = world.connect(v5("s").lasting().receive_maximum(65_535).manual());
+            subscriber.subscribe("t", AtLeastOnce);
+            let publisher = world.connect(v5("p"));
+            for number in 0..10 {
+                publisher.publish(message("t", number.to_string()).qos1());
+            }
+            assert_eq!(subscriber.messages().len(), 3);
+            assert_eq!(world.gauges().inflight_messages, 3);
+        },
+    );
+}

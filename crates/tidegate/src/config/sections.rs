@@ -95,7 +95,7 @@ section! {
         max_subscriptions_per_client: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000));
         /// Levels of a topic name or filter.
         max_topic_levels: u16 = 128, in Kind::Integer(Range::of(1, 32_768));
-        /// Unacknowledged messages towards a client that names no Receive Maximum, as MQTT 3 clients never do.
+        /// Unacknowledged messages towards a client. An MQTT 5 client may name a lower Receive Maximum.
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
         output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
