@@ -153,6 +153,10 @@ impl Desk {
         match policy {
             OverflowPolicy::DropOldest if fits(0, 0) => {
                 self.tell_queue_full(now, to, Reason::QueueFullOldest);
+                // What comes to the front now may not need the window that its predecessor waited for.
+                if connected.is_some() && self.to_refill.last() != Some(&to) {
+                    self.to_refill.push(to);
+                }
                 self.drop_oldest_until(to, fits)
             }
             OverflowPolicy::Disconnect if connected.is_some() => {

@@ -68,6 +68,8 @@ pub(crate) struct Desk {
     pub to_close: Vec<(ConnectionKey, Reason)>,
     /// Sessions whose queue ran empty and who have retained messages to fetch.
     pub hungry: Vec<SessionKey>,
+    /// Sessions whose queue has another message at its front, which may be sent at once.
+    pub to_refill: Vec<SessionKey>,
 }
 
 impl Desk {
@@ -95,6 +97,7 @@ impl Desk {
             to_unpark: Vec::new(),
             to_close: Vec::new(),
             hungry: Vec::new(),
+            to_refill: Vec::new(),
         }
     }
 

@@ -290,7 +290,8 @@ impl Engine {
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
         let desk = &self.desk;
-        if desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty() && desk.hungry.is_empty() {
+        let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
+        if nothing_to_wait_for && desk.to_close.is_empty() && desk.hungry.is_empty() {
             return;
         }
         self.work_off(now);
@@ -311,6 +312,8 @@ impl Engine {
                 self.park_publisher(now, publisher);
             } else if let Some((key, reason)) = self.desk.to_close.pop() {
                 self.close_connection(now, key, reason, None);
+            } else if let Some(session) = self.desk.to_refill.pop() {
+                self.desk.refill(now.monotonic, &mut self.layouts, session);
             } else if let Some(session) = self.desk.hungry.pop() {
                 self.fetches.wake(&self.desk, session);
             } else if let Some(publisher) = self.desk.to_unpark.pop() {
