@@ -756,3 +756,19 @@ fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
         assert_eq!(got, ["1", "2", "3", "4"]);
     });
 }
+
+#[test]
+fn what_comes_to_the_front_of_a_full_queue_and_needs_no_window_is_sent() {
+    everywhere_with(policy(OverflowPolicy::DropOldest, 2), |world| {
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t", "in flight").qos1());
+        publisher.publish(message("t", "waits").qos1());
+        publisher.publish(message("t", "at most once"));
+        assert_eq!(subscriber.payloads(), ["in flight"]);
+        publisher.publish(message("t", "newest").qos1());
+        assert_eq!(subscriber.payloads(), ["at most once"]);
+        assert_eq!(drain(world, &subscriber), Vec::<String>::new());
+        assert_eq!((world.dropped(Reason::QueueFullOldest), world.gauges().queued_messages), (1, 1));
+    });
+}
