@@ -228,5 +228,6 @@ impl Desk {
         layouts.append(&mut publication, &shape, now, output);
         self.counters.packets_out[PacketType::Publish as usize] += 1;
         self.counters.messages_out[delivery.qos as usize] += 1;
+        self.counters.payload_bytes_out += publication.payload.len() as u64;
     }
 }

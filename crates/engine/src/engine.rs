@@ -165,6 +165,7 @@ impl Engine {
     #[inline]
     pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        self.desk.counters.bytes_out += connection.output.as_mut().map_or(0, |output| output.take_written());
         let done = connection.output.as_ref().is_none_or(|output| output.is_empty());
         if done && let Some(output) = connection.output.take() {
             self.desk.pool.put(output);

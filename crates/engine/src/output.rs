@@ -14,6 +14,8 @@ pub struct Output {
     shared: VecDeque<Shared>,
     /// Unwritten bytes of all shared payloads.
     shared_len: usize,
+    /// Bytes written since they were counted last.
+    written: usize,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,7 @@ impl Output {
     /// Marks `written` bytes as gone.
     #[inline]
     pub fn advance(&mut self, written: usize) {
+        self.written += written;
         if self.shared.is_empty() {
             self.head = (self.head + written).min(self.bytes.len());
             if self.head == self.bytes.len() {
@@ -120,6 +123,12 @@ impl Output {
         self.shared.push_back(Shared { at: self.bytes.len(), payload, written: 0 });
     }
 
+    /// Bytes written since this was asked last.
+    #[inline]
+    pub(crate) fn take_written(&mut self) -> u64 {
+        std::mem::take(&mut self.written) as u64
+    }
+
     /// Bytes that its own buffer could hold.
     pub(crate) fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -131,6 +140,7 @@ impl Output {
         self.head = 0;
         self.shared.clear();
         self.shared_len = 0;
+        self.written = 0;
     }
 }
 

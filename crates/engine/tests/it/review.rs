@@ -376,3 +376,19 @@ fn no_client_makes_the_server_keep_more_in_flight_than_its_limit() {
         },
     );
 }
+
+#[test]
+fn bytes_that_leave_are_counted() {
+    everywhere(|world| {
+        let client = world.connect(v5("s"));
+        client.subscribe("t", AtMostOnce);
+        let before = world.counters().bytes_out;
+        client.ping();
+        assert_eq!(world.counters().bytes_out, before + 2);
+        world.connect(v5("p")).publish(message("t", vec![b'x'; 20_000]));
+        client.expect_message();
+        // Fixed header, topic and properties, and the CONNACK of the publisher.
+        let more = world.counters().bytes_out - before - 2 - 20_000;
+        assert!((8..100).contains(&more), "{more}");
+    });
+}
