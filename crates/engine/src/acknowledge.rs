@@ -70,18 +70,13 @@ impl Engine {
             self.desk.refill(now.monotonic, &mut self.layouts, session);
             return Ok(());
         }
-        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        let known = match flow.and_then(|flow| flow.inflight.get_mut(id)) {
-            Some(entry) if entry.state != State::AwaitPubAck => {
-                entry.state = State::AwaitPubComp;
-                // The receiver has it; what is left to finish needs no message any more.
-                entry.item = None;
-                true
-            }
-            _ => false,
-        };
+        let freed = self.desk.note_received(session, id);
+        let known = freed.is_some();
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.desk.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, code, version));
+        if freed.is_some_and(|bytes| bytes > 0) {
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+        }
         Ok(())
     }
 
@@ -140,6 +135,19 @@ fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, ve
 }
 
 impl Desk {
+    /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such one.
+    #[inline]
+    fn note_received(&mut self, session: SessionKey, id: PacketId) -> Option<u64> {
+        let flow = self.sessions.get_mut(session.0)?.flow.as_mut()?;
+        let entry = flow.inflight.get_mut(id).filter(|entry| entry.state != State::AwaitPubAck)?;
+        entry.state = State::AwaitPubComp;
+        // What is left to finish needs no message any more.
+        let kept = entry.item.take().map_or(0, |delivery| delivery.cost());
+        flow.inflight_bytes -= kept;
+        self.memory -= kept;
+        Some(kept)
+    }
+
     /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
     #[inline]
     fn finish(&mut self, now: Millis, session: SessionKey, id: PacketId, state: State, code: ReasonCode) {
@@ -152,7 +160,9 @@ impl Desk {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        flow.inflight.finish(id);
+        let kept = flow.inflight.finish(id).flatten().map_or(0, |delivery| delivery.cost());
+        flow.inflight_bytes -= kept;
+        self.memory -= kept;
         flow.waiting_since = now;
         if code.is_error() {
             self.counters.drop_message(Reason::RefusedByReceiver);
@@ -220,7 +230,9 @@ impl Desk {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
             self.counters.drop_message(Reason::SubscriberPacketLimit);
             if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-                flow.inflight.finish(id);
+                let kept = flow.inflight.finish(id).flatten().map_or(0, |delivery| delivery.cost());
+                flow.inflight_bytes -= kept;
+                self.memory -= kept;
             }
             return;
         }

@@ -52,8 +52,9 @@ impl Engine {
         found.equal("queued_messages", desk.queued_messages, flows().map(|flow| flow.queue.len() as u64).sum());
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", desk.queued_bytes, queued);
+        let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
-        found.equal("memory", desk.memory, input as u64 + queued + blocked * KERNEL_BUFFER_BYTES);
+        found.equal("memory", desk.memory, input as u64 + queued + kept + blocked * KERNEL_BUFFER_BYTES);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
@@ -131,6 +132,8 @@ impl Engine {
         let Some(flow) = &session.flow else { return };
         let name = || format!("{:?}", session.client_id);
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
+        let kept = flow.inflight.iter().filter_map(|entry| entry.item.as_ref());
+        found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
         found.holds(known, || format!("{} holds publishers up unnoticed", name()));
@@ -145,8 +148,9 @@ impl Engine {
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
         let next = flow.queue.front().filter(|_| !session.is_loading() && flow.to_resend == 0);
+        let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
         let stuck = (flow.to_resend > 0 && sent < window)
-            || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || sent < window);
+            || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));
         found.holds(!(stuck && room), || format!("{}: messages wait for nothing", name()));
     }
 }

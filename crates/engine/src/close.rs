@@ -219,6 +219,7 @@ impl Engine {
         }
         let Some(mut flow) = session.flow else { return };
         self.desk.to_unpark.append(&mut flow.blocking);
+        self.desk.memory -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
             let sent_once = entry.state != State::AwaitPubAck;

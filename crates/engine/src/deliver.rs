@@ -57,7 +57,7 @@ impl Desk {
         if !queue_is_empty
             || session.is_loading()
             || connection.output_len() > self.settings.limits.output_high_water as usize
-            || (qos != QoS::AtMostOnce && !has_window(session))
+            || (qos != QoS::AtMostOnce && !has_window(session, self.settings.queue.max_bytes))
         {
             self.enqueue(now, publication, to, terms, qos);
             return;
@@ -82,11 +82,14 @@ impl Desk {
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || terms.group.is_some();
             let kept = keep.then(|| delivery(publication, terms, qos));
+            let cost = kept.as_ref().map_or(0, Delivery::cost);
             let flow = session.flow_mut();
             if flow.inflight.is_empty() {
                 flow.waiting_since = now;
             }
             let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
+            flow.inflight_bytes += cost;
+            self.memory += cost;
             shape.packet_id = Some(id);
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
@@ -268,7 +271,7 @@ impl Desk {
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
             let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
-            let window = has_window(session);
+            let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
             let Some(next) = flow.queue.front() else { break };
             if !room || (next.qos != QoS::AtMostOnce && !window) {
@@ -318,6 +321,9 @@ impl Desk {
                 flow.waiting_since = now;
             }
             let Some(id) = flow.inflight.push(awaited(qos), keep.then(|| next.clone())) else { return };
+            let cost = if keep { next.cost() } else { 0 };
+            flow.inflight_bytes += cost;
+            self.memory += cost;
             shape.packet_id = Some(id);
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
@@ -367,8 +373,12 @@ fn awaited(qos: QoS) -> State {
 }
 
 #[inline]
-fn has_window(session: &Session) -> bool {
-    session.flow.as_ref().is_none_or(|flow| flow.inflight.len() < usize::from(session.receive_maximum))
+fn has_window(session: &Session, max_bytes: u64) -> bool {
+    session.flow.as_ref().is_none_or(|flow| {
+        // What is in flight may take as many bytes as what waits, but for one message of any size.
+        flow.inflight.len() < usize::from(session.receive_maximum)
+            && (flow.inflight_bytes < max_bytes || flow.inflight_bytes == 0)
+    })
 }
 
 /// The alias for a topic towards a client that takes aliases. The first use of one makes the packet longer.

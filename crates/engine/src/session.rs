@@ -82,6 +82,8 @@ impl FilterList {
 pub(crate) struct Flow {
     /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
     pub inflight: Inflight<Option<Delivery>>,
+    /// Cost in bytes of the messages that `inflight` keeps.
+    pub inflight_bytes: u64,
     /// Waiting for the client to come back, to read, or to acknowledge.
     pub queue: VecDeque<Delivery>,
     /// Cost of the queue in bytes.

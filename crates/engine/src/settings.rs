@@ -162,7 +162,7 @@ pub enum OverflowPolicy {
 pub struct QueueSettings {
     /// Messages waiting per session.
     pub max_messages: u32,
-    /// Bytes waiting per session.
+    /// Bytes waiting per session, and as many again kept in flight.
     pub max_bytes: u64,
     /// What happens beyond.
     pub overflow: OverflowPolicy,

@@ -111,6 +111,7 @@ impl Engine {
         self.end_fetches(key);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
+        self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         for delivery in session.flow.iter().flat_map(|flow| &flow.queue) {
             self.desk.forget_queued(delivery.cost());
         }

@@ -77,7 +77,7 @@ impl Engine {
         if let Some(flow) = &session.flow {
             self.desk.queued_messages += flow.queue.len() as u64;
             self.desk.queued_bytes += flow.queue_bytes;
-            self.desk.memory += flow.queue_bytes;
+            self.desk.memory += flow.queue_bytes + flow.inflight_bytes;
         }
         let key = self.desk.insert_session(session);
         if let Some(at) = ends_at {

@@ -195,6 +195,7 @@ fn read_flow(
     for _ in 0..reader.u32("a number of messages in flight")? {
         sent.push(read_sent(reader, now, tenant, memberships)?);
     }
+    flow.inflight_bytes = sent.iter().filter_map(|(_, _, delivery)| delivery.as_ref()).map(Delivery::cost).sum();
     flow.inflight = Inflight::from_entries(sent).ok_or(WireError { reading: "packet ids in use once" })?;
     for _ in 0..reader.u32("a number of queued messages")? {
         let delivery = read_delivery(reader, now, tenant, memberships)?;

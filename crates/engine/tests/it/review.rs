@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tidegate_engine::{
     Engine, ListenerId, Millis, Now, OverflowPolicy, Place, Reason, RetainedSettings, Settings, SharedStrategy,
 };
-use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{
     Packet, PacketId, PacketType, PingReq, ReasonCode, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe,
     UserProperties, Version,
@@ -116,7 +116,9 @@ fn subscriptions_look_at_a_bounded_number_of_retained_messages_in_one_turn() {
     assert!(sent <= 100, "{sent} messages before anyone else had a turn");
     for _ in 0..1000 {
         engine.handle_timers(now);
-        engine.output(key).map(|output| output.advance(output.len()));
+        if let Some(output) = engine.output(key) {
+            output.advance(output.len());
+        }
         engine.handle_written(now, key);
     }
     assert!(engine.counters().messages_out[0] >= 1000);
@@ -391,4 +393,27 @@ fn bytes_that_leave_are_counted() {
         let more = world.counters().bytes_out - before - 2 - 20_000;
         assert!((8..100).contains(&more), "{more}");
     });
+}
+
+#[test]
+fn what_is_kept_in_flight_is_bounded_in_bytes_as_well() {
+    everywhere_with(
+        |settings| settings.queue.max_bytes = 100_000,
+        |world| {
+            let subscriber = world.connect(v5("s").lasting().manual());
+            subscriber.subscribe("t", ExactlyOnce);
+            let publisher = world.connect(v5("p"));
+            for number in 0..60 {
+                publisher.publish(message("t", format!("{number:0>10000}")).qos2());
+            }
+            let sent = subscriber.messages();
+            assert!((9..=11).contains(&sent.len()), "{}", sent.len());
+            // What the receiver has is kept no longer, and makes room for what waits.
+            for got in sent {
+                subscriber.pubrec(got.id.unwrap());
+            }
+            let more = subscriber.messages_among_others();
+            assert!((8..=11).contains(&more.len()), "{}", more.len());
+        },
+    );
 }

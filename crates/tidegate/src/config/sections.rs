@@ -125,7 +125,7 @@ section! {
     "queue" => Queue, QUEUE {
         /// Messages that wait per session.
         max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
-        /// Bytes that wait per session.
+        /// Bytes that wait per session, and as many again that were sent and are kept until they are acknowledged.
         max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
