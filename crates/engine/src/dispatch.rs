@@ -171,7 +171,8 @@ impl Reach<'_> {
         let check_no_local = route.has_no_local() && source.session.is_some();
         if publication.retain && self.place.shards > 1 {
             for target in targets {
-                self.desk.note_fresh(target.session, publication.topic);
+                let qos = target.qos().min(publication.qos);
+                self.desk.note_fresh(target.session, publication.topic, qos);
             }
         }
         for target in targets {

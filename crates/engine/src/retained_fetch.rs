@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+use tidegate_mqtt::QoS;
+
 use crate::connection::FetchRequest;
 use crate::deliver::Terms;
 use crate::desk::Desk;
@@ -395,10 +397,11 @@ fn settle_fetches(session: &mut Session) {
 
 impl Desk {
     /// A message that changes a retained value reaches a session live while it fetches: the fetched value is older.
-    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str) {
+    pub(crate) fn note_fresh(&mut self, session: SessionKey, topic: &str, qos: QoS) {
+        let keeps = qos != QoS::AtMostOnce || self.settings.queue.keep_qos0_offline;
         let Some(session) = self.sessions.get_mut(session.0) else { return };
-        // What comes while its client is away may not be kept, and nothing is fetched then.
-        let Some(rare) = session.rare.as_mut().filter(|_| session.connection.is_some()) else { return };
+        // What is not kept for a client that is away will not reach it live.
+        let Some(rare) = session.rare.as_mut().filter(|_| keeps || session.connection.is_some()) else { return };
         if (!rare.fetches.is_empty() || rare.fetches_expected > 0) && rare.fresh_topics.len() < FRESH_TOPICS_MAX {
             rare.fresh_topics.insert(topic.into());
         }
