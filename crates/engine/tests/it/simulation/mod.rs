@@ -85,7 +85,6 @@ impl Simulation {
                 let steps = 1 + self.random.below(12);
                 self.world.run_some(steps);
             }
-            30..=49 => self.process(device),
             50..=69 => self.publish(device),
             70..=76 => self.change_subscription(device),
             77..=80 if online => self.break_connection(device),
@@ -100,6 +99,7 @@ impl Simulation {
             97 if online => {
                 self.devices[device].repeat_last();
             }
+            // 30 to 49, and whatever does not apply.
             _ => self.process(device),
         }
     }
@@ -129,7 +129,7 @@ impl Simulation {
     }
 
     fn publish(&mut self, device: usize) {
-        let Some(draft) = self.profile.draft(&mut self.random) else { return };
+        let draft = self.profile.draft(&mut self.random);
         let number = self.published.len();
         let padding = self.random.pick(&[0, 0, 10, 100, 1000]);
         let payload = format!("{device}-{number}-{}", "x".repeat(padding));
@@ -152,7 +152,7 @@ impl Simulation {
         if self.profile.kind == Kind::Exact || !self.devices[device].online {
             return;
         }
-        let filter = self.profile.filter(&mut self.random);
+        let filter = profile::Profile::filter(&mut self.random);
         if self.random.percent(25) {
             self.devices[device].unsubscribe(filter);
             return;

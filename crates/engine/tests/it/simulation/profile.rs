@@ -101,20 +101,20 @@ impl Profile {
         if device % 3 == 1 { connecting } else { connecting.expiry(random.below(8) as u32) }
     }
 
-    /// A message to be published, or nothing for the moment.
-    pub(super) fn draft(&self, random: &mut Random) -> Option<Draft> {
+    /// A message to be published.
+    pub(super) fn draft(&self, random: &mut Random) -> Draft {
         let shared = random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind == Kind::Exact {
-            return Some(Draft { topic, qos: QoS::ExactlyOnce, retain: false });
+            return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
         let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
         // What becomes of a retained message that may be lost cannot be said.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
-        Some(Draft { topic, qos, retain })
+        Draft { topic, qos, retain }
     }
 
-    pub(super) fn filter(&self, random: &mut Random) -> &'static str {
+    pub(super) fn filter(random: &mut Random) -> &'static str {
         if random.percent(35) { random.pick(&SHARED_FILTERS) } else { random.pick(&FILTERS) }
     }
 
