@@ -13,6 +13,8 @@ use crate::hash::hash_bytes;
 pub(crate) struct InboundAliases {
     /// In the order of aliases.
     entries: Vec<(NonZeroU16, Box<str>)>,
+    /// Bytes of all topics.
+    bytes: u64,
 }
 
 impl InboundAliases {
@@ -27,10 +29,15 @@ impl InboundAliases {
             Ok(place) => {
                 let known = &mut self.entries[place].1;
                 if **known != *topic {
+                    self.bytes -= known.len() as u64;
+                    self.bytes += topic.len() as u64;
                     *known = topic.into();
                 }
             }
-            Err(place) => self.entries.insert(place, (alias, topic.into())),
+            Err(place) => {
+                self.bytes += topic.len() as u64;
+                self.entries.insert(place, (alias, topic.into()));
+            }
         }
         true
     }
@@ -40,6 +47,12 @@ impl InboundAliases {
     pub(crate) fn get(&self, alias: NonZeroU16) -> Option<&str> {
         let place = self.find(alias).ok()?;
         self.entries.get(place).map(|entry| &*entry.1)
+    }
+
+    /// Bytes of all topics that have an alias.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Whether the client has set none.

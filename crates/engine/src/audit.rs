@@ -53,8 +53,10 @@ impl Engine {
         let queued = flows().flat_map(|flow| &flow.queue).map(crate::session::Delivery::cost).sum();
         found.equal("queued_bytes", desk.queued_bytes, queued);
         let kept: u64 = flows().map(|flow| flow.inflight_bytes).sum();
+        let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
+        let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
-        found.equal("memory", desk.memory, input as u64 + queued + kept + blocked * KERNEL_BUFFER_BYTES);
+        found.equal("memory", desk.memory, input as u64 + queued + kept + aliases + blocked * KERNEL_BUFFER_BYTES);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());

@@ -74,12 +74,13 @@ impl Engine {
         }
         connection.phase = Phase::Closing;
         let session = connection.session.take();
-        if let Some(extra) = connection.extra.take()
-            && let Some(parked) = extra.parked
-        {
-            self.desk.timers.cancel(parked.until, Timer::Parked(key));
-            self.desk.memory -= parked.bytes.len() as u64;
-            self.desk.input_bytes -= parked.bytes.len() as u64;
+        if let Some(extra) = connection.extra.take() {
+            self.desk.memory -= extra.aliases_in.bytes();
+            if let Some(parked) = extra.parked {
+                self.desk.timers.cancel(parked.until, Timer::Parked(key));
+                self.desk.memory -= parked.bytes.len() as u64;
+                self.desk.input_bytes -= parked.bytes.len() as u64;
+            }
         }
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });

@@ -51,7 +51,8 @@ pub(crate) struct Desk {
     pub timers: Timers<Timer>,
     /// Open connections by listener.
     pub connections_by_listener: Vec<u32>,
-    /// Bytes of tails, parked packets, queues and what is kept in flight, and the kernel's share of blocked sockets.
+    /// Bytes of tails, parked packets, topics with aliases, queues and what is kept in flight, and the kernel's share of
+    /// blocked sockets.
     pub memory: u64,
     pub queued_messages: u64,
     pub queued_bytes: u64,

@@ -137,7 +137,14 @@ impl Engine {
         let slot = self.slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);
         if let Some(connection) = self.desk.connections.get_mut(key) {
-            connection.extra_mut().aliases_in.set(alias, name, max);
+            let aliases = &mut connection.extra_mut().aliases_in;
+            let before = aliases.bytes();
+            aliases.set(alias, name, max);
+            let after = aliases.bytes();
+            self.desk.memory = self.desk.memory + after - before;
+            if after > before && self.desk.is_over_ceiling() {
+                return Err(Refused::new(Reason::MemoryCeiling, ""));
+            }
         }
         Ok(slot)
     }

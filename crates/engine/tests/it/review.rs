@@ -417,3 +417,23 @@ fn what_is_kept_in_flight_is_bounded_in_bytes_as_well() {
         },
     );
 }
+
+#[test]
+fn the_topics_behind_aliases_are_counted_as_memory() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 200_000);
+    let topic = |number: u16| format!("{}/{number}", "x".repeat(60_000));
+    let greedy: Vec<Client> = (0..3).map(|number| world.connect(v5(&format!("greedy{number}")))).collect();
+    for client in &greedy {
+        for number in 1..=3 {
+            client.send_publish(message(&topic(number), "").alias(number));
+            world.run();
+        }
+    }
+    let refused: Vec<_> = greedy.iter().filter_map(Client::closed).collect();
+    assert_eq!(refused, [Reason::MemoryCeiling, Reason::MemoryCeiling]);
+    // What was counted is given back with the connections.
+    greedy[0].disconnect();
+    let other = world.connect(v5("other"));
+    other.send_publish(message(&topic(1), "").alias(1));
+    other.ping();
+}
