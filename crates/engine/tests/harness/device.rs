@@ -109,6 +109,7 @@ impl Device {
 
     /// Connects anew, and lets an earlier connection be taken over.
     pub(crate) fn connect(&mut self, connecting: Connecting) {
+        self.go_offline();
         let connecting = Connecting { client_id: self.name.clone(), automatic: false, ..connecting };
         if connecting.clean_start {
             self.forget();

@@ -772,3 +772,30 @@ fn what_comes_to_the_front_of_a_full_queue_and_needs_no_window_is_sent() {
         assert_eq!((world.dropped(Reason::QueueFullOldest), world.gauges().queued_messages), (1, 1));
     });
 }
+
+#[test]
+fn what_a_parked_publisher_sent_before_it_left_is_not_lost() {
+    everywhere_with(policy(OverflowPolicy::Block, 2), |world| {
+        let watcher = world.connect(v5("watcher"));
+        watcher.subscribe("wills/#", AtMostOnce);
+        let subscriber = stuck(world, "s");
+        let publisher = world.connect(v5("p").will(message("wills/p", "gone")));
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()));
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 0, "QoS 0 does not need the window");
+        for number in 1..=8 {
+            publisher.send_publish(message("t", number.to_string()).qos1());
+            world.run();
+        }
+        assert_eq!(world.counters().publishers_parked, 1);
+        publisher.send_bytes(&[0xE0, 0]);
+        publisher.lose();
+        assert_eq!(publisher.expect_closed(), Reason::NormalDisconnect);
+        watcher.expect_nothing();
+        let wanted: Vec<String> = numbers(1..=8).into_iter().chain(numbers(1..=8)).collect();
+        assert_eq!(drain(world, &subscriber), wanted);
+        assert_eq!((world.counters().dropped_total(), world.gauges().input_bytes), (0, 0));
+    });
+}
