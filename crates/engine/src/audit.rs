@@ -4,7 +4,7 @@
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
-use crate::session::{BlockedPublisher, Session};
+use crate::session::{BlockedPublisher, Session, Will};
 
 /// What was found to be wrong.
 #[derive(Debug, Default)]
@@ -56,7 +56,9 @@ impl Engine {
         let extras = desk.connections.iter().filter_map(|(_, connection)| connection.extra.as_ref());
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
-        found.equal("memory", desk.memory, input as u64 + queued + kept + aliases + blocked * KERNEL_BUFFER_BYTES);
+        let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
+        let held = input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
+        found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
         let memberships = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());

@@ -137,12 +137,13 @@ impl Engine {
         let unwanted = reason == Reason::NormalDisconnect
             || (reason == Reason::ServerShuttingDown && !self.settings.wills_on_shutdown);
         if unwanted {
-            rare.will = None;
+            self.desk.replace_will(key, None);
+            return;
         }
         let Some(will) = &rare.will else { return };
         // A session that ends now takes its will along at once, whatever delay the will asks for.
         if will.delay_seconds == 0 || expiry == 0 || reason == Reason::ServerShuttingDown {
-            let will = rare.will.take();
+            let will = self.desk.replace_will(key, None);
             self.publish_will(now, key, will);
         } else {
             let due = now.monotonic.plus_seconds(will.delay_seconds.min(expiry));
@@ -167,7 +168,7 @@ impl Engine {
     pub(crate) fn handle_will_timer(&mut self, now: Now, key: SessionKey) {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
         rare.will_due = None;
-        let will = rare.will.take();
+        let will = self.desk.replace_will(key, None);
         self.publish_will(now, key, will);
     }
 
@@ -181,8 +182,8 @@ impl Engine {
 
     /// The client is back: neither its session ends nor its will is published ([MQTT-3.1.3-9]).
     pub(crate) fn cancel_session_timers(&mut self, key: SessionKey) {
+        self.desk.replace_will(key, None);
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else { return };
-        rare.will = None;
         if let Some(due) = rare.will_due.take() {
             self.desk.timers.cancel(due, Timer::Will(key));
         }
@@ -194,13 +195,11 @@ impl Engine {
     /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
     /// groups or is counted as dropped.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let will = self
-            .desk
-            .sessions
-            .get_mut(key.0)
-            .and_then(|session| session.rare.as_mut())
-            .and_then(|rare| rare.will_due.and_then(|_| rare.will.take()));
-        self.publish_will(now, key, will);
+        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.will_due.is_some()) {
+            let will = self.desk.replace_will(key, None);
+            self.publish_will(now, key, will);
+        }
         self.cancel_session_timers(key);
         self.end_fetches(key);
         self.remove_subscriptions(now, key);

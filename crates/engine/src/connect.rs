@@ -100,6 +100,9 @@ impl Engine {
         if crate::publish::is_own_topic(will.topic.as_str()) {
             return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
         }
+        if self.desk.is_far_over_ceiling() {
+            return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
+        }
         self.check_topic_levels(will.topic.as_str())
     }
 
@@ -301,9 +304,9 @@ impl Engine {
             session.expiry_seconds = granted.expiry_seconds;
             session.receive_maximum = granted.receive_maximum;
             session.listener = listener;
-            if will.is_some() {
-                session.rare_mut().will = will;
-            }
+        }
+        if will.is_some() {
+            self.desk.replace_will(to, will);
         }
         self.desk.sessions_connected += 1;
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);

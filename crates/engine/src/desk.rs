@@ -17,7 +17,7 @@ use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::output::{Output, OutputPool};
 use crate::reason::Reason;
-use crate::session::{BlockedPublisher, Session};
+use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
 use crate::timers::Timers;
@@ -51,8 +51,8 @@ pub(crate) struct Desk {
     pub timers: Timers<Timer>,
     /// Open connections by listener.
     pub connections_by_listener: Vec<u32>,
-    /// Bytes of tails, parked packets, topics with aliases, queues and what is kept in flight, and the kernel's share of
-    /// blocked sockets.
+    /// Bytes of tails, parked packets, topics with aliases, wills, queues and what is kept in flight, and the kernel's
+    /// share of blocked sockets.
     pub memory: u64,
     pub queued_messages: u64,
     pub queued_bytes: u64,
@@ -120,6 +120,7 @@ impl Desk {
     /// Adds a session. The caller has made sure that its client id is new.
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
         let hash = hash_name(session.tenant, &session.client_id);
+        self.memory += session.will().map_or(0, Will::cost);
         let key = self.sessions.insert(session);
         let sessions = &self.sessions;
         self.by_client.insert_unique(hash, key, |key| {
@@ -131,6 +132,7 @@ impl Desk {
     /// Removes a session from its tables.
     pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.sessions.remove(key.0)?;
+        self.memory -= session.will().map_or(0, Will::cost);
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
             entry.remove();
@@ -176,8 +178,26 @@ impl Desk {
     /// Whether the shard holds more bytes than it may.
     #[inline]
     pub(crate) fn is_over_ceiling(&self) -> bool {
+        self.would_exceed_ceiling(0)
+    }
+
+    /// Whether the shard would hold more bytes than it may with so many more.
+    #[inline]
+    pub(crate) fn would_exceed_ceiling(&self, more: u64) -> bool {
         let ceiling = self.settings.limits.memory_ceiling;
-        ceiling != 0 && self.memory > ceiling
+        ceiling != 0 && self.memory + more > ceiling
+    }
+
+    /// Gives a session a will instead of the one it has, and returns that.
+    pub(crate) fn replace_will(&mut self, key: SessionKey, will: Option<Will>) -> Option<Will> {
+        let session = self.sessions.get_mut(key.0)?;
+        if will.is_none() && session.rare.is_none() {
+            return None;
+        }
+        self.memory += will.as_ref().map_or(0, Will::cost);
+        let before = std::mem::replace(&mut session.rare_mut().will, will);
+        self.memory -= before.as_ref().map_or(0, Will::cost);
+        before
     }
 
     /// Whether the shard holds so much more than it may that connections and parts of packets are refused as well. Queues

@@ -223,6 +223,13 @@ pub(crate) struct Will {
     pub expiry_seconds: Option<u32>,
 }
 
+impl Will {
+    /// Bytes that it holds in memory.
+    pub(crate) fn cost(&self) -> u64 {
+        self.message.cost() + size_of::<Self>() as u64
+    }
+}
+
 /// A session's place in a shared group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Membership {
@@ -268,6 +275,11 @@ impl Session {
     #[inline]
     pub(crate) fn flow_mut(&mut self) -> &mut Flow {
         self.flow.get_or_insert_default()
+    }
+
+    /// Its will, if it has one.
+    pub(crate) fn will(&self) -> Option<&Will> {
+        self.rare.as_ref()?.will.as_ref()
     }
 
     pub(crate) fn rare_mut(&mut self) -> &mut Rare {

@@ -182,21 +182,25 @@ impl Engine {
         told
     }
 
-    /// What a client has already it may subscribe to again, also at its limit.
+    /// What a client has already it may subscribe to again, also at its limit and when memory is short.
     fn check_subscription_limit(&self, request: &Request<'_>) -> Result<(), Reason> {
         let max = self.settings.limits.max_subscriptions_per_client as usize;
         let Some(session) = self.desk.sessions.get(request.session.0) else { return Ok(()) };
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
-        if session.subscriptions() < max {
+        let refused = if session.subscriptions() >= max {
+            Reason::TooManySubscriptions
+        } else if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+            Reason::MemoryCeiling
+        } else {
             return Ok(());
-        }
+        };
         let has = if let Some((share, filter)) = request.filter.shared() {
             memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
         } else {
             let found = self.index.find(request.tenant, request.filter.as_str());
             found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
         };
-        if has { Ok(()) } else { Err(Reason::TooManySubscriptions) }
+        if has { Ok(()) } else { Err(refused) }
     }
 
     /// Tells all other shards; returns how many will confirm.

@@ -27,9 +27,16 @@ pub(crate) struct SubscriptionIndex {
     remote: RemoteInterest,
     epoch: u64,
     subscriptions: u64,
+    /// Bytes of the text of all filters.
+    text_bytes: u64,
     /// Entries that match the topic at hand.
     matched: Vec<u32>,
 }
+
+/// What a filter costs beside its text and its levels: its entry, and its place among the names.
+const ENTRY_BYTES: u64 = size_of::<Entry>() as u64 + 8;
+/// What a subscription costs beside its filter: its place there, and in its session.
+const SUBSCRIPTION_BYTES: u64 = 16;
 
 /// What [`SubscriptionIndex::subscribe`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +77,7 @@ impl SubscriptionIndex {
             remote: RemoteInterest::new(),
             epoch: 0,
             subscriptions: 0,
+            text_bytes: 0,
             matched: Vec::new(),
         }
     }
@@ -89,6 +97,12 @@ impl SubscriptionIndex {
     /// Number of subscriptions of sessions.
     pub(crate) fn subscriptions(&self) -> u64 {
         self.subscriptions
+    }
+
+    /// Bytes held for all filters and those who are interested in them, without what an allocator adds.
+    pub(crate) fn bytes(&self) -> u64 {
+        let entries = self.entries.len() as u64 * ENTRY_BYTES + self.subscriptions * SUBSCRIPTION_BYTES;
+        entries + self.text_bytes + self.wildcards.bytes()
     }
 
     /// Number of levels kept for filters with wildcards.
@@ -258,6 +272,7 @@ impl SubscriptionIndex {
             return key;
         }
         let key = self.entries.insert(Entry::new(tenant, filter, NONE));
+        self.text_bytes += filter.len() as u64;
         if filter.contains(['+', '#']) {
             self.entries[key].node = self.wildcards.insert(tenant, filter, key);
         }
@@ -274,6 +289,7 @@ impl SubscriptionIndex {
         if entry.node != NONE {
             self.wildcards.remove(entry.tenant, &entry.filter, entry.node);
         }
+        self.text_bytes -= entry.filter.len() as u64;
         let hash_of = |key: u32| hash_name(self.entries[key].tenant, &self.entries[key].filter);
         self.names.remove(hash_of(key), key, hash_of);
         self.entries.remove(key);

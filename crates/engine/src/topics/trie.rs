@@ -18,6 +18,8 @@ pub(super) struct Trie {
     nodes: Slab<Node>,
     roots: BTreeMap<TenantId, u32>,
     children: KeyTable,
+    /// Bytes of the literals of all nodes.
+    literal_bytes: u64,
     /// Places still to be visited by a walk: a node, and how many levels of the topic led to it.
     pending: Vec<(u32, u32)>,
     /// Levels of the topic of a walk, cut off as the walk gets there.
@@ -39,6 +41,9 @@ struct Node {
     literals: u32,
 }
 
+/// What a node costs: itself, and its place among the children of its parent.
+const NODE_BYTES: u64 = size_of::<Node>() as u64 + 8;
+
 #[derive(Clone, Copy, Debug)]
 struct Level {
     start: u32,
@@ -52,6 +57,7 @@ impl Trie {
             nodes: Slab::new(),
             roots: BTreeMap::new(),
             children: KeyTable::new(),
+            literal_bytes: 0,
             pending: Vec::new(),
             levels: Vec::new(),
         }
@@ -126,6 +132,11 @@ impl Trie {
         }
     }
 
+    /// Bytes held for all filters, without what an allocator adds.
+    pub(super) fn bytes(&self) -> u64 {
+        self.literal_bytes + self.nodes.len() as u64 * NODE_BYTES
+    }
+
     /// Number of nodes.
     #[cfg(test)]
     pub(super) fn nodes(&self) -> usize {
@@ -152,6 +163,7 @@ impl Trie {
             return known;
         }
         let child = self.nodes.insert(Node::new(parent, literal));
+        self.literal_bytes += literal.len() as u64;
         self.nodes[parent].literals += 1;
         let nodes = &self.nodes;
         self.children.insert(child_hash(parent, level_hash), child, |key| nodes[key].hash());
@@ -177,6 +189,7 @@ impl Trie {
             self.nodes[parent].literals -= 1;
             let nodes = &self.nodes;
             self.children.remove(nodes[key].hash(), key, |key| nodes[key].hash());
+            self.literal_bytes -= nodes[key].level.len() as u64;
         }
         self.nodes.remove(key);
         parent

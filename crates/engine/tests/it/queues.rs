@@ -726,6 +726,49 @@ fn a_shard_full_of_parts_of_packets_refuses_connections() {
 }
 
 #[test]
+fn wills_count_for_the_ceiling_and_a_shard_full_of_them_takes_no_more() {
+    let world = World::with(1, |settings| settings.limits.memory_ceiling = 50_000);
+    let with_will =
+        |number: usize| v5(&format!("c{number}")).lasting().will(message("w", vec![b'x'; 10_000]).delay(60));
+    // All are there before the first will is.
+    let opened: Vec<Client> = (0..10).map(|number| world.open(&with_will(number))).collect();
+    for (number, client) in opened.iter().enumerate() {
+        client.send_bytes(&with_will(number).encode());
+        world.run();
+    }
+    let there: Vec<&Client> = opened.iter().filter(|client| client.closed().is_none()).collect();
+    assert!((5..=7).contains(&there.len()), "{}", there.len());
+    assert_eq!(world.refuses(0), Some(Reason::MemoryCeiling));
+    for client in there {
+        client.disconnect();
+    }
+    assert_eq!(world.refuses(0), None, "whoever says goodbye takes the will along");
+}
+
+#[test]
+fn subscriptions_count_for_the_ceiling_and_what_is_there_may_be_renewed() {
+    everywhere_with(
+        |settings| settings.limits.memory_ceiling = 200_000,
+        |world| {
+            let subscriber = world.connect(v5("s"));
+            let filter = |number: usize| format!("{number}/{}#", "long/".repeat(100));
+            let ask = |number: usize| {
+                let options = SubscriptionOptions::new(AtLeastOnce);
+                subscriber.expect_sub_ack(subscriber.send_subscribe(&[(&filter(number), options)], None))[0]
+            };
+            let granted = (0..100).take_while(|number| ask(*number) == ReasonCode::GrantedQos1).count();
+            assert!((5..50).contains(&granted), "{granted}");
+            assert_eq!(ask(granted), ReasonCode::QuotaExceeded);
+            assert_eq!(ask(0), ReasonCode::GrantedQos1, "it is there already");
+            for number in 0..granted {
+                subscriber.unsubscribe(&filter(number));
+            }
+            assert_eq!(ask(granted), ReasonCode::GrantedQos1, "the others have made room");
+        },
+    );
+}
+
+#[test]
 fn a_repetition_does_not_wait_behind_a_parked_publish_until_it_looks_new() {
     everywhere_with(policy(OverflowPolicy::Block, 1), |world| {
         let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());

@@ -99,8 +99,8 @@ section! {
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
         output_high_water: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
-        /// Memory of unfinished packets, output and queues of the whole broker, above which new work is refused. Retained
-        /// messages have a limit of their own.
+        /// Memory of unfinished packets, output, queues, wills and subscriptions of the whole broker, above which new work is
+        /// refused. Retained messages have a limit of their own.
         memory_ceiling: Bytes = Bytes(0), in Kind::Size(Range::of(MIB, 16 * TIB).or_zero("half of what the machine or the container has"));
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
