@@ -3,7 +3,7 @@
 use tidegate_node::ListenAddress;
 
 use super::Line;
-use super::keys::{Fate, TLS, Treatment, treatment, truth};
+use super::keys::{Fate, PLUGINS, TLS, Treatment, USERS, treatment, truth};
 use crate::config::Config;
 use crate::config::path::KeyPath;
 use crate::config::sections::{Listener, LogLevel};
@@ -47,6 +47,8 @@ pub(super) struct Draft<'a> {
     /// Settings of all listeners.
     everywhere: Vec<(&'static str, String, Line<'a>)>,
     allow_anonymous: Option<bool>,
+    /// Whether users, access rules or plugins say who may do what, none of which is carried over.
+    guarded: bool,
     per_listener: bool,
     log_level: Option<LogLevel>,
 }
@@ -62,6 +64,7 @@ impl<'a> Draft<'a> {
             has_listeners: lines.iter().any(|line| line.key == "listener"),
             everywhere: Vec::new(),
             allow_anonymous: None,
+            guarded: lines.iter().any(|line| guards(line.key)),
             per_listener: per_listener.is_some_and(|line| truth(line.value).as_deref() == Ok("true")),
             log_level: None,
         }
@@ -215,7 +218,7 @@ impl<'a> Draft<'a> {
         let asked = listener.address("0.0.0.0", self.has_listeners);
         let local = asked.parse::<ListenAddress>().is_ok_and(|address| address.is_local());
         let anonymous = listener.allow_anonymous.or(self.allow_anonymous).unwrap_or(false);
-        let stays = local || (anonymous && !listener.tls);
+        let stays = local || (anonymous && !listener.tls && !self.guarded);
         let kept = DraftListener { bind: Some("127.0.0.1"), ..listener.clone() }.address("127.0.0.1", true);
         let address = if stays { asked.clone() } else { kept };
         if self.config.listeners.iter().any(|other| other.address.to_string() == address) {
@@ -228,7 +231,11 @@ impl<'a> Draft<'a> {
             return Err(reason);
         }
         if !stays {
-            let missing = if listener.tls { "TLS" } else { "user names" };
+            let missing = match (listener.tls, anonymous) {
+                (true, _) => "TLS",
+                (false, true) => "access rules",
+                (false, false) => "user names",
+            };
             let remark = format!(
                 "moved from {asked} to {address}: it asks for {missing}, which this version does not have, and without it \
                  everybody would get in"
@@ -288,4 +295,9 @@ fn log_destination(value: &str) -> Result<(), String> {
             "not carried over: the log goes to standard error, not to {other}; whoever starts the broker puts it where it belongs"
         )),
     }
+}
+
+/// Whether a key says who may do what: without it a listener would be more open than it was.
+fn guards(key: &str) -> bool {
+    matches!(treatment(key), Some(Treatment::Not(reason)) if reason == USERS || reason == PLUGINS)
 }

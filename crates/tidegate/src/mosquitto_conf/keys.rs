@@ -42,9 +42,9 @@ use Treatment::{Always, Anonymous, Broker, EveryListener, Listener, LogDestinati
 /// Why TLS is not there; a listener that has it is not opened to the network without it.
 pub(super) const TLS: &str = "not carried over: TLS comes with a later version; until then a proxy can end it in front of a listener on loopback";
 const STORAGE: &str = "not carried over: sessions and messages are kept in memory; storage comes with a later version";
-const USERS: &str =
+pub(super) const USERS: &str =
     "not carried over: users and access rules come with a later version; until then only loopback is safe";
-const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
+pub(super) const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
 const BRIDGES: &str = "not carried over: bridges come with a later version";
 const LOG: &str = "not carried over: the log goes to standard error with the time on each line; whoever starts the broker puts it where it belongs";
 const WEBSOCKETS: &str = "not carried over: WebSocket listeners have no such setting";

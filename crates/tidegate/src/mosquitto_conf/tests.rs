@@ -108,6 +108,15 @@ fn what_asks_for_users_stays_on_loopback() {
 }
 
 #[test]
+fn what_has_access_rules_stays_on_loopback() {
+    let notes = becomes(
+        "listener 1883\nallow_anonymous true\nacl_file /etc/mosquitto/acl\n",
+        "[[listener]]\naddress = \"127.0.0.1:1883\"",
+    );
+    assert!(notes.contains("moved from 0.0.0.0:1883 to 127.0.0.1:1883: it asks for access rules"), "{notes}");
+}
+
+#[test]
 fn what_asks_for_tls_stays_on_loopback() {
     let notes = becomes(
         "allow_anonymous true\nlistener 8883\ncertfile /etc/cert.pem\nrequire_certificate true\n",
