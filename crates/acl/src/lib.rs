@@ -1,0 +1,1 @@
+//! Who may do what: rules, compiled, and the explanation of which one decided.

@@ -1,0 +1,1 @@
+//! Who comes in: an ordered chain of providers of authentication.
