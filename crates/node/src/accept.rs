@@ -31,7 +31,7 @@ impl Shard {
             let error = match acceptor.accept() {
                 Ok(transport) => {
                     let listener = acceptor.id();
-                    self.take_in(transport, listener);
+                    self.admit(transport, listener);
                     continue;
                 }
                 Err(error) => error,

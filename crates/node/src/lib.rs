@@ -10,10 +10,12 @@
 
 mod accept;
 pub mod address;
+mod admission;
 mod clock;
 mod close;
 mod connections;
 pub mod files;
+mod flight;
 mod handle;
 mod inbox;
 mod limits;
@@ -33,11 +35,18 @@ mod wake;
 pub mod websocket;
 
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
+pub use admission::{
+    Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT,
+    MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
+};
 pub use clock::Clock;
 pub use files::{OpenFileLimit, TooFewFiles};
+pub use flight::{
+    FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
+};
 pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
-pub use report::{NodeReport, ShardReport, ShellCounters};
+pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;

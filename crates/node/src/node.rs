@@ -10,9 +10,10 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, ShardId};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, ShardId};
 
 use crate::address::LocalAddress;
+use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
@@ -107,14 +108,23 @@ impl Node {
             inboxes.push(inbox);
             senders.push(sender);
         }
-        let mut node =
-            Self { handle: NodeHandle::new(senders.clone()), clock: Clock::start(), addresses, threads: Vec::new() };
+        let clock = Clock::start();
+        let admission = Arc::new(Admission::new(clock.now(), settings.admission, settings.listeners.len()));
+        let handle = NodeHandle::new(senders.clone(), clock, Arc::clone(&admission));
+        let mut node = Self { handle, clock, addresses, threads: Vec::new() };
+        let mut engine = settings.engine;
+        // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
+        let asks_outside = engine.authentication == Authentication::External;
+        engine.authentication = Authentication::External;
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
             connections: AtomicU32::new(0),
             observer: settings.observer,
+            asks_outside,
+            admission,
+            flight: settings.flight,
         });
-        let engine = Arc::new(settings.engine);
+        let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
         let parts = polls.into_iter().zip(inboxes).zip(spread);

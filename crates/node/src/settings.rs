@@ -6,6 +6,8 @@ use std::sync::Arc;
 use tidegate_engine::Settings;
 
 use crate::address::ListenAddress;
+use crate::admission::AdmissionSettings;
+use crate::flight::FlightSettings;
 use crate::observer::{Observer, TracingObserver};
 
 /// What a node is told at start.
@@ -20,6 +22,10 @@ pub struct NodeSettings {
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
+    /// Who is let in.
+    pub admission: AdmissionSettings,
+    /// How much of what happened is remembered.
+    pub flight: FlightSettings,
     /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
     pub seed: Option<u64>,
     /// Who is told what happens.
@@ -34,6 +40,8 @@ impl NodeSettings {
             listeners: vec![listener],
             engine: Settings::default(),
             max_connections: 0,
+            admission: AdmissionSettings::default(),
+            flight: FlightSettings::default(),
             seed: None,
             observer: Arc::new(TracingObserver),
         }
@@ -47,6 +55,8 @@ impl fmt::Debug for NodeSettings {
             .field("listeners", &self.listeners)
             .field("engine", &self.engine)
             .field("max_connections", &self.max_connections)
+            .field("admission", &self.admission)
+            .field("flight", &self.flight)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }

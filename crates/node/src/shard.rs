@@ -9,7 +9,9 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::admission::{Admission, Gate, LoopLag};
 use crate::clock::{Clock, time_until};
+use crate::flight::{FlightSettings, Recorder};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
@@ -39,6 +41,10 @@ pub(crate) struct Shared {
     /// Connections now, over all shards, those on their way between two included.
     pub connections: AtomicU32,
     pub observer: Arc<dyn Observer>,
+    /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
+    pub asks_outside: bool,
+    pub admission: Arc<Admission>,
+    pub flight: FlightSettings,
 }
 
 /// What a shard's thread is started with. The engine is built there, for it never leaves its thread.
@@ -86,6 +92,13 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Connections refused at accept, for the log.
+    pub(crate) refusing: Shortage,
+    /// Overload, for the log.
+    pub(crate) overloaded: Shortage,
+    pub(crate) gate: Gate,
+    pub(crate) lag: LoopLag,
+    pub(crate) flight: Recorder,
     pub(crate) ebb: Ebb,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
@@ -130,6 +143,11 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            refusing: Shortage::default(),
+            overloaded: Shortage::default(),
+            gate: Gate::default(),
+            lag: LoopLag::new(now.monotonic),
+            flight: Recorder::new(seed.shared.flight),
             ebb: Ebb::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,
@@ -151,6 +169,7 @@ impl Shard {
             }
             self.inbox.awake();
             self.turn(&events);
+            self.note_turn();
         }
         self.close_all();
     }

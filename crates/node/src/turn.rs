@@ -12,7 +12,7 @@ use tidegate_engine::{ConnectionKey, Event, ShardId};
 use crate::inbox::{Admin, ToShard};
 use crate::limits::{INBOX_MESSAGES_PER_TURN, READ_BYTES_PER_TURN};
 use crate::memory::return_free_pages;
-use crate::observer::{Answer, Occasion};
+use crate::observer::Occasion;
 use crate::report::ShardReport;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 use crate::table::Flags;
@@ -99,7 +99,7 @@ impl Shard {
                 None => return,
                 Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
-                Some(ToShard::Verdict { key, verdict }) => self.engine.handle_verdict(self.now, key, verdict),
+                Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -113,12 +113,20 @@ impl Shard {
                     counters: self.engine.counters().clone(),
                     gauges: self.engine.gauges(),
                     shell: self.counters,
+                    flight: self.flight.counters(),
+                    lag_ms: self.lag_ms(),
                 };
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(report);
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
+            }
+            Admin::Why { subject, answer } => {
+                let _ = answer.send(self.flight.answer(&subject));
+            }
+            Admin::Enforce { target, answer } => {
+                let _ = answer.send(self.enforce(&target));
             }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
@@ -156,6 +164,7 @@ impl Shard {
         self.counters.memory_trims += 1;
         self.engine.shrink();
         self.table.shrink();
+        self.gate.shrink();
         self.ring.shrink_to_fit();
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();
@@ -177,11 +186,7 @@ impl Shard {
                     }
                 }
                 Event::ResumeReading { key } => self.resume_reading(key),
-                Event::Authenticate { key, request } => {
-                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-                        self.shared.observer.authenticate(request, Answer { shard, key });
-                    }
-                }
+                Event::Authenticate { key, request } => self.authenticate(key, request),
                 // Nothing here moves queues out of memory, so there is none to load.
                 Event::LoadQueue { client_id, .. } => {
                     tracing::error!(
@@ -205,6 +210,7 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{BadPacket, Connected, Disconnected, QueueFull, Refused};
+        self.record(event);
         if !self.shared.observer.wants(event) {
             return;
         }
