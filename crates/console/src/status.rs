@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tidegate_engine::{Counters, Gauges};
+use tidegate_engine::{Counters, Gauges, Reason};
 
 /// Where a broker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +48,31 @@ pub struct Shell {
     pub memory_trims: u64,
 }
 
+/// What decides who is let in, and what remembers it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionStatus {
+    /// Connections closed as soon as they were accepted, by reason.
+    pub refused: Vec<(Reason, u64)>,
+    /// Bans that hold.
+    pub bans: u64,
+    /// Bans added since the start, by who banned.
+    pub bans_added: Vec<(&'static str, u64)>,
+    /// Addresses that are remembered for their limits.
+    pub addresses: u64,
+    /// Addresses that were forgotten to make room.
+    pub addresses_forgotten: u64,
+    /// User names whose connections are counted.
+    pub users: u64,
+    /// Mean length of the turns of the slowest shard, milliseconds.
+    pub loop_lag_ms: u64,
+    /// Whether new connections are refused for overload.
+    pub overloaded: bool,
+    /// Events that the flight recorders took.
+    pub events_recorded: u64,
+    /// Events that they only counted.
+    pub events_suppressed: u64,
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -57,6 +82,8 @@ pub struct Status {
     pub gauges: Gauges,
     /// What event loops and listeners have counted.
     pub shell: Shell,
+    /// Who was let in.
+    pub admission: AdmissionStatus,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

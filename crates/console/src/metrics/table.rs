@@ -189,6 +189,66 @@ pub static METRICS: &[Metric] = &[
         accept_failures,
     ),
     metric(
+        "tidegate_connections_refused_total",
+        Counter,
+        &["reason"],
+        "Connections closed as soon as they were accepted, by limits of addresses and listeners, bans, and overload.",
+        |it, out| {
+            for (reason, count) in &it.status.admission.refused {
+                out.add(&[reason.label()], *count);
+            }
+        },
+    ),
+    metric("tidegate_bans", Gauge, &[], "Bans of addresses, client ids and user names that hold.", |it, out| {
+        out.add(&[], it.status.admission.bans);
+    }),
+    metric("tidegate_bans_added_total", Counter, &["origin"], "Bans added, by who banned.", |it, out| {
+        for (origin, count) in &it.status.admission.bans_added {
+            out.add(&[origin], *count);
+        }
+    }),
+    metric(
+        "tidegate_addresses_tracked",
+        Gauge,
+        &[],
+        "Addresses that are remembered for their limits, with or without connections.",
+        |it, out| out.add(&[], it.status.admission.addresses),
+    ),
+    metric(
+        "tidegate_addresses_forgotten_total",
+        Counter,
+        &[],
+        "Addresses without connections that were forgotten to make room for others.",
+        |it, out| out.add(&[], it.status.admission.addresses_forgotten),
+    ),
+    metric("tidegate_users_tracked", Gauge, &[], "User names whose connections are counted.", |it, out| {
+        out.add(&[], it.status.admission.users);
+    }),
+    metric(
+        "tidegate_loop_lag_seconds",
+        Gauge,
+        &[],
+        "How long the turns of the slowest shard take, in the mean of the last seconds.",
+        |it, out| out.add(&[], seconds(it.status.admission.loop_lag_ms)),
+    ),
+    metric(
+        "tidegate_overloaded",
+        Gauge,
+        &[],
+        "1 while new connections are refused because turns take too long, else 0.",
+        |it, out| out.add(&[], u64::from(it.status.admission.overloaded)),
+    ),
+    metric(
+        "tidegate_flight_events_total",
+        Counter,
+        &["result"],
+        "Events for `tidegate why`: recorded, or only counted because there were too many of one client in a second.",
+        |it, out| {
+            out.add(&["recorded"], it.status.admission.events_recorded);
+            out.add(&["counted"], it.status.admission.events_suppressed);
+        },
+    ),
+    metric(
         "tidegate_connections_moved_total",
         Counter,
         &[],
@@ -327,6 +387,11 @@ fn connects(it: &Reading<'_>, out: &mut Samples<'_>) {
     for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::NormalDisconnect) {
         out.add(&[reason.label()], refused[reason.number()]);
     }
+}
+
+/// Milliseconds as seconds; what is longer than seven weeks is seven weeks.
+fn seconds(milliseconds: u64) -> f64 {
+    f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
 }
 
 fn seconds_since_1970(time: SystemTime) -> Option<f64> {

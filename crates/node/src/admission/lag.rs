@@ -34,12 +34,12 @@ impl LoopLag {
         let turn = ended.since(began).min(HOUR_MS);
         self.mean_us = (self.faded(began) * MEMORY_MS + turn * turn * 1000) / (turn + MEMORY_MS);
         self.ended = ended;
-        let mark_us = mark_ms.min(HOUR_MS) * 1000;
-        if mark_us == 0 || self.mean_us <= mark_us {
+        let limit_us = mark_ms.min(HOUR_MS) * 1000;
+        if limit_us == 0 || self.mean_us <= limit_us {
             return None;
         }
         // The moment at which it has faded to the mark.
-        let left = (MEMORY_MS * (self.mean_us - mark_us)).div_ceil(mark_us);
+        let left = (MEMORY_MS * (self.mean_us - limit_us)).div_ceil(limit_us);
         Some(ended.plus(left.min(LONGEST_MS)))
     }
 
