@@ -19,6 +19,7 @@ use crate::memory::Ebb;
 use crate::observer::Observer;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
+use crate::tls::TlsListeners;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: AtomicU32,
+    /// The TLS listeners.
+    pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
     /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
     pub asks_outside: bool,
@@ -92,6 +95,8 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
+    pub(crate) unfit: Shortage,
     /// Connections refused at accept, for the log.
     pub(crate) refusing: Shortage,
     /// Overload, for the log.
@@ -143,6 +148,7 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            unfit: Shortage::default(),
             refusing: Shortage::default(),
             overloaded: Shortage::default(),
             gate: Gate::default(),

@@ -9,6 +9,7 @@ use super::{Ban, BanTarget, Seat};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
+use crate::tls::IdentityRole;
 use crate::transport::Transport;
 
 /// A client as its CONNECT names it.
@@ -108,8 +109,12 @@ impl Shard {
 
     /// A CONNECT waits for its verdict: bans decide first, then whoever decides from outside.
     pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
-        let address = self.address_of(key);
-        let user = request.user_name.as_deref();
+        let facts = self.facts(key);
+        let address = facts.peer.map(|peer| peer.ip());
+        let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        // Who has proved a user name with a certificate goes by that one.
+        let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);
+        let user = proved.or(request.user_name.as_deref());
         let allowed = self.shared.admission.check_client(self.now, request.tenant, &request.client_id, user, address);
         let applicant = Applicant {
             tenant: request.tenant,
@@ -122,7 +127,7 @@ impl Shard {
         } else if !self.shared.asks_outside {
             self.take_verdict(key, Verdict::Accept);
         } else if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-            self.shared.observer.authenticate(request, Answer { shard, key });
+            self.shared.observer.authenticate(request, facts, Answer { shard, key });
         }
     }
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_engine::{AuthRequest, Authentication, Millis, Reason, TenantId, Verdict};
 use tidegate_node::{
-    Answer, Ban, BanOrigin, BanTarget, FlightKind, FlightSubject, Node, NodeSettings, Observer, Occasion, Rate,
-    Threshold,
+    Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Node, NodeSettings, Observer,
+    Occasion, Rate, Threshold,
 };
 
 use crate::wire::*;
@@ -38,7 +38,7 @@ fn an_address_has_its_limit_whatever_its_connections_went_through() {
         let mut settings = settings(shards);
         settings.admission.max_connections_per_address = 3;
         let node = Node::start(settings).unwrap();
-        let [tcp, unix, web] = addresses(&node);
+        let [tcp, unix, web, ..] = addresses(&node);
         for round in 0..20 {
             let clients: Vec<Client> =
                 (0..3).map(|number| Client::connect([&tcp, &web][number % 2], &format!("{round}-{number}"))).collect();
@@ -62,7 +62,7 @@ fn an_address_and_a_listener_have_their_rate() {
     settings.admission.address_rate = Rate { per_second: 1, burst: 2 };
     settings.admission.listener_rate = Rate { per_second: 1, burst: 1 };
     let node = Node::start(settings).unwrap();
-    let [tcp, _, web] = addresses(&node);
+    let [tcp, _, web, ..] = addresses(&node);
     let first = Client::connect(&tcp, "first");
     let mut refusals = 0;
     while refused(&node, Reason::ListenerRateExceeded) == 0 {
@@ -115,7 +115,7 @@ fn a_banned_client_is_refused_in_the_terms_of_its_version_and_one_that_is_there_
 #[test]
 fn a_banned_address_is_closed_at_once_and_so_is_what_it_has_open() {
     let node = Node::start(settings(2)).unwrap();
-    let [tcp, unix, web] = addresses(&node);
+    let [tcp, unix, web, ..] = addresses(&node);
     let clients = [Client::connect(&tcp, "a"), Client::connect(&web, "b")];
     let here = BanTarget::Address("127.0.0.0/8".parse().unwrap());
     assert_eq!(node.handle().ban(ban(here.clone())), Ok(2));
@@ -137,7 +137,7 @@ struct Doorkeeper {
 impl Observer for Doorkeeper {
     fn log(&self, _: &Occasion<'_>) {}
 
-    fn authenticate(&self, _: AuthRequest, answer: Answer) {
+    fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let open = self.open.load(Ordering::Relaxed);
         let verdict = if open { Verdict::Accept } else { Verdict::Refuse(Reason::BadCredentials) };
         answer.give(verdict);
@@ -159,7 +159,7 @@ fn who_tries_credentials_is_banned_by_address_and_by_user_name() {
     settings.admission.failed_logins_per_address = threshold(6);
     settings.admission.failed_logins_per_user = threshold(3);
     let node = Node::start(settings).unwrap();
-    let [tcp, unix, _] = addresses(&node);
+    let [tcp, unix, ..] = addresses(&node);
     let attempt = |address, client_id: &str, user: &str| {
         let mut client = Client::dial(address);
         client.send(&connect_as(client_id, user));

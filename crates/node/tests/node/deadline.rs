@@ -52,7 +52,7 @@ fn a_connect_that_drips_in_is_cut_off() {
 #[test]
 fn a_websocket_handshake_that_drips_in_is_cut_off() {
     let node = hasty(1);
-    let [_, _, web] = addresses(&node);
+    let [_, _, web, ..] = addresses(&node);
     let head = format!("GET /mqtt HTTP/1.1\r\nHost: {}", "h".repeat(20_000));
     assert!(is_cut_off(&mut stream_to(&web), head.as_bytes()));
 }
@@ -61,7 +61,7 @@ fn a_websocket_handshake_that_drips_in_is_cut_off() {
 #[test]
 fn a_connect_that_drips_in_over_a_websocket_is_cut_off() {
     let node = hasty(1);
-    let [_, _, web] = addresses(&node);
+    let [_, _, web, ..] = addresses(&node);
     let mut stream = stream_to(&web);
     let request = request("/mqtt");
     let (first, rest) = request.as_bytes().split_at(request.len() - 4);
