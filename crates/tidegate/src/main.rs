@@ -2,9 +2,11 @@
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
+mod admin_client;
 mod cli;
 mod commands;
 mod config;
+mod control;
 mod exit;
 mod logging;
 mod mosquitto_conf;

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::SystemTime;
 
-use tidegate_console::{Phase, Shell, Status, StatusSource, Unavailable};
-use tidegate_node::{NodeHandle, NodeReport};
+use tidegate_console::{AdmissionStatus, Phase, Shell, Status, StatusSource, Unavailable};
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]
@@ -32,6 +32,11 @@ impl BrokerStatus {
         self.phase.store(READY, Ordering::Release);
     }
 
+    /// Its node, once there is one.
+    pub(crate) fn handle(&self) -> Option<&NodeHandle> {
+        self.node.get()
+    }
+
     /// It was asked to stop.
     pub(crate) fn stopping(&self) {
         self.phase.store(STOPPING, Ordering::Release);
@@ -52,12 +57,29 @@ impl StatusSource for BrokerStatus {
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
         Ok(Status {
             shell: shell(&report),
+            admission: admission(&report),
             counters: report.counters,
             gauges: report.gauges,
             shards,
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),
         })
+    }
+}
+
+fn admission(report: &NodeReport) -> AdmissionStatus {
+    let it = &report.admission;
+    AdmissionStatus {
+        refused: report.shell.refused.by_reason().collect(),
+        bans: it.bans,
+        bans_added: BanOrigin::ALL.iter().map(|origin| origin.label()).zip(it.bans_added).collect(),
+        addresses: it.addresses,
+        addresses_forgotten: it.addresses_forgotten,
+        users: it.users,
+        loop_lag_ms: report.lag_ms,
+        overloaded: it.overloaded,
+        events_recorded: report.flight.recorded,
+        events_suppressed: report.flight.suppressed,
     }
 }
 

@@ -1,11 +1,13 @@
 //! One file per command.
 
+pub(crate) mod ban;
 mod completions;
 mod config;
 pub(crate) mod publish;
 pub(crate) mod request;
 mod run;
 pub(crate) mod subscribe;
+pub(crate) mod why;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Pub(args)) => publish::run(*args),
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),
+        Some(Command::Why(args)) => why::run(&args).into(),
+        Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Config(command)) => config::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }

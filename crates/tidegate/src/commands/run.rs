@@ -1,11 +1,14 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::{HostPort, LocalAddress, Node, NodeSettings};
 
+use crate::admin_client::read_token;
 use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
@@ -81,6 +84,8 @@ fn node_settings(config: &Config, log: &Log) -> NodeSettings {
         tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
         max_connections: config.limits.max_connections,
+        admission: config.admission_settings(),
+        flight: config.flight_settings(),
         seed: None,
         observer: Arc::new(BrokerObserver::new(log.clone())),
     }
@@ -104,10 +109,11 @@ fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<A
         header_timeout: admin.header_timeout,
         max_header_size: usize::try_from(admin.max_header_size.0).unwrap_or(usize::MAX),
     };
+    let access = access(config, at)?;
     match bind(at) {
         Ok(console) => {
             let address = console.address();
-            let running = console.start(limits, Arc::clone(status)).map_err(|error| error.to_string())?;
+            let running = console.start(limits, &access, Arc::clone(status)).map_err(|error| error.to_string())?;
             Ok(Some(Admin { running, address }))
         }
         Err(error) if *config.source_of("admin", "address") == Source::Default => {
@@ -116,6 +122,15 @@ fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<A
         }
         Err(error) => Err(format!("{error}; choose another address with --admin, or `--admin off`")),
     }
+}
+
+/// Who may ask the console for what.
+fn access(config: &Config, at: &HostPort) -> Result<Access, String> {
+    let access = if at.is_loopback() { Access::local() } else { Access::remote(config.admin.allow_anonymous) };
+    let Some(path) = &config.admin.token_file else { return Ok(access) };
+    let refused = |error: &dyn std::fmt::Display| format!("cannot use the token in {path} (admin.token_file): {error}");
+    let token = read_token(Path::new(path)).map_err(|error| refused(&error))?;
+    access.with_token(&token).map_err(|error| refused(&error))
 }
 
 fn bind(at: &HostPort) -> Result<Console, String> {

@@ -4,8 +4,9 @@
 //! show`, `config explain` and the reference page.
 
 pub(crate) mod address;
+mod admission_settings;
 mod checks;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
@@ -32,6 +33,7 @@ use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
+use sections::admission::{Admission, Flight};
 use sections::tenant::Tenant;
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
 use source::{FileText, Source};
@@ -59,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) tenants: Vec<Tenant>,
     pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
+    pub(crate) admission: Admission,
+    pub(crate) flight: Flight,
     pub(crate) queue: Queue,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
@@ -138,6 +142,8 @@ impl Config {
             "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
             "access" => vec![&self.access],
             "limits" => vec![&self.limits],
+            "admission" => vec![&self.admission],
+            "flight" => vec![&self.flight],
             "queue" => vec![&self.queue],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
@@ -156,6 +162,8 @@ impl Config {
             "tenant" => self.tenants.get_mut(path.index)?,
             "access" => &mut self.access,
             "limits" => &mut self.limits,
+            "admission" => &mut self.admission,
+            "flight" => &mut self.flight,
             "queue" => &mut self.queue,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,

@@ -256,7 +256,7 @@ hint: add `allow_anonymous = true` to this [[listener]] if you mean it, or stay 
 #[test]
 fn a_wider_admin_address_must_be_asked_for() {
     let said = from_file("[admin]\naddress = \"0.0.0.0:18083\"\n").unwrap_err();
-    assert!(said.contains("add `allow_anonymous = true` to [admin]"), "{said}");
+    assert!(said.contains("`allow_anonymous = true`"), "{said}");
     let said = load("", &[], set("admin.address", "0.0.0.0:18083")).unwrap_err();
     assert!(said.contains("add --allow-anonymous"), "{said}");
     let open = Flags { allow_anonymous: true, ..set("admin.address", "0.0.0.0:18083") };

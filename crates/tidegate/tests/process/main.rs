@@ -8,3 +8,4 @@ mod command_line;
 mod configuration;
 mod life;
 mod web;
+mod why;
