@@ -168,6 +168,7 @@ impl Engine {
         connect: &Connect<'_>,
     ) {
         let existing = self.desk.find_session(tenant, client_id);
+        let mark = self.desk.journal.mark();
         if let Err(refused) = self.check_client(Subject { tenant, client_id }, existing, connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
@@ -192,7 +193,9 @@ impl Engine {
             None => self.create_session(tenant, key, client_id),
         };
         self.bind(now, key, session, connect, &granted);
-        if !self.send_conn_ack(key, connect, &granted, resumed.is_some()) {
+        self.desk.store_session(session);
+        let promises = self.desk.journal.has_written_since(mark);
+        if !self.send_conn_ack(key, connect, &granted, resumed.is_some(), promises) {
             let detail = "CONNACK is larger than the client's maximum packet size";
             self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
@@ -277,6 +280,8 @@ impl Engine {
             listener,
             receive_maximum: u16::MAX,
             rights_epoch: self.rules.epoch(),
+            stored: None,
+            identity: None,
         })
     }
 
@@ -344,6 +349,7 @@ impl Engine {
         connect: &Connect<'_>,
         granted: &Granted<'_>,
         present: bool,
+        promises: bool,
     ) -> bool {
         let Some(connection) = self.desk.connections.get(key) else { return false };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
@@ -366,7 +372,7 @@ impl Engine {
         };
         let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
         let mut fits = false;
-        self.desk.send(key, PacketType::ConnAck, |out| {
+        self.desk.send_promise(key, PacketType::ConnAck, promises, |out| {
             fits = packet.encode_within(version, max_packet, out).is_ok();
             fits
         });

@@ -116,6 +116,8 @@ pub(crate) struct PendingAck {
     pub waits: u32,
     pub packet_id: PacketId,
     pub answer: Answer,
+    /// Whether it promises something that was written into a journal.
+    pub promises: bool,
 }
 
 /// What is sent once all is confirmed.
@@ -171,9 +173,10 @@ impl AckQueue {
 
     /// One confirmation less is lacking; an error that it brings becomes the answer. Unknown sequences are ignored:
     /// their connection was replaced.
-    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode) {
+    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode, promises: bool) {
         let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
         ack.waits = ack.waits.saturating_sub(1);
+        ack.promises |= promises;
         if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
             && code.is_error()
         {
@@ -256,7 +259,12 @@ mod tests {
     use super::*;
 
     fn ack(id: u16, waits: u32) -> PendingAck {
-        PendingAck { waits, packet_id: PacketId::new(id).unwrap(), answer: Answer::PubAck(ReasonCode::Success) }
+        PendingAck {
+            waits,
+            packet_id: PacketId::new(id).unwrap(),
+            answer: Answer::PubAck(ReasonCode::Success),
+            promises: false,
+        }
     }
 
     #[test]
@@ -266,14 +274,14 @@ mod tests {
         queue.push(ack(2, 0));
         queue.push(ack(3, 1));
         assert!(queue.pop_ready().is_none(), "the first one still waits");
-        queue.confirm(0, ReasonCode::Success);
+        queue.confirm(0, ReasonCode::Success, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 1);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 2);
         assert!(queue.pop_ready().is_none());
-        queue.confirm(2, ReasonCode::Success);
+        queue.confirm(2, ReasonCode::Success, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 3);
         assert_eq!(queue.next_sequence(), 3);
-        queue.confirm(0, ReasonCode::Success);
+        queue.confirm(0, ReasonCode::Success, false);
         assert!(queue.is_empty(), "a late confirmation changes nothing");
     }
 

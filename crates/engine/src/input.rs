@@ -60,6 +60,7 @@ impl Engine {
     /// Takes bytes that arrived on a connection, split anywhere.
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
         self.desk.counters.bytes_in += bytes.len() as u64;
+        self.desk.journal.now = now;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         match connection.tail.take() {
             None => {

@@ -67,10 +67,12 @@ mod counters;
 mod deliver;
 mod desk;
 mod dispatch;
+mod durable;
 mod engine;
 mod event;
 mod groups;
 mod hash;
+mod identity;
 mod ids;
 mod image;
 mod inner;
@@ -98,8 +100,10 @@ mod wire;
 
 pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
 pub use event::{AuthRequest, Event, LogEvent, Verdict};
+pub use identity::{Grants, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerError, InnerKey, InnerMessage};
@@ -108,7 +112,7 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
+    Authentication, Durability, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
     SharedSettings, SharedStrategy,
 };
 pub use wire::WireError;

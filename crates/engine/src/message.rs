@@ -53,6 +53,10 @@ pub(crate) struct Publication<'a> {
     pub publisher: u64,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
+    /// Whether several sessions may be owed it, so that it is stored once for all of them.
+    pub wide: bool,
+    /// Under which number it is stored for all of them; 0 if it is not yet.
+    pub body: u64,
 }
 
 impl<'a> Publication<'a> {
@@ -71,7 +75,20 @@ impl<'a> Publication<'a> {
         payload: &'a [u8],
         publisher: u64,
     ) -> Self {
-        Self { tenant, topic, qos, retain, properties, expires_at, payload, shared: None, publisher, kept: None }
+        Self {
+            tenant,
+            topic,
+            qos,
+            retain,
+            properties,
+            expires_at,
+            payload,
+            shared: None,
+            publisher,
+            kept: None,
+            wide: false,
+            body: 0,
+        }
     }
 
     /// The same message with an expiry of its own.
@@ -161,6 +178,8 @@ impl Message {
             shared: self.shared.clone(),
             publisher: self.publisher,
             kept: Some(Rc::clone(self)),
+            wide: false,
+            body: 0,
         }
     }
 }

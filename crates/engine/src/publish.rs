@@ -6,6 +6,7 @@ use tidegate_mqtt::{
 
 use crate::connection::Answer;
 use crate::dispatch::{Source, reach};
+use crate::durable::{Key, Mark};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::input::Refused;
@@ -195,6 +196,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) {
         let mut ticket = None;
+        let mark = self.desk.journal.mark();
         if let Some(id) = raw.packet_id {
             if raw.qos == QoS::ExactlyOnce && !self.is_first_receipt(now, key, session, id) {
                 return;
@@ -204,7 +206,7 @@ impl Engine {
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish(session, topic, raw.qos, raw.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
-            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0);
+            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
             return;
         }
         let source = Source {
@@ -235,7 +237,7 @@ impl Engine {
             if !done.reached && code == ReasonCode::Success {
                 code = ReasonCode::NoMatchingSubscribers;
             }
-            self.answer_publish(now, key, raw, code, u32::from(done.waits));
+            self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
         }
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);
@@ -274,7 +276,11 @@ impl Engine {
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return false };
+        let stored = session.stored;
         if session.flow_mut().received.insert(id) {
+            if let Some(stored) = stored {
+                self.desk.journal.put(Key::Received(stored, id), |_| {});
+            }
             return true;
         }
         let pending = self
@@ -284,27 +290,38 @@ impl Engine {
             .and_then(|connection| connection.extra.as_ref())
             .is_some_and(|extra| extra.acks.has_pub_rec(id));
         if !pending {
-            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0);
+            // What it repeats may have been written only just now.
+            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0, stored.is_some());
         }
         false
     }
 
     #[inline]
-    fn answer_publish(&mut self, now: Now, key: ConnectionKey, raw: &RawPublish<'_>, code: ReasonCode, waits: u32) {
+    fn answer_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        code: ReasonCode,
+        waits: u32,
+        mark: Mark,
+    ) {
         let Some(id) = raw.packet_id else { return };
+        let promises = self.desk.journal.has_written_since(mark);
         let answer = match raw.qos {
             QoS::ExactlyOnce => Answer::PubRec(code),
             _ => Answer::PubAck(code),
         };
-        self.answer(now, key, id, answer, waits);
+        self.answer(now, key, id, answer, waits, promises);
     }
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
         let session = self.desk.session_of(key);
-        let flow = session.and_then(|session| self.desk.sessions.get_mut(session.0)?.flow.as_mut());
-        if let Some(flow) = flow {
-            flow.received.remove(id);
+        let Some(session) = session.and_then(|session| self.desk.sessions.get_mut(session.0)) else { return };
+        let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
+        if let Some(stored) = session.stored.filter(|_| known) {
+            self.desk.journal.delete(Key::Received(stored, id));
         }
     }
 

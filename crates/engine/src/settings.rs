@@ -28,6 +28,20 @@ pub struct Settings {
     pub authentication: Authentication,
     /// What happens to wills when the server stops.
     pub wills_on_shutdown: bool,
+    /// What outlives the process.
+    pub durability: Durability,
+}
+
+/// What of sessions and retained messages outlives the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing does.
+    #[default]
+    Memory,
+    /// All does that the store had time to write; nobody waits for it.
+    Relaxed,
+    /// All does that was promised: what promises something leaves after the commit that holds it.
+    Commit,
 }
 
 /// Who decides about a CONNECT.
@@ -242,6 +256,7 @@ impl Default for Settings {
             sys_events: true,
             authentication: Authentication::Open,
             wills_on_shutdown: true,
+            durability: Durability::Memory,
         }
     }
 }
