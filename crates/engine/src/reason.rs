@@ -127,6 +127,18 @@ reasons! {
     DisconnectWithWill = 44, "disconnect_with_will", DisconnectWithWillMessage, "the client disconnected and asked for its will to be published";
     /// A queue that was moved out of memory did not come back.
     QueueLost = 45, "queue_lost", UnspecifiedError, "the part of the queue outside memory could not be brought back";
+    /// The client, its user name or its address is banned.
+    Banned = 46, "banned", Banned, "the client id, the user name or the address is banned";
+    /// One address has as many connections as it may have.
+    TooManyFromAddress = 47, "too_many_from_address", QuotaExceeded, "the limit of connections from one address is reached";
+    /// One user has as many connections as it may have.
+    TooManyForUser = 48, "too_many_for_user", QuotaExceeded, "the limit of connections with one user name is reached";
+    /// A listener is asked for connections faster than it may take them.
+    ListenerRateExceeded = 49, "listener_rate_exceeded", ConnectionRateExceeded, "connections arrive at the listener faster than its limit";
+    /// An address asks for connections faster than it may.
+    AddressRateExceeded = 50, "address_rate_exceeded", ConnectionRateExceeded, "connections arrive from one address faster than its limit";
+    /// A shard's turns take too long.
+    LoopLag = 51, "loop_lag", ServerBusy, "the broker is overloaded: its shards take too long for a turn";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
