@@ -34,6 +34,8 @@ pub(crate) struct Message {
     pub expires_at: Millis,
     /// Hash of the publisher's client id, for dealing within shared groups.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9.
+    pub priority: u8,
 }
 
 /// A message on its way through the engine, borrowed from where its bytes arrived.
@@ -51,6 +53,8 @@ pub(crate) struct Publication<'a> {
     pub shared: Option<Arc<[u8]>>,
     /// Hash of the publisher's client id.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9. To be set before the message is kept.
+    pub priority: u8,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
 }
@@ -71,7 +75,19 @@ impl<'a> Publication<'a> {
         payload: &'a [u8],
         publisher: u64,
     ) -> Self {
-        Self { tenant, topic, qos, retain, properties, expires_at, payload, shared: None, publisher, kept: None }
+        Self {
+            tenant,
+            topic,
+            qos,
+            retain,
+            properties,
+            expires_at,
+            payload,
+            shared: None,
+            publisher,
+            priority: 0,
+            kept: None,
+        }
     }
 
     /// The same message with an expiry of its own.
@@ -103,6 +119,7 @@ impl<'a> Publication<'a> {
             retain: self.retain,
             expires_at: self.expires_at,
             publisher: self.publisher,
+            priority: self.priority,
         });
         self.kept = Some(Rc::clone(&kept));
         kept
@@ -160,6 +177,7 @@ impl Message {
             payload: self.payload(),
             shared: self.shared.clone(),
             publisher: self.publisher,
+            priority: self.priority,
             kept: Some(Rc::clone(self)),
         }
     }

@@ -127,6 +127,8 @@ reasons! {
     DisconnectWithWill = 44, "disconnect_with_will", DisconnectWithWillMessage, "the client disconnected and asked for its will to be published";
     /// A queue that was moved out of memory did not come back.
     QueueLost = 45, "queue_lost", UnspecifiedError, "the part of the queue outside memory could not be brought back";
+    /// A newer message of the same topic took the place of one that waited.
+    QueueReplaced = 46, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
