@@ -229,11 +229,23 @@ impl Engine {
         if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
+        if existing.is_none() && self.desk.journal.full && self.wants_to_last(connect) {
+            return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
+        }
         let max_sessions = self.settings.limits.max_sessions as usize;
         if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())
+    }
+
+    /// Whether the session that a CONNECT asks for is to outlive its connection.
+    fn wants_to_last(&self, connect: &Connect<'_>) -> bool {
+        let asked = match connect.version {
+            Version::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
+            Version::V31 | Version::V311 => u32::from(!connect.clean_start),
+        };
+        asked.min(self.settings.limits.max_session_expiry_seconds) > 0
     }
 
     fn grant<'a>(&self, key: ConnectionKey, client_id: &'a str, connect: &Connect<'_>) -> Option<Granted<'a>> {

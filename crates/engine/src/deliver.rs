@@ -8,7 +8,6 @@ use crate::alias::Outbound;
 use crate::connection::Connection;
 use crate::desk::{Desk, open_output};
 use crate::durable::{Numbers, StoredSession};
-use crate::event::{Event, LogEvent};
 use crate::ids::SessionKey;
 use crate::layouts::{Layouts, Shape};
 use crate::message::Publication;
@@ -16,7 +15,6 @@ use crate::now::Millis;
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
-use crate::settings::OverflowPolicy;
 
 /// How a subscription wants a message.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +95,7 @@ impl Desk {
             self.memory += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
-                self.journal.put_entry(stored, number, publication, terms, qos, Some(id));
+                self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
                 // Sent once and forgotten, it would be sent a second time under another packet id.
                 promises = qos == QoS::ExactlyOnce;
             }
@@ -142,109 +140,25 @@ impl Desk {
         let flow = session.flow_mut();
         if let Some(stored) = stored {
             delivery.number = flow.number();
-            self.journal.put_entry(stored, delivery.number, publication, terms, qos, None);
+            self.journal.put_entry(stored, delivery.number, publication, terms, qos, None, delivery.latest);
         }
-        flow.queue.push_back(delivery);
+        let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
         self.queued_messages += 1;
         self.queued_bytes += cost;
         self.memory += cost;
-    }
-
-    /// Whether the new delivery may enter the queue, after the policy did what it does.
-    fn make_room(
-        &mut self,
-        now: Millis,
-        to: SessionKey,
-        delivery: &Delivery,
-        publisher: Option<BlockedPublisher>,
-    ) -> bool {
-        let limits = &self.settings.queue;
-        let (max_messages, max_bytes, policy) = (limits.max_messages as usize, limits.max_bytes, limits.overflow);
-        let link_bytes = self.settings.limits.shard_link_bytes;
-        let over_ceiling = self.is_over_ceiling();
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let connected = session.connection;
-        let takes = connected.is_some() || session.is_inner();
-        let flow = session.flow_mut();
-        let cost = delivery.cost();
-        let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
-        if fits(flow.queue.len(), flow.queue_bytes) {
-            return !over_ceiling || self.make_room_in_shard(to, policy);
-        }
-        match policy {
-            OverflowPolicy::DropOldest if fits(0, 0) => {
-                self.tell_queue_full(now, to, Reason::QueueFullOldest);
-                // What comes to the front now may not need the window that its predecessor waited for.
-                if connected.is_some() && self.to_refill.last() != Some(&to) {
-                    self.to_refill.push(to);
-                }
-                self.drop_oldest_until(to, fits)
-            }
-            OverflowPolicy::Disconnect if connected.is_some() => {
-                self.counters.drop_message(Reason::QueueFullDisconnect);
-                self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
-                false
-            }
-            OverflowPolicy::Block if takes && publisher.is_some() && !over_ceiling => {
-                // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by
-                // then still enters: a message of each, and what is on its way from other shards.
-                let hard = flow.queue_bytes < max_bytes.saturating_mul(2).saturating_add(link_bytes);
-                let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
-                if flow.block_given_up || !hard {
-                    self.counters.drop_message(reason);
-                    return false;
-                }
-                if let Some(publisher) = publisher
-                    && !flow.blocking.contains(&publisher)
-                {
-                    flow.blocking.push(publisher);
-                    self.blockers.insert(to.0);
-                    self.to_park.push(publisher);
-                }
-                true
-            }
-            // Nothing is dropped in vain for a message that not even an empty queue could take.
-            OverflowPolicy::DropOldest
-            | OverflowPolicy::DropNewest
-            | OverflowPolicy::Disconnect
-            | OverflowPolicy::Block => {
-                self.counters.drop_message(Reason::QueueFullNewest);
-                self.tell_queue_full(now, to, Reason::QueueFullNewest);
-                false
-            }
-        }
-    }
-
-    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
-    /// that it holds already.
-    #[cold]
-    fn make_room_in_shard(&mut self, to: SessionKey, policy: OverflowPolicy) -> bool {
-        let made = policy == OverflowPolicy::DropOldest && self.pop_queued(to).is_some();
-        self.counters.drop_message(Reason::MemoryCeiling);
-        made
-    }
-
-    /// Drops from the front of a queue until the new message fits; says whether it does.
-    fn drop_oldest_until(&mut self, to: SessionKey, fits: impl Fn(usize, u64) -> bool) -> bool {
-        loop {
-            let Some(flow) = self.sessions.get_mut(to.0).map(Session::flow_mut) else { return false };
-            if fits(flow.queue.len(), flow.queue_bytes) {
-                return true;
-            }
-            if self.pop_queued(to).is_none() {
-                return false;
-            }
-            self.counters.drop_message(Reason::QueueFullOldest);
+        if let Some(older) = replaced {
+            self.drop_replaced(to, &older);
         }
     }
 
     /// Takes the message at the front of a queue; it is owed no more.
     pub(crate) fn pop_queued(&mut self, from: SessionKey) -> Option<Delivery> {
+        let share = self.settings.queue.lower_priority_share;
         let session = self.sessions.get_mut(from.0)?;
         let stored = session.stored;
         let flow = session.flow.as_mut()?;
-        let oldest = flow.queue.pop_front()?;
+        let oldest = flow.queue.pop_front(share)?;
         let cost = oldest.cost();
         flow.queue_bytes -= cost;
         self.forget_queued(cost);
@@ -265,20 +179,6 @@ impl Desk {
         self.queued_messages -= 1;
         self.queued_bytes -= cost;
         self.memory -= cost;
-    }
-
-    /// Tells the log who holds a queue up: once per time that it fills.
-    fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
-        let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let flow = session.flow_mut();
-        if std::mem::replace(&mut flow.full_told, true) {
-            return;
-        }
-        let client_id = session.client_id.to_string();
-        let flow = session.flow_mut();
-        let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
-        let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
-        self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
     }
 
     /// Sends from a session's queue as much as its window and its output take.
@@ -303,11 +203,12 @@ impl Desk {
             let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
             let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
-            let Some(next) = flow.queue.front() else { break };
+            let share = self.settings.queue.lower_priority_share;
+            let Some(next) = flow.queue.front(share) else { break };
             if !room || (next.qos != QoS::AtMostOnce && !window) {
                 break;
             }
-            let Some(next) = flow.queue.pop_front() else { break };
+            let Some(next) = flow.queue.pop_front(share) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
             let stored = session.stored;
@@ -446,6 +347,7 @@ fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS, numb
         message: publication.keep(),
         qos,
         retain: terms.retain,
+        latest: false,
         ids: SubscriptionIds::from_slice(terms.subscription_ids),
         group: terms.group.cloned(),
         number,

@@ -209,7 +209,7 @@ impl Engine {
         let (back, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
             .into_iter()
             .partition(|delivery| delivery.group.as_ref().is_some_and(|group| group.group() == membership.group()));
-        flow.queue = stay.into();
+        flow.queue = stay.into_iter().collect();
         for delivery in back {
             let cost = delivery.cost();
             let Some(session) = self.desk.sessions.get_mut(key.0) else { return };

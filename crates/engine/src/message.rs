@@ -34,6 +34,8 @@ pub(crate) struct Message {
     pub expires_at: Millis,
     /// Hash of the publisher's client id, for dealing within shared groups.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9.
+    pub priority: u8,
 }
 
 /// A message on its way through the engine, borrowed from where its bytes arrived.
@@ -51,6 +53,8 @@ pub(crate) struct Publication<'a> {
     pub shared: Option<Arc<[u8]>>,
     /// Hash of the publisher's client id.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9. To be set before the message is kept.
+    pub priority: u8,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
     /// Whether several sessions may be owed it, so that it is stored once for all of them.
@@ -85,9 +89,10 @@ impl<'a> Publication<'a> {
             payload,
             shared: None,
             publisher,
-            kept: None,
             wide: false,
             body: 0,
+            priority: 0,
+            kept: None,
         }
     }
 
@@ -120,6 +125,7 @@ impl<'a> Publication<'a> {
             retain: self.retain,
             expires_at: self.expires_at,
             publisher: self.publisher,
+            priority: self.priority,
         });
         self.kept = Some(Rc::clone(&kept));
         kept
@@ -177,6 +183,7 @@ impl Message {
             payload: self.payload(),
             shared: self.shared.clone(),
             publisher: self.publisher,
+            priority: self.priority,
             kept: Some(Rc::clone(self)),
             wide: false,
             body: 0,

@@ -46,6 +46,9 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
+        if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) && !self.is_repeated(session, &raw) {
+            return self.refuse_for_full_store(now, key, version, &raw);
+        }
         if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
@@ -53,6 +56,32 @@ impl Engine {
             return Ok(());
         }
         self.publish_with_properties(now, key, session, tenant, &raw)
+    }
+
+    /// Whether it is a QoS 2 message that was taken before.
+    fn is_repeated(&self, session: SessionKey, raw: &RawPublish<'_>) -> bool {
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        raw.qos == QoS::ExactlyOnce
+            && raw.packet_id.is_some_and(|id| flow.is_some_and(|flow| flow.received.contains(id)))
+    }
+
+    /// The store has no room for what this message may have to be kept as. An MQTT 5 publisher is told; another one could
+    /// only be told that all is well, so its connection ends, and it has the message still.
+    #[cold]
+    fn refuse_for_full_store(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        self.desk.counters.drop_message(Reason::StoreFull);
+        if !version.is_v5() && raw.packet_id.is_some() {
+            return Err(Refused::new(Reason::StoreFull, "the store has no room for the message"));
+        }
+        let mark = self.desk.journal.mark();
+        self.answer_publish(now, key, raw, Reason::StoreFull.code(), 0, mark);
+        Ok(())
     }
 
     /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.

@@ -1,6 +1,6 @@
 //! What the server keeps for a client id, with or without a connection.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
 use crate::packet_ids::{Inflight, ReceivedIds};
+use crate::queue::SessionQueue;
 use crate::topics::FilterKey;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
@@ -92,7 +93,7 @@ pub(crate) struct Flow {
     /// Cost in bytes of the messages that `inflight` keeps.
     pub inflight_bytes: u64,
     /// Waiting for the client to come back, to read, or to acknowledge.
-    pub queue: VecDeque<Delivery>,
+    pub queue: SessionQueue,
     /// Cost of the queue in bytes.
     pub queue_bytes: u64,
     /// QoS 2 packet ids received and not yet released.
@@ -152,6 +153,8 @@ pub(crate) struct Delivery {
     pub qos: QoS,
     /// RETAIN as the receiver will see it.
     pub retain: bool,
+    /// Whether a newer message of its topic takes its place while it waits.
+    pub latest: bool,
     pub ids: SubscriptionIds,
     /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
     pub group: Option<Rc<Membership>>,

@@ -182,6 +182,9 @@ pub struct QueueSettings {
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
     pub keep_qos0_offline: bool,
+    /// While higher priorities wait, one of so many messages that leave a queue is of a lower one, 1..; 0 gives lower ones
+    /// no share, so that they wait until nothing higher does.
+    pub lower_priority_share: u16,
 }
 
 impl Default for QueueSettings {
@@ -191,6 +194,7 @@ impl Default for QueueSettings {
             max_bytes: 16 * 1024 * 1024,
             overflow: OverflowPolicy::DropNewest,
             keep_qos0_offline: false,
+            lower_priority_share: 10,
         }
     }
 }

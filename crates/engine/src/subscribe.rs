@@ -196,6 +196,8 @@ impl Engine {
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let refused = if session.subscriptions() >= max {
             Reason::TooManySubscriptions
+        } else if self.desk.journal.full && session.stored.is_some() {
+            Reason::StoreFull
         } else if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             Reason::MemoryCeiling
         } else {

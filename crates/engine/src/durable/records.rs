@@ -11,6 +11,7 @@ use crate::image::{read_properties, read_subscription_id};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
+use crate::queue::PRIORITY_MAX;
 use crate::session::{Delivery, Membership, Session, SubscriptionIds, Will};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -25,6 +26,8 @@ const EXPIRES: u8 = 1 << 3;
 const PUBLISHER: u8 = 1 << 4;
 const PROPERTIES: u8 = 1 << 5;
 const PRIORITY: u8 = 1 << 6;
+/// Bits that no message has.
+const UNUSED: u8 = 1 << 7;
 
 /// Appends a message.
 #[inline]
@@ -35,6 +38,7 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
         (EXPIRES, message.expires_at != Millis::NEVER),
         (PUBLISHER, message.publisher != 0),
         (PROPERTIES, !message.properties.is_empty()),
+        (PRIORITY, message.priority != 0),
     ] {
         flags |= bit * u8::from(set);
     }
@@ -48,6 +52,9 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
     if flags & PROPERTIES != 0 {
         out.put_bytes(message.properties);
     }
+    if flags & PRIORITY != 0 {
+        out.put_u8(message.priority);
+    }
     out.put_u16(message.topic.len() as u16);
     out.extend_from_slice(message.topic.as_bytes());
     out.put_bytes(message.payload);
@@ -56,22 +63,30 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>
 /// Reads a message of a tenant.
 pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
     let flags = reader.u8("a message's flags")?;
-    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & PRIORITY == 0 && flags & 0x80 == 0);
+    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & UNUSED == 0);
     let qos = qos.ok_or(WireError { reading: "a message's flags" })?;
     let expires_at = if flags & EXPIRES != 0 { now.from_unix(reader.u64("an expiry")?) } else { Millis::NEVER };
     let publisher = if flags & PUBLISHER != 0 { reader.u64("a publisher")? } else { 0 };
     let properties = if flags & PROPERTIES != 0 { read_properties(reader)? } else { &[] };
+    let priority = if flags & PRIORITY != 0 { reader.u8("a priority")? } else { 0 };
+    if priority > PRIORITY_MAX {
+        return Err(WireError { reading: "a priority" });
+    }
     let topic = reader.text16("a topic")?;
     TopicName::new(topic).map_err(|_| WireError { reading: "a topic name" })?;
     let payload = reader.bytes("a payload")?;
     let retain = flags & RETAIN != 0;
-    Ok(Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher).keep())
+    let mut message = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+    message.priority = priority;
+    Ok(message.keep())
 }
 
 const DEALT: u8 = 1 << 3;
 const SENT: u8 = 1 << 4;
 const SHARED: u8 = 1 << 5;
 const IDS: u8 = 1 << 6;
+/// A newer message of its topic takes its place while it waits.
+const LATEST: u8 = 1 << 7;
 
 /// A message as it is owed to one session, before it becomes a [`Delivery`].
 pub(super) struct Entry<'a> {
@@ -79,6 +94,8 @@ pub(super) struct Entry<'a> {
     pub retain: bool,
     pub group: Option<&'a Membership>,
     pub ids: &'a [u32],
+    /// Whether a newer message of its topic takes its place while it waits.
+    pub latest: bool,
     /// Its packet id, if it is being sent at once.
     pub sent: Option<PacketId>,
     /// The message elsewhere, if several sessions share it.
@@ -95,6 +112,7 @@ impl Entry<'_> {
             (SENT, self.sent.is_some()),
             (SHARED, self.body.is_some()),
             (IDS, !self.ids.is_empty()),
+            (LATEST, self.latest),
         ] {
             flags |= bit * u8::from(set);
         }
@@ -131,6 +149,7 @@ pub(super) enum Content {
 pub(super) struct ReadEntry {
     pub qos: QoS,
     pub retain: bool,
+    pub latest: bool,
     pub group: Option<Rc<Membership>>,
     pub ids: SubscriptionIds,
     pub sent: Option<PacketId>,
@@ -166,14 +185,14 @@ impl ReadEntry {
         };
         end(&reader)?;
         let ids = SubscriptionIds::from_slice(&ids);
-        Ok(Self { qos, retain: flags & RETAIN != 0, group, ids, sent, content })
+        let (retain, latest) = (flags & RETAIN != 0, flags & LATEST != 0);
+        Ok(Self { qos, retain, latest, group, ids, sent, content })
     }
 
     /// The number of the message elsewhere that an entry refers to, if it does.
     pub(super) fn body_of(value: &[u8]) -> Option<u64> {
-        let flags = value.first().filter(|flags| **flags & SHARED != 0)?;
+        value.first().filter(|flags| **flags & SHARED != 0)?;
         // It stands at the end, whatever comes before.
-        let _ = flags;
         let (_, last) = value.split_last_chunk::<8>()?;
         Some(u64::from_le_bytes(*last))
     }
@@ -343,6 +362,7 @@ pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
 /// What the engine writes for a message that is owed.
 impl super::Journal {
     /// Puts a message that a session is owed under a number of its own.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a delivery before it is made")]
     #[inline]
     pub(crate) fn put_entry(
         &mut self,
@@ -352,6 +372,7 @@ impl super::Journal {
         terms: &crate::deliver::Terms<'_>,
         qos: QoS,
         sent: Option<PacketId>,
+        latest: bool,
     ) {
         let body = publication.wide.then(|| self.body_of(publication));
         let entry = Entry {
@@ -359,6 +380,7 @@ impl super::Journal {
             retain: terms.retain,
             group: terms.group.map(|group| &**group),
             ids: terms.subscription_ids,
+            latest,
             sent,
             body,
         };
@@ -415,5 +437,6 @@ pub(crate) struct Numbers {
 
 /// A delivery out of an entry.
 pub(super) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> Delivery {
-    Delivery { message, qos: entry.qos, retain: entry.retain, ids: entry.ids, group: entry.group, number }
+    let ReadEntry { qos, retain, latest, group, ids, .. } = entry;
+    Delivery { message, qos, retain, latest, ids, group, number }
 }

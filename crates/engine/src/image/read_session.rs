@@ -200,11 +200,13 @@ fn read_flow(
     }
     flow.inflight_bytes = sent.iter().filter_map(|(_, _, item)| item.delivery.as_ref()).map(Delivery::cost).sum();
     flow.inflight = Inflight::from_entries(sent).ok_or(WireError { reading: "packet ids in use once" })?;
+    let mut queued = Vec::new();
     for _ in 0..reader.u32("a number of queued messages")? {
         let delivery = read_delivery(reader, now, tenant, memberships)?;
         flow.queue_bytes += delivery.cost();
-        flow.queue.push_back(delivery);
+        queued.push(delivery);
     }
+    flow.queue = queued.into_iter().collect();
     for _ in 0..reader.u32("a number of received packet ids")? {
         if !flow.received.insert(read_packet_id(reader)?) {
             return Err(WireError { reading: "a packet id received once" });
