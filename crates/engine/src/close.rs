@@ -266,14 +266,17 @@ impl Engine {
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
-            Phase::AwaitConnect | Phase::Authenticating => {
+            Phase::AwaitConnect | Phase::Authenticating | Phase::AwaitAuth => {
                 self.close_connection(now, key, Reason::ConnectTimeout, None);
             }
             Phase::Open => {
-                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive);
-                if connection.paused && connection.is_parked() {
+                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
+                if proof_ends <= now.monotonic {
+                    self.close_connection(now, key, Reason::ProofExpired, None);
+                } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
-                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive);
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
                     self.desk.set_connection_timer(key, later);
                 } else if deadline <= now.monotonic {
                     self.close_connection(now, key, Reason::KeepAliveTimeout, None);

@@ -95,7 +95,11 @@ impl Engine {
     pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
         match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
             Some(slot) => slot,
-            None => self.cache.fill(&mut self.index, tenant, topic),
+            None => {
+                let slot = self.cache.fill(&mut self.index, tenant, topic);
+                self.keep_receivers(slot);
+                slot
+            }
         }
     }
 

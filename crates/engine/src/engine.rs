@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::access::Rules;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
 use crate::durable::{JournalBatch, Restoration};
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId};
+use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
@@ -119,7 +119,8 @@ impl Engine {
             self.desk.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
-        let key = self.desk.connections.insert(Connection::new(listener, now.monotonic));
+        let tenant = self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let key = self.desk.connections.insert(Connection::new(listener, tenant, now.monotonic));
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
@@ -127,6 +128,16 @@ impl Engine {
         let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
         self.desk.set_connection_timer(key, deadline);
         Ok(key)
+    }
+
+    /// Tells what is known of a client before its CONNECT arrives: the tenant that it belongs to whatever its listener says,
+    /// and the client id that it has whatever it asks for. What its certificate says is such knowledge.
+    pub fn preset_connection(&mut self, key: ConnectionKey, tenant: Option<TenantId>, client_id: Option<&str>) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase == Phase::AwaitConnect && (tenant.is_some() || client_id.is_some()) {
+            let client_id = client_id.map(Box::from);
+            connection.extra_mut().preset = Some(Box::new(Preset { tenant, client_id }));
+        }
     }
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].

@@ -156,7 +156,7 @@ impl Engine {
             match connection.phase {
                 Phase::Closing => return bytes.len(),
                 Phase::Authenticating => return taken,
-                Phase::AwaitConnect | Phase::Open => {}
+                Phase::AwaitConnect | Phase::AwaitAuth | Phase::Open => {}
             }
             let rest = &bytes[taken..];
             if rest.is_empty() {
@@ -201,6 +201,9 @@ impl Engine {
             check_first_byte(whole)?;
             return Ok(self.handle_connect(now, key, frame));
         }
+        if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
+            return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
+        }
         if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
             return Ok(self.park_frame(key, whole));
         }
@@ -221,9 +224,7 @@ impl Engine {
                 });
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
-            PacketType::Auth => {
-                return Err(Refused::new(Reason::ProtocolError, "AUTH without an authentication method"));
-            }
+            PacketType::Auth => self.handle_auth(now, key, version, frame)?,
             PacketType::Connect => return Err(Refused::new(Reason::ProtocolError, "a second CONNECT")),
             PacketType::ConnAck | PacketType::SubAck | PacketType::UnsubAck | PacketType::PingResp => {
                 return Err(Refused::new(Reason::ProtocolError, format!("{packet_type} is sent by servers only")));

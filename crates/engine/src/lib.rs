@@ -69,6 +69,7 @@ mod desk;
 mod dispatch;
 mod durable;
 mod engine;
+mod enhanced;
 mod event;
 mod groups;
 mod hash;
@@ -104,7 +105,7 @@ pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
-pub use event::{AuthRequest, Event, LogEvent, Verdict};
+pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
 pub use identity::{Grants, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
@@ -115,6 +116,6 @@ pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
     Authentication, Durability, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
-    SharedSettings, SharedStrategy,
+    SharedSettings, SharedStrategy, Tenants,
 };
 pub use wire::WireError;

@@ -34,7 +34,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
         let Some(session) = connection.session else { return Ok(()) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
-        let tenant = listener.tenant;
+        let tenant = connection.tenant;
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
@@ -100,7 +100,9 @@ impl Engine {
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
         self.check_topic_levels(name.as_str())?;
-        Ok(self.cache.fill(&mut self.index, tenant, name.as_str()))
+        let slot = self.cache.fill(&mut self.index, tenant, name.as_str());
+        self.keep_receivers(slot);
+        Ok(slot)
     }
 
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
@@ -159,10 +161,12 @@ impl Engine {
             let Some(topic) = known else {
                 return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
             };
-            return Ok(match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
-                Some(slot) => slot,
-                None => self.cache.fill(&mut self.index, tenant, topic),
-            });
+            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                return Ok(slot);
+            }
+            let slot = self.cache.fill(&mut self.index, tenant, topic);
+            self.keep_receivers(slot);
+            return Ok(slot);
         }
         let slot = self.slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);
@@ -233,7 +237,7 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        if is_own_topic(topic) || !self.may_publish(session, topic, raw.qos, raw.retain) {
+        if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
             self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
             return;

@@ -1,5 +1,7 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
+use std::sync::Arc;
+
 use crate::ids::TenantId;
 use tidegate_mqtt::QoS;
 
@@ -30,6 +32,15 @@ pub struct Settings {
     pub wills_on_shutdown: bool,
     /// What outlives the process.
     pub durability: Durability,
+    /// Whose client a user's is, where that decides.
+    pub tenants: Option<Arc<dyn Tenants>>,
+}
+
+/// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
+/// from memory.
+pub trait Tenants: std::fmt::Debug + Send + Sync {
+    /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
+    fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
 }
 
 /// What of sessions and retained messages outlives the process.
@@ -261,6 +272,7 @@ impl Default for Settings {
             authentication: Authentication::Open,
             wills_on_shutdown: true,
             durability: Durability::Memory,
+            tenants: None,
         }
     }
 }

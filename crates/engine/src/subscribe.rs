@@ -124,7 +124,8 @@ impl Engine {
             return Err(Reason::InvalidTopicFilter);
         }
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos()) {
+        let shared = request.filter.shared().is_some();
+        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
             return Err(Reason::NotAuthorized);
         }
         if let Some((share, filter)) = request.filter.shared() {
