@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::limits::ACCEPTS_PER_TURN;
-use crate::listener::AcceptFailure;
+use crate::listener::{AcceptFailure, Accepted};
 use crate::shard::Shard;
 
 impl Shard {
@@ -29,9 +29,19 @@ impl Shard {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { return };
             let error = match acceptor.accept() {
-                Ok(transport) => {
+                Ok(Accepted::Connection(transport)) => {
                     let listener = acceptor.id();
                     self.take_in(transport, listener);
+                    continue;
+                }
+                Ok(Accepted::TooManyHandshakes) => {
+                    self.counters.tls_refused_full += 1;
+                    if let Some(times) = self.unfit.note(self.now.monotonic) {
+                        tracing::warn!(
+                            times,
+                            "too many TLS handshakes are under way: new connections are closed at once"
+                        );
+                    }
                     continue;
                 }
                 Err(error) => error,

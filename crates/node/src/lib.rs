@@ -27,6 +27,7 @@ mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod turn;
 mod wake;
@@ -41,3 +42,7 @@ pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
 pub use report::{NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
+pub use tls::{
+    CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
+    IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
+};

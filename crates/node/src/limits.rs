@@ -10,6 +10,10 @@ pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// overflow its queue.
 pub(crate) const READ_BYTES_PER_TURN: usize = 256 * 1024;
 
+/// What one step of a TLS handshake counts as, of [`READ_BYTES_PER_TURN`]: a signature takes about as long as that many
+/// bytes take to be worked off. A storm of handshakes so delays the others by eight steps.
+pub(crate) const HANDSHAKE_STEP_BYTES: usize = READ_BYTES_PER_TURN / 8;
+
 /// Readiness events taken from the poller per turn; the rest stays in the kernel's list.
 pub(crate) const EVENTS_PER_TURN: usize = 1024;
 

@@ -1,6 +1,6 @@
 //! Starting and stopping: from settings to running shards, and back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use mio::{Poll, Waker};
 use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, ShardId};
 
-use crate::address::LocalAddress;
+use crate::address::{ListenAddress, LocalAddress};
 use crate::clock::{Clock, time_until};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
@@ -21,6 +21,7 @@ use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
+use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 
 /// Why a node did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +40,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A TLS listener cannot use its files.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The limit of open files cannot be read.
     #[error("cannot read the limit of open files: {0}")]
     OpenFiles(#[source] io::Error),
@@ -53,6 +57,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system refuses the thread that looks at certificates.
+    #[error("cannot start the thread that looks at certificates: {0}; raise the limit of threads (`ulimit -u`)")]
+    TlsThread(#[source] io::Error),
     /// The system refuses a thread.
     #[error(
         "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
@@ -82,6 +89,8 @@ pub struct Node {
     clock: Clock,
     addresses: Vec<LocalAddress>,
     threads: Vec<JoinHandle<()>>,
+    /// Looks at the files of TLS listeners as long as the node lives.
+    _watch: Option<FileWatch>,
 }
 
 impl Node {
@@ -94,7 +103,8 @@ impl Node {
         check(&settings)?;
         let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
         limit.check(settings.max_connections)?;
-        let acceptors = listen(&settings)?;
+        let tls = Arc::new(open_tls(&settings)?);
+        let acceptors = listen(&settings, &tls)?;
         let addresses = acceptors.iter().map(|acceptor| acceptor.address().clone()).collect();
         let mut polls = Vec::new();
         let mut inboxes = Vec::new();
@@ -107,11 +117,18 @@ impl Node {
             inboxes.push(inbox);
             senders.push(sender);
         }
-        let mut node =
-            Self { handle: NodeHandle::new(senders.clone()), clock: Clock::start(), addresses, threads: Vec::new() };
+        let watch = watch_files(&tls, settings.tls_check)?;
+        let mut node = Self {
+            handle: NodeHandle::new(senders.clone(), Arc::clone(&tls)),
+            clock: Clock::start(),
+            addresses,
+            threads: Vec::new(),
+            _watch: watch,
+        };
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
             connections: AtomicU32::new(0),
+            tls,
             observer: settings.observer,
         });
         let engine = Arc::new(settings.engine);
@@ -211,10 +228,34 @@ fn check(settings: &NodeSettings) -> Result<(), StartError> {
     Ok(())
 }
 
-fn listen(settings: &NodeSettings) -> Result<Vec<Acceptor>, BindError> {
+/// Reads the files of all TLS listeners.
+fn open_tls(settings: &NodeSettings) -> Result<TlsListeners, TlsError> {
+    let mut listeners = BTreeMap::new();
+    for (position, address) in settings.listeners.iter().enumerate() {
+        match settings.tls.get(&position) {
+            Some(of_listener) if address.is_tls() => {
+                let alpn = if matches!(address, ListenAddress::Tls(_)) { ALPN_MQTT } else { ALPN_HTTP };
+                listeners.insert(position, Arc::new(TlsListener::new(of_listener.clone(), alpn)?));
+            }
+            None if !address.is_tls() => {}
+            None => return Err(TlsError::NoSettings { address: address.to_string() }),
+            Some(_) => return Err(TlsError::NotTls { address: address.to_string() }),
+        }
+    }
+    Ok(TlsListeners::new(listeners))
+}
+
+fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<FileWatch>, StartError> {
+    if tls.is_empty() || interval.is_zero() {
+        return Ok(None);
+    }
+    FileWatch::start(Arc::clone(tls), interval).map(Some).map_err(StartError::TlsThread)
+}
+
+fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Vec<Acceptor>, BindError> {
     let mut acceptors = Vec::new();
-    for (address, id) in settings.listeners.iter().zip((0..).map(ListenerId)) {
-        acceptors.extend(bind(address, id)?);
+    for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
+        acceptors.extend(bind(address, id, tls.get(position))?);
     }
     Ok(acceptors)
 }

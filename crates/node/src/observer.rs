@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
 
 use crate::inbox::{InboxSender, ToShard};
+use crate::tls::ConnectionFacts;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,9 @@ pub trait Observer: Send + Sync + 'static {
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
-    /// outside; refuses unless overridden. A request whose answer is never given ends with the connect timeout.
-    fn authenticate(&self, request: AuthRequest, answer: Answer) {
-        drop(request);
+    /// outside; refuses unless overridden. `facts` say what is known of the connection itself. A request whose answer is never given ends with the connect timeout.
+    fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
+        drop((request, facts));
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
     }
 

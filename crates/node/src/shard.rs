@@ -17,6 +17,7 @@ use crate::memory::Ebb;
 use crate::observer::Observer;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
+use crate::tls::TlsListeners;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: AtomicU32,
+    /// The TLS listeners.
+    pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -86,6 +89,8 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
+    pub(crate) unfit: Shortage,
     pub(crate) ebb: Ebb,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
@@ -130,6 +135,7 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            unfit: Shortage::default(),
             ebb: Ebb::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,

@@ -179,7 +179,8 @@ impl Shard {
                 Event::ResumeReading { key } => self.resume_reading(key),
                 Event::Authenticate { key, request } => {
                     if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-                        self.shared.observer.authenticate(request, Answer { shard, key });
+                        let facts = self.facts(key);
+                        self.shared.observer.authenticate(request, facts, Answer { shard, key });
                     }
                 }
                 // Nothing here moves queues out of memory, so there is none to load.
