@@ -17,6 +17,7 @@ use crate::clock::{Clock, time_until};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
 use crate::inbox::{Admin, inbox};
+use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
@@ -60,6 +61,9 @@ pub enum StartError {
     /// The system refuses the thread that looks at certificates.
     #[error("cannot start the thread that looks at certificates: {0}; raise the limit of threads (`ulimit -u`)")]
     TlsThread(#[source] io::Error),
+    /// What the store holds cannot be served.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
     /// The system refuses a thread.
     #[error(
         "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
@@ -89,6 +93,9 @@ pub struct Node {
     clock: Clock,
     addresses: Vec<LocalAddress>,
     threads: Vec<JoinHandle<()>>,
+    /// Outlives the shards' threads: their last batches are committed when it stops.
+    store: Option<Running>,
+    restored: Restored,
     /// Looks at the files of TLS listeners as long as the node lives.
     _watch: Option<FileWatch>,
 }
@@ -100,6 +107,18 @@ impl Node {
     /// # Errors
     /// When the settings are impossible or the system refuses something.
     pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
+        Self::begin(settings, None)
+    }
+
+    /// The same for a node that keeps its state in a store, and takes in what that holds before any client is served.
+    ///
+    /// # Errors
+    /// The same, and when what the store holds cannot be read or taken in.
+    pub fn start_with_store(settings: NodeSettings, store: Store) -> Result<Self, StartError> {
+        Self::begin(settings, Some(store))
+    }
+
+    fn begin(settings: NodeSettings, store: Option<Store>) -> Result<Self, StartError> {
         check(&settings)?;
         let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
         limit.check(settings.max_connections)?;
@@ -123,6 +142,8 @@ impl Node {
             clock: Clock::start(),
             addresses,
             threads: Vec::new(),
+            store: None,
+            restored: Restored::default(),
             _watch: watch,
         };
         let shared = Arc::new(Shared {
@@ -134,6 +155,7 @@ impl Node {
         let engine = Arc::new(settings.engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
+        let (restorer, mut restores) = store.as_ref().map(|_| restorer(settings.shards)).unzip();
         let parts = polls.into_iter().zip(inboxes).zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
@@ -146,10 +168,36 @@ impl Node {
                 inboxes: senders.clone(),
                 acceptors,
                 shared: Arc::clone(&shared),
+                restore: restores.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
         }
+        if let (Some(store), Some(restorer)) = (store, restorer) {
+            node.restored = restorer.run(&store)?;
+            node.serve_from(store, senders)?;
+        }
         Ok(node)
+    }
+
+    /// Lets clients in, now that all that the store holds is taken in.
+    fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
+        let running = durable::start(store, inboxes.clone())?;
+        for (shard, inbox) in (0..).zip(&inboxes) {
+            let journal = ShardJournal { writer: running.writer(shard), status: running.status() };
+            inbox.send(ToShard::Admin(Admin::Serve(journal)));
+        }
+        self.store = Some(running);
+        Ok(())
+    }
+
+    /// What was taken in from the store at the start.
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// How the store is doing, where there is one.
+    pub fn store_status(&self) -> Option<Arc<Status>> {
+        self.store.as_ref().map(Running::status)
     }
 
     /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
@@ -204,7 +252,10 @@ impl Node {
         self.handle.tell_all(|| Admin::Exit);
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
-        ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect()
+        let failed = ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect();
+        // Dropping it commits what the shards have left it with.
+        self.store = None;
+        failed
     }
 }
 
@@ -280,8 +331,10 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     }
     let observer = Arc::clone(&seed.shared.observer);
     let body = move || {
+        let mut seed = seed;
         let _alarm = Alarm { shard, observer };
-        Shard::new(seed).run();
+        let restore = seed.restore.take();
+        Shard::new(seed, restore.is_none()).run(restore);
     };
     let builder = Builder::new().name(format!("shard-{}", shard.0));
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::clock::{Clock, time_until};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
@@ -56,6 +57,8 @@ pub(crate) struct ShardSeed {
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
 }
 
 /// A shard on its thread.
@@ -95,6 +98,16 @@ pub(crate) struct Shard {
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
 }
 
 /// How far a shard has come in its life.
@@ -112,7 +125,7 @@ pub(crate) enum Stage {
 
 impl Shard {
     /// Builds a shard on its own thread.
-    pub(crate) fn new(seed: ShardSeed) -> Self {
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
         Self {
             place: seed.place,
@@ -140,11 +153,22 @@ impl Shard {
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
+            journal: None,
+            store_full: false,
+            stalled: false,
+            serving,
+            settled: None,
         }
     }
 
-    /// Serves until told to exit.
-    pub(crate) fn run(mut self) {
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+        }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
@@ -166,7 +190,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
         let busy =
-            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+            (!self.ring.is_empty() && !self.stalled) || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

@@ -70,6 +70,16 @@ pub struct Restored {
     pub retained: u64,
 }
 
+impl Restored {
+    /// Adds what another shard has taken in.
+    pub fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.subscriptions += other.subscriptions;
+        self.messages += other.messages;
+        self.retained += other.retained;
+    }
+}
+
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
 #[derive(Debug)]
 pub struct RestoreRoute {
@@ -153,6 +163,8 @@ struct RestoredEntry {
 pub(crate) struct Restoration {
     sessions: BTreeMap<StoredSession, Restoring>,
     bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
+    /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
+    broken_off: Vec<SessionKey>,
     done: Restored,
 }
 
@@ -281,6 +293,9 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
+            all.broken_off.push(key);
+        }
         all.done.sessions += 1;
         all.sessions.insert(stored, Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new() });
         Ok(())
@@ -340,6 +355,9 @@ impl Engine {
         }
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
+        }
+        for key in std::mem::take(&mut all.broken_off) {
+            self.desk.store_session(key);
         }
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
         for shard in self.place.others() {

@@ -95,7 +95,7 @@ impl WebSocket {
         if sent.blocked {
             return Ok(Wrote::Blocked);
         }
-        let more = sent.bytes < offered || output.is_some_and(|output| !output.is_empty()) || self.is_waiting();
+        let more = sent.bytes < offered || output.is_some_and(|output| output.is_writable()) || self.is_waiting();
         Ok(if more { Wrote::Some } else { Wrote::All })
     }
 }
