@@ -168,6 +168,8 @@ impl Shard {
                 return;
             }
             self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
         }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {

@@ -13,6 +13,10 @@ use super::list::Paths;
 use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
 
+mod store;
+
+pub(crate) use store::{STORE, Store, StoreDurability};
+
 /// One second, in the milliseconds that ranges of durations count.
 const SECOND: u64 = 1_000;
 /// One hour.
@@ -284,7 +288,7 @@ section! {
 
 /// All sections, in the order of the reference page.
 pub(crate) static SECTIONS: &[&SectionKeys] =
-    &[&NODE, &LISTENER, &LIMITS, &QUEUE, &RETAINED, &SHARED, &SYS, &ADMIN, &LOG, &SHUTDOWN];
+    &[&NODE, &LISTENER, &LIMITS, &QUEUE, &RETAINED, &SHARED, &STORE, &SYS, &ADMIN, &LOG, &SHUTDOWN];
 
 /// The section of that name.
 pub(crate) fn section_keys(name: &str) -> Option<&'static SectionKeys> {
