@@ -11,6 +11,7 @@ use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Setting
 
 use crate::access::AccessFactory;
 use crate::clock::{Clock, time_until};
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
@@ -58,6 +59,8 @@ pub(crate) struct ShardSeed {
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
     pub access: Option<AccessFactory>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
 }
 
 /// A shard on its thread.
@@ -97,6 +100,16 @@ pub(crate) struct Shard {
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
 }
 
 /// How far a shard has come in its life.
@@ -114,7 +127,7 @@ pub(crate) enum Stage {
 
 impl Shard {
     /// Builds a shard on its own thread.
-    pub(crate) fn new(seed: ShardSeed) -> Self {
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
         let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
         // Before the first connection, so that none finds the door open.
@@ -147,11 +160,24 @@ impl Shard {
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
+            journal: None,
+            store_full: false,
+            stalled: false,
+            serving,
+            settled: None,
         }
     }
 
-    /// Serves until told to exit.
-    pub(crate) fn run(mut self) {
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
+        }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
@@ -172,8 +198,10 @@ impl Shard {
     /// is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
-        let busy =
-            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+        let busy = (!self.ring.is_empty() && !self.stalled)
+            || !self.dirty.is_empty()
+            || self.wants_to_accept()
+            || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

@@ -6,6 +6,7 @@ mod access;
 mod cli;
 mod commands;
 mod config;
+mod durable;
 mod exit;
 mod logging;
 mod mosquitto_conf;

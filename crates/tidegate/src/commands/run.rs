@@ -48,7 +48,14 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     let console = start_console(config, &status)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
     let access = rules.map(|rules| access::factory(rules, TenantNames::of(config)));
-    let node = Node::start(node_settings(config, log, access)).map_err(|error| error.to_string())?;
+    let store = crate::durable::open_store(config)?;
+    let settings = node_settings(config, log, access);
+    let node = match store {
+        Some(store) => Node::start_with_store(settings, store),
+        None => Node::start(settings),
+    };
+    let node = node.map_err(|error| error.to_string())?;
+    crate::durable::tell_restored(&node);
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {

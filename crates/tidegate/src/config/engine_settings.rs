@@ -10,7 +10,7 @@ use crate::access::tenants::{TenantMap, Traits};
 use crate::physical_memory;
 
 use super::Config;
-use super::sections::Listener;
+use super::sections::{Listener, StoreDurability};
 use super::value::Lifetime;
 
 /// Shards that a broker has at most.
@@ -57,6 +57,7 @@ impl Config {
                 max_bytes: self.queue.max_bytes.0,
                 overflow: self.queue.overflow,
                 keep_qos0_offline: self.queue.keep_qos0_offline,
+                ..engine::QueueSettings::default()
             },
             retained: engine::RetainedSettings {
                 available: self.retained.available,
@@ -69,6 +70,18 @@ impl Config {
             sys_events: self.sys.events,
             authentication: engine::Authentication::Open,
             wills_on_shutdown: self.shutdown.publish_wills,
+            durability: self.durability(),
+            tenants: None,
+        }
+    }
+
+    /// What outlives the process: nothing where there is no directory for it.
+    pub(crate) fn durability(&self) -> engine::Durability {
+        match self.store.durability {
+            _ if self.store.directory.is_none() => engine::Durability::Memory,
+            StoreDurability::Memory => engine::Durability::Memory,
+            StoreDurability::Relaxed => engine::Durability::Relaxed,
+            StoreDurability::Commit => engine::Durability::Commit,
         }
     }
 

@@ -33,7 +33,7 @@ use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
 use sections::tenant::Tenant;
-use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
 
@@ -62,6 +62,7 @@ pub(crate) struct Config {
     pub(crate) queue: Queue,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
+    pub(crate) store: Store,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -146,6 +147,7 @@ impl Config {
             "queue" => vec![&self.queue],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
+            "store" => vec![&self.store],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -164,6 +166,7 @@ impl Config {
             "queue" => &mut self.queue,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
+            "store" => &mut self.store,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,
