@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_acl::{Compiled, Compiler, Request, Rules, Subject};
-use tidegate_engine::{self as engine, TenantId};
+use tidegate_acl::{Compiled, Compiler, Decision, Effect, GrantedAction, GrantedRule, Grants, Request, Rules, Subject};
+use tidegate_engine::{self as engine, Grant, Identity, TenantId};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
 use super::tenants::TenantNames;
@@ -19,57 +19,110 @@ const MAX_VIEWS: usize = 16_384;
 pub(crate) struct RuleAccess {
     compiler: Compiler,
     tenants: TenantNames,
+    /// Names of the listeners, by their number.
+    listeners: Arc<[String]>,
     views: RefCell<Views>,
 }
 
 #[derive(Debug, Default)]
 struct Views {
-    by_tenant: HashMap<TenantId, HashMap<Box<str>, Compiled>>,
+    by_tenant: HashMap<TenantId, HashMap<Box<str>, View>>,
     count: usize,
+}
+
+/// What rules say to a client, as long as it is who it was.
+#[derive(Debug)]
+struct View {
+    identity: Option<Identity>,
+    listener: engine::ListenerId,
+    compiled: Compiled,
 }
 
 impl RuleAccess {
     /// Asks these rules.
-    pub(crate) fn new(rules: Arc<Rules>, tenants: TenantNames) -> Self {
-        Self { compiler: Compiler::new(rules), tenants, views: RefCell::default() }
+    pub(crate) fn new(rules: Arc<Rules>, tenants: TenantNames, listeners: Arc<[String]>) -> Self {
+        Self { compiler: Compiler::new(rules), tenants, listeners, views: RefCell::default() }
     }
 
-    fn allows(&self, subject: engine::Subject<'_>, request: &Request<'_>) -> bool {
+    fn decide(&self, subject: engine::Subject<'_>, request: &Request<'_>) -> Decision {
         let mut views = self.views.borrow_mut();
-        if let Some(view) = views.by_tenant.get(&subject.tenant).and_then(|clients| clients.get(subject.client_id)) {
-            return view.decide(request).allowed;
+        if let Some(view) = views.by_tenant.get(&subject.tenant).and_then(|clients| clients.get(subject.client_id))
+            && view.identity.as_ref() == subject.identity
+            && view.listener == subject.listener
+        {
+            return view.compiled.decide(request);
         }
-        let view = self.compiler.compile(&self.subject(subject));
-        let allowed = view.decide(request).allowed;
-        views.keep(subject, view);
-        allowed
+        let compiled = self.compile(subject);
+        let decision = compiled.decide(request);
+        views.keep(subject, compiled);
+        decision
     }
 
-    /// The subject as rules know it.
-    fn subject<'a>(&'a self, subject: engine::Subject<'a>) -> Subject<'a> {
-        Subject { tenant: self.tenants.name(subject.tenant), ..Subject::anonymous(subject.client_id) }
+    /// The rules as they are for a subject.
+    fn compile(&self, subject: engine::Subject<'_>) -> Compiled {
+        let grants = subject.identity.and_then(|identity| identity.grants.as_deref()).map(grants_of);
+        let identity = subject.identity;
+        self.compiler.compile(&Subject {
+            user_name: identity.and_then(|identity| identity.user_name.as_deref()),
+            tenant: self.tenants.name(subject.tenant),
+            listener: self.listeners.get(usize::from(subject.listener.0)).map_or("", String::as_str),
+            certificate_cn: identity.and_then(|identity| identity.certificate.as_deref()),
+            attributes: identity.map_or(&[], |identity| &identity.attributes),
+            superuser: identity.is_some_and(|identity| identity.superuser),
+            granted: grants.as_ref(),
+            ..Subject::anonymous(subject.client_id)
+        })
     }
 }
 
+/// Rules that authentication brought along, as the rules know them.
+fn grants_of(grants: &[Grant]) -> Grants {
+    let rule = |grant: &Grant| GrantedRule {
+        effect: if grant.allow { Effect::Allow } else { Effect::Deny },
+        action: match (grant.publish, grant.subscribe) {
+            (true, false) => GrantedAction::Publish,
+            (false, _) => GrantedAction::Subscribe,
+            (true, true) => GrantedAction::All,
+        },
+        filter: grant.filter.clone(),
+        literal: grant.literal,
+        qos: grant.qos,
+        retain: grant.retain,
+    };
+    Grants::new(&grants.iter().map(rule).collect::<Vec<_>>())
+}
+
 impl Views {
-    fn keep(&mut self, subject: engine::Subject<'_>, view: Compiled) {
+    fn keep(&mut self, subject: engine::Subject<'_>, compiled: Compiled) {
         if self.count >= MAX_VIEWS {
             self.by_tenant.clear();
             self.count = 0;
         }
-        self.by_tenant.entry(subject.tenant).or_default().insert(subject.client_id.into(), view);
-        self.count += 1;
+        let view = View { identity: subject.identity.cloned(), listener: subject.listener, compiled };
+        let before = self.by_tenant.entry(subject.tenant).or_default().insert(subject.client_id.into(), view);
+        self.count += usize::from(before.is_none());
     }
 }
 
 /// What is no topic was refused before; if it comes here all the same, it is not allowed.
 impl engine::Access for RuleAccess {
     fn may_publish(&self, subject: engine::Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool {
-        TopicName::new(topic).is_ok_and(|topic| self.allows(subject, &Request::Publish { topic, qos, retain }))
+        TopicName::new(topic).is_ok_and(|topic| self.decide(subject, &Request::Publish { topic, qos, retain }).allowed)
     }
 
-    fn may_subscribe(&self, subject: engine::Subject<'_>, filter: &str, qos: QoS) -> bool {
-        TopicFilter::new(filter).is_ok_and(|filter| self.allows(subject, &Request::Subscribe { filter, qos }))
+    fn may_subscribe(&self, subject: engine::Subject<'_>, filter: &str, qos: QoS, shared: bool) -> bool {
+        let Ok(filter) = TopicFilter::new(filter) else { return false };
+        let decision = self.decide(subject, &Request::Subscribe { filter, qos });
+        // What a shared group deals is not asked for again, so all that its filter matches has to be allowed.
+        decision.allowed && !(shared && decision.filtered)
+    }
+
+    fn may_receive(&self, subject: engine::Subject<'_>, topic: &str) -> bool {
+        TopicName::new(topic).is_ok_and(|topic| self.decide(subject, &Request::Receive { topic }).allowed)
+    }
+
+    fn decides_on_delivery(&self) -> bool {
+        true
     }
 }
 
@@ -83,11 +136,12 @@ mod tests {
     fn access(text: &str) -> RuleAccess {
         let mut builder = RulesBuilder::new();
         builder.rules_file("rules", text.as_bytes()).unwrap();
-        RuleAccess::new(Arc::new(builder.build(Effect::Deny)), TenantNames::default())
+        RuleAccess::new(Arc::new(builder.build(Effect::Deny)), TenantNames::default(), Arc::default())
     }
 
     fn client(client_id: &str) -> engine::Subject<'_> {
-        engine::Subject { tenant: TenantId::DEFAULT, client_id }
+        let listener = engine::ListenerId(0);
+        engine::Subject { tenant: TenantId::DEFAULT, client_id, listener, identity: None }
     }
 
     #[test]
@@ -99,14 +153,14 @@ mod tests {
             assert!(!access.may_publish(client(&name), "own/x", QoS::AtMostOnce, false));
         }
         assert!(access.views.borrow().count <= MAX_VIEWS);
-        assert!(access.may_subscribe(client("0"), "own/0", QoS::AtMostOnce));
+        assert!(access.may_subscribe(client("0"), "own/0", QoS::AtMostOnce, false));
     }
 
     #[test]
     fn what_is_no_topic_is_not_allowed() {
         let access = access("[[rule]]\nallow = true\ntopics = ['#']\n");
         assert!(!access.may_publish(client("c"), "a/#", QoS::AtMostOnce, false));
-        assert!(!access.may_subscribe(client("c"), "a/#/b", QoS::AtMostOnce));
-        assert!(access.may_subscribe(client("c"), "a/#", QoS::AtMostOnce));
+        assert!(!access.may_subscribe(client("c"), "a/#/b", QoS::AtMostOnce, false));
+        assert!(access.may_subscribe(client("c"), "a/#", QoS::AtMostOnce, false));
     }
 }

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use tidegate_acl::Rules;
 use tidegate_node::AccessFactory;
 
+use crate::config::Config;
+
 use engine::RuleAccess;
 use tenants::TenantNames;
 
 /// What makes each shard's view of these rules.
-pub(crate) fn factory(rules: Arc<Rules>, tenants: TenantNames) -> AccessFactory {
-    AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), tenants.clone())))
+pub(crate) fn factory(rules: Arc<Rules>, tenants: TenantNames, config: &Config) -> AccessFactory {
+    let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+    AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), tenants.clone(), Arc::clone(&listeners))))
 }

@@ -47,7 +47,7 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     let status = Arc::new(BrokerStatus::starting());
     let console = start_console(config, &status)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config)));
+    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
     let store = crate::durable::open_store(config)?;
     let settings = node_settings(config, log, access);
     let node = match store {
