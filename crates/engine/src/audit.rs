@@ -136,7 +136,7 @@ impl Engine {
         let Some(flow) = &session.flow else { return };
         let name = || format!("{:?}", session.client_id);
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
-        let kept = flow.inflight.iter().filter_map(|entry| entry.item.as_ref());
+        let kept = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);
@@ -151,7 +151,10 @@ impl Engine {
         let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
-        let next = flow.queue.front().filter(|_| !session.is_loading() && flow.to_resend == 0);
+        let next = flow
+            .queue
+            .front(self.settings.queue.lower_priority_share)
+            .filter(|_| !session.is_loading() && flow.to_resend == 0);
         let bytes = flow.inflight_bytes == 0 || flow.inflight_bytes < self.settings.queue.max_bytes;
         let stuck = (flow.to_resend > 0 && sent < window)
             || next.is_some_and(|next| next.qos == tidegate_mqtt::QoS::AtMostOnce || (sent < window && bytes));

@@ -7,15 +7,14 @@ use tidegate_mqtt::QoS;
 use crate::alias::Outbound;
 use crate::connection::Connection;
 use crate::desk::{Desk, open_output};
-use crate::event::{Event, LogEvent};
+use crate::durable::{Numbers, StoredSession};
 use crate::ids::SessionKey;
 use crate::layouts::{Layouts, Shape};
 use crate::message::Publication;
 use crate::now::Millis;
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::{BlockedPublisher, Delivery, Membership, Session, SubscriptionIds};
-use crate::settings::OverflowPolicy;
+use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
 
 /// How a subscription wants a message.
 #[derive(Clone, Copy, Debug)]
@@ -79,21 +78,34 @@ impl Desk {
             }
             shape.alias = choose_alias(connection, publication.topic, len);
         }
+        let mut promises = false;
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || terms.group.is_some();
-            let kept = keep.then(|| delivery(publication, terms, qos));
-            let cost = kept.as_ref().map_or(0, Delivery::cost);
+            let stored = session.stored;
             let flow = session.flow_mut();
+            let number = if stored.is_some() { flow.number() } else { 0 };
+            let kept = keep.then(|| delivery(publication, terms, qos, number));
+            let cost = kept.as_ref().map_or(0, Delivery::cost);
             if flow.inflight.is_empty() {
                 flow.waiting_since = now;
             }
-            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
+            let numbers = Numbers { entry: number, separate: false };
+            let Some(id) = flow.inflight.push(awaited(qos), InFlight { delivery: kept, numbers }) else { return };
             flow.inflight_bytes += cost;
             self.memory += cost;
             shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
+                // Sent once and forgotten, it would be sent a second time under another packet id.
+                promises = qos == QoS::ExactlyOnce;
+            }
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(publication, &shape, now, output);
+        if promises && let Some(batch) = self.journal.hold(key) {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PUBLISH_TYPE] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
@@ -118,116 +130,48 @@ impl Desk {
         terms: &Terms<'_>,
         qos: QoS,
     ) {
-        let delivery = delivery(publication, terms, qos);
+        let mut delivery = delivery(publication, terms, qos, 0);
         if !terms.metered && !self.make_room(now, to, &delivery, terms.publisher) {
             return;
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let cost = delivery.cost();
+        let stored = session.stored.filter(|_| qos != QoS::AtMostOnce);
         let flow = session.flow_mut();
-        flow.queue.push_back(delivery);
+        if let Some(stored) = stored {
+            delivery.number = flow.number();
+            self.journal.put_entry(stored, delivery.number, publication, terms, qos, None, delivery.latest);
+        }
+        let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
         self.queued_messages += 1;
         self.queued_bytes += cost;
         self.memory += cost;
-    }
-
-    /// Whether the new delivery may enter the queue, after the policy did what it does.
-    fn make_room(
-        &mut self,
-        now: Millis,
-        to: SessionKey,
-        delivery: &Delivery,
-        publisher: Option<BlockedPublisher>,
-    ) -> bool {
-        let limits = &self.settings.queue;
-        let (max_messages, max_bytes, policy) = (limits.max_messages as usize, limits.max_bytes, limits.overflow);
-        let link_bytes = self.settings.limits.shard_link_bytes;
-        let over_ceiling = self.is_over_ceiling();
-        let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let connected = session.connection;
-        let takes = connected.is_some() || session.is_inner();
-        let flow = session.flow_mut();
-        let cost = delivery.cost();
-        let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
-        if fits(flow.queue.len(), flow.queue_bytes) {
-            return !over_ceiling || self.make_room_in_shard(to, policy);
-        }
-        match policy {
-            OverflowPolicy::DropOldest if fits(0, 0) => {
-                self.tell_queue_full(now, to, Reason::QueueFullOldest);
-                // What comes to the front now may not need the window that its predecessor waited for.
-                if connected.is_some() && self.to_refill.last() != Some(&to) {
-                    self.to_refill.push(to);
-                }
-                self.drop_oldest_until(to, fits)
-            }
-            OverflowPolicy::Disconnect if connected.is_some() => {
-                self.counters.drop_message(Reason::QueueFullDisconnect);
-                self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
-                false
-            }
-            OverflowPolicy::Block if takes && publisher.is_some() && !over_ceiling => {
-                // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by
-                // then still enters: a message of each, and what is on its way from other shards.
-                let hard = flow.queue_bytes < max_bytes.saturating_mul(2).saturating_add(link_bytes);
-                let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
-                if flow.block_given_up || !hard {
-                    self.counters.drop_message(reason);
-                    return false;
-                }
-                if let Some(publisher) = publisher
-                    && !flow.blocking.contains(&publisher)
-                {
-                    flow.blocking.push(publisher);
-                    self.blockers.insert(to.0);
-                    self.to_park.push(publisher);
-                }
-                true
-            }
-            // Nothing is dropped in vain for a message that not even an empty queue could take.
-            OverflowPolicy::DropOldest
-            | OverflowPolicy::DropNewest
-            | OverflowPolicy::Disconnect
-            | OverflowPolicy::Block => {
-                self.counters.drop_message(Reason::QueueFullNewest);
-                self.tell_queue_full(now, to, Reason::QueueFullNewest);
-                false
-            }
+        if let Some(older) = replaced {
+            self.drop_replaced(to, &older);
         }
     }
 
-    /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
-    /// that it holds already.
-    #[cold]
-    fn make_room_in_shard(&mut self, to: SessionKey, policy: OverflowPolicy) -> bool {
-        let made = policy == OverflowPolicy::DropOldest && self.pop_queued(to).is_some();
-        self.counters.drop_message(Reason::MemoryCeiling);
-        made
-    }
-
-    /// Drops from the front of a queue until the new message fits; says whether it does.
-    fn drop_oldest_until(&mut self, to: SessionKey, fits: impl Fn(usize, u64) -> bool) -> bool {
-        loop {
-            let Some(flow) = self.sessions.get_mut(to.0).map(Session::flow_mut) else { return false };
-            if fits(flow.queue.len(), flow.queue_bytes) {
-                return true;
-            }
-            if self.pop_queued(to).is_none() {
-                return false;
-            }
-            self.counters.drop_message(Reason::QueueFullOldest);
-        }
-    }
-
-    /// Takes the message at the front of a queue.
+    /// Takes the message at the front of a queue; it is owed no more.
     pub(crate) fn pop_queued(&mut self, from: SessionKey) -> Option<Delivery> {
-        let flow = self.sessions.get_mut(from.0)?.flow.as_mut()?;
-        let oldest = flow.queue.pop_front()?;
+        let share = self.settings.queue.lower_priority_share;
+        let session = self.sessions.get_mut(from.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
+        let oldest = flow.queue.pop_front(share)?;
         let cost = oldest.cost();
         flow.queue_bytes -= cost;
         self.forget_queued(cost);
+        self.forget_stored(stored, oldest.number);
         Some(oldest)
+    }
+
+    /// A message that waited is not owed any more.
+    #[inline]
+    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
+        if let Some(stored) = session {
+            self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
+        }
     }
 
     /// Takes one message's cost out of the sums.
@@ -235,20 +179,6 @@ impl Desk {
         self.queued_messages -= 1;
         self.queued_bytes -= cost;
         self.memory -= cost;
-    }
-
-    /// Tells the log who holds a queue up: once per time that it fills.
-    fn tell_queue_full(&mut self, now: Millis, to: SessionKey, reason: Reason) {
-        let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let flow = session.flow_mut();
-        if std::mem::replace(&mut flow.full_told, true) {
-            return;
-        }
-        let client_id = session.client_id.to_string();
-        let flow = session.flow_mut();
-        let unacknowledged = flow.inflight.iter().next().map(|entry| entry.id().get());
-        let waiting_ms = if unacknowledged.is_some() { now.since(flow.waiting_since) } else { 0 };
-        self.events.push_back(Event::Log(LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms }));
     }
 
     /// Sends from a session's queue as much as its window and its output take.
@@ -273,16 +203,19 @@ impl Desk {
             let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
             let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
-            let Some(next) = flow.queue.front() else { break };
+            let share = self.settings.queue.lower_priority_share;
+            let Some(next) = flow.queue.front(share) else { break };
             if !room || (next.qos != QoS::AtMostOnce && !window) {
                 break;
             }
-            let Some(next) = flow.queue.pop_front() else { break };
+            let Some(next) = flow.queue.pop_front(share) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
+            let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
                 self.counters.drop_message(Reason::MessageExpired);
+                self.forget_stored(stored, next.number);
                 continue;
             }
             self.send_queued(now, layouts, to, &next);
@@ -308,8 +241,10 @@ impl Desk {
             alias: None,
         };
         let len = layouts.packet_len(&mut publication, &shape, now);
+        let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
             self.counters.drop_message(Reason::SubscriberPacketLimit);
+            self.forget_stored(stored, next.number);
             return;
         }
         shape.alias = choose_alias(connection, publication.topic, len);
@@ -320,14 +255,26 @@ impl Desk {
             if flow.inflight.is_empty() {
                 flow.waiting_since = now;
             }
-            let Some(id) = flow.inflight.push(awaited(qos), keep.then(|| next.clone())) else { return };
+            let numbers = Numbers { entry: next.number, separate: true };
+            let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
+            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
             let cost = if keep { next.cost() } else { 0 };
             flow.inflight_bytes += cost;
             self.memory += cost;
             shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
+            }
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
+        if stored.is_some()
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PUBLISH_TYPE] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
@@ -368,7 +315,7 @@ impl Desk {
 }
 
 /// What a message of this QoS waits for after it was sent.
-fn awaited(qos: QoS) -> State {
+pub(crate) fn awaited(qos: QoS) -> State {
     if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
 }
 
@@ -395,12 +342,14 @@ fn choose_alias(connection: &mut Connection, topic: &str, packet_len: usize) -> 
 /// Bytes by which a Topic Alias lengthens a packet at most: the property, and one more byte of each length before it.
 const ALIAS_PROPERTY_LEN: usize = 5;
 
-fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS) -> Delivery {
+fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS, number: u64) -> Delivery {
     Delivery {
         message: publication.keep(),
         qos,
         retain: terms.retain,
+        latest: false,
         ids: SubscriptionIds::from_slice(terms.subscription_ids),
         group: terms.group.cloned(),
+        number,
     }
 }

@@ -67,10 +67,13 @@ mod counters;
 mod deliver;
 mod desk;
 mod dispatch;
+mod durable;
 mod engine;
+mod enhanced;
 mod event;
 mod groups;
 mod hash;
+mod identity;
 mod ids;
 mod image;
 mod inner;
@@ -80,9 +83,11 @@ mod link;
 mod message;
 mod now;
 mod output;
+mod overflow;
 mod packet_ids;
 mod peers;
 mod publish;
+mod queue;
 mod reason;
 mod retained;
 mod retained_fetch;
@@ -98,8 +103,10 @@ mod wire;
 
 pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
-pub use event::{AuthRequest, Event, LogEvent, Verdict};
+pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
+pub use identity::{Grant, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerError, InnerKey, InnerMessage};
@@ -108,7 +115,7 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
-    SharedSettings, SharedStrategy,
+    Authentication, Durability, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
+    SharedSettings, SharedStrategy, Tenants,
 };
 pub use wire::WireError;

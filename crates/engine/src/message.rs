@@ -34,6 +34,8 @@ pub(crate) struct Message {
     pub expires_at: Millis,
     /// Hash of the publisher's client id, for dealing within shared groups.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9.
+    pub priority: u8,
 }
 
 /// A message on its way through the engine, borrowed from where its bytes arrived.
@@ -51,8 +53,14 @@ pub(crate) struct Publication<'a> {
     pub shared: Option<Arc<[u8]>>,
     /// Hash of the publisher's client id.
     pub publisher: u64,
+    /// Higher goes first where messages wait: 0 (ordinary) to 9. To be set before the message is kept.
+    pub priority: u8,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
+    /// Whether several sessions may be owed it, so that it is stored once for all of them.
+    pub wide: bool,
+    /// Under which number it is stored for all of them; 0 if it is not yet.
+    pub body: u64,
 }
 
 impl<'a> Publication<'a> {
@@ -71,7 +79,21 @@ impl<'a> Publication<'a> {
         payload: &'a [u8],
         publisher: u64,
     ) -> Self {
-        Self { tenant, topic, qos, retain, properties, expires_at, payload, shared: None, publisher, kept: None }
+        Self {
+            tenant,
+            topic,
+            qos,
+            retain,
+            properties,
+            expires_at,
+            payload,
+            shared: None,
+            publisher,
+            wide: false,
+            body: 0,
+            priority: 0,
+            kept: None,
+        }
     }
 
     /// The same message with an expiry of its own.
@@ -103,6 +125,7 @@ impl<'a> Publication<'a> {
             retain: self.retain,
             expires_at: self.expires_at,
             publisher: self.publisher,
+            priority: self.priority,
         });
         self.kept = Some(Rc::clone(&kept));
         kept
@@ -160,7 +183,10 @@ impl Message {
             payload: self.payload(),
             shared: self.shared.clone(),
             publisher: self.publisher,
+            priority: self.priority,
             kept: Some(Rc::clone(self)),
+            wide: false,
+            body: 0,
         }
     }
 }

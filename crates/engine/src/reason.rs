@@ -139,6 +139,12 @@ reasons! {
     AddressRateExceeded = 50, "address_rate_exceeded", ConnectionRateExceeded, "connections arrive from one address faster than its limit";
     /// A shard's turns take too long.
     LoopLag = 51, "loop_lag", ServerBusy, "the broker is overloaded: its shards take too long for a turn";
+    /// A newer message of the same topic took the place of one that waited.
+    QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
+    /// The store has no room for more.
+    StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
+    /// What a client has proven holds no longer.
+    ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -1,5 +1,7 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
+use std::sync::Arc;
+
 use crate::ids::TenantId;
 use tidegate_mqtt::QoS;
 
@@ -28,6 +30,29 @@ pub struct Settings {
     pub authentication: Authentication,
     /// What happens to wills when the server stops.
     pub wills_on_shutdown: bool,
+    /// What outlives the process.
+    pub durability: Durability,
+    /// Whose client a user's is, where that decides.
+    pub tenants: Option<Arc<dyn Tenants>>,
+}
+
+/// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
+/// from memory.
+pub trait Tenants: std::fmt::Debug + Send + Sync {
+    /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
+    fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
+}
+
+/// What of sessions and retained messages outlives the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing does.
+    #[default]
+    Memory,
+    /// All does that the store had time to write; nobody waits for it.
+    Relaxed,
+    /// All does that was promised: what promises something leaves after the commit that holds it.
+    Commit,
 }
 
 /// Who decides about a CONNECT.
@@ -168,6 +193,9 @@ pub struct QueueSettings {
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
     pub keep_qos0_offline: bool,
+    /// While higher priorities wait, one of so many messages that leave a queue is of a lower one, 1..; 0 gives lower ones
+    /// no share, so that they wait until nothing higher does.
+    pub lower_priority_share: u16,
 }
 
 impl Default for QueueSettings {
@@ -177,6 +205,7 @@ impl Default for QueueSettings {
             max_bytes: 16 * 1024 * 1024,
             overflow: OverflowPolicy::DropNewest,
             keep_qos0_offline: false,
+            lower_priority_share: 10,
         }
     }
 }
@@ -242,6 +271,8 @@ impl Default for Settings {
             sys_events: true,
             authentication: Authentication::Open,
             wills_on_shutdown: true,
+            durability: Durability::Memory,
+            tenants: None,
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
+use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
+use crate::durable::ShardJournal;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -21,6 +23,8 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// The store has committed all batches of this shard up to this one.
+    Committed(u64),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -45,6 +49,8 @@ pub(crate) enum Admin {
     Report(Sender<ShardReport>),
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
+    /// Put other access rules in force, or none, and answer when they are.
+    SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Close the connections that a ban is about and answer how many.
@@ -53,6 +59,8 @@ pub(crate) enum Admin {
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.
     Stop { drained: Sender<ShardId> },
+    /// Take connections: all shards have taken in what there was.
+    Serve(ShardJournal),
     /// Leave the loop and close what is left.
     Exit,
     /// Panic, so that a test sees what a failing shard does to the process.

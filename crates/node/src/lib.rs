@@ -9,11 +9,13 @@
 //! talks to shards through a [`NodeHandle`].
 
 mod accept;
+mod access;
 pub mod address;
 mod admission;
 mod clock;
 mod close;
 mod connections;
+mod durable;
 pub mod files;
 mod flight;
 mod handle;
@@ -23,6 +25,7 @@ mod listener;
 mod memory;
 mod node;
 mod observer;
+pub mod proxy_protocol;
 mod report;
 mod settings;
 mod shard;
@@ -35,12 +38,14 @@ mod turn;
 mod wake;
 pub mod websocket;
 
+pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use admission::{
     Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT,
     MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
 };
 pub use clock::Clock;
+pub use durable::DurableError;
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,

@@ -1,6 +1,6 @@
 //! Starting and stopping: from settings to running shards, and back.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -10,14 +10,16 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, ShardId};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
+use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
-use crate::inbox::{Admin, inbox};
+use crate::inbox::{Admin, InboxSender, ToShard, inbox};
 use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
@@ -61,6 +63,9 @@ pub enum StartError {
     /// The system refuses the thread that looks at certificates.
     #[error("cannot start the thread that looks at certificates: {0}; raise the limit of threads (`ulimit -u`)")]
     TlsThread(#[source] io::Error),
+    /// What the store holds cannot be served.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
     /// The system refuses a thread.
     #[error(
         "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
@@ -84,14 +89,22 @@ pub struct Stopped {
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
 /// [`Node::stop`].
-#[derive(Debug)]
 pub struct Node {
     handle: NodeHandle,
     clock: Clock,
     addresses: Vec<LocalAddress>,
     threads: Vec<JoinHandle<()>>,
+    /// Outlives the shards' threads: their last batches are committed when it stops.
+    store: Option<Running>,
+    restored: Restored,
     /// Looks at the files of TLS listeners as long as the node lives.
     _watch: Option<FileWatch>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("addresses", &self.addresses).field("handle", &self.handle).finish_non_exhaustive()
+    }
 }
 
 impl Node {
@@ -101,6 +114,18 @@ impl Node {
     /// # Errors
     /// When the settings are impossible or the system refuses something.
     pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
+        Self::begin(settings, None)
+    }
+
+    /// The same for a node that keeps its state in a store, and takes in what that holds before any client is served.
+    ///
+    /// # Errors
+    /// The same, and when what the store holds cannot be read or taken in.
+    pub fn start_with_store(settings: NodeSettings, store: Store) -> Result<Self, StartError> {
+        Self::begin(settings, Some(store))
+    }
+
+    fn begin(settings: NodeSettings, store: Option<Store>) -> Result<Self, StartError> {
         check(&settings)?;
         let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
         limit.check(settings.max_connections)?;
@@ -122,7 +147,15 @@ impl Node {
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission, settings.listeners.len()));
         let handle = NodeHandle::new(senders.clone(), Arc::clone(&tls), clock, Arc::clone(&admission));
-        let mut node = Self { handle, clock, addresses, threads: Vec::new(), _watch: watch };
+        let mut node = Self {
+            handle,
+            clock,
+            addresses,
+            threads: Vec::new(),
+            store: None,
+            restored: Restored::default(),
+            _watch: watch,
+        };
         let mut engine = settings.engine;
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
         let asks_outside = engine.authentication == Authentication::External;
@@ -139,6 +172,7 @@ impl Node {
         let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
+        let (restorer, mut restores) = store.as_ref().map(|_| restorer(settings.shards)).unzip();
         let parts = polls.into_iter().zip(inboxes).zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
@@ -151,10 +185,37 @@ impl Node {
                 inboxes: senders.clone(),
                 acceptors,
                 shared: Arc::clone(&shared),
+                access: settings.access.clone(),
+                restore: restores.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
         }
+        if let (Some(store), Some(restorer)) = (store, restorer) {
+            node.restored = restorer.run(&store)?;
+            node.serve_from(store, senders)?;
+        }
         Ok(node)
+    }
+
+    /// Lets clients in, now that all that the store holds is taken in.
+    fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
+        let running = durable::start(store, inboxes.clone())?;
+        for (shard, inbox) in (0..).zip(&inboxes) {
+            let journal = ShardJournal { writer: running.writer(shard), status: running.status() };
+            inbox.send(ToShard::Admin(Admin::Serve(journal)));
+        }
+        self.store = Some(running);
+        Ok(())
+    }
+
+    /// What was taken in from the store at the start.
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// How the store is doing, where there is one.
+    pub fn store_status(&self) -> Option<Arc<Status>> {
+        self.store.as_ref().map(Running::status)
     }
 
     /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
@@ -209,7 +270,10 @@ impl Node {
         self.handle.tell_all(|| Admin::Exit);
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
-        ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect()
+        let failed = ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect();
+        // Dropping it commits what the shards have left it with.
+        self.store = None;
+        failed
     }
 }
 
@@ -260,7 +324,8 @@ fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<Fil
 fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Vec<Acceptor>, BindError> {
     let mut acceptors = Vec::new();
     for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
-        acceptors.extend(bind(address, id, tls.get(position))?);
+        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
+        acceptors.extend(bind(address, id, tls.get(position), proxies)?);
     }
     Ok(acceptors)
 }
@@ -285,8 +350,10 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     }
     let observer = Arc::clone(&seed.shared.observer);
     let body = move || {
+        let mut seed = seed;
         let _alarm = Alarm { shard, observer };
-        Shard::new(seed).run();
+        let restore = seed.restore.take();
+        Shard::new(seed, restore.is_none()).run(restore);
     };
     let builder = Builder::new().name(format!("shard-{}", shard.0));
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })

@@ -60,6 +60,13 @@ pub trait Observer: Send + Sync + 'static {
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
     }
 
+    /// A client has answered a challenge; [`Answer::connection`] tells to which exchange it belongs. Refuses unless
+    /// overridden.
+    fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
+        drop(data);
+        answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    }
+
     /// A shard's thread has panicked. Its clients are stuck and its share of the sessions is lost, so the process must
     /// end with an error; unless overridden, it ends here.
     fn shard_failed(&self, shard: ShardId) {
@@ -75,10 +82,16 @@ pub const FAILURE_EXIT_CODE: i32 = 101;
 #[derive(Debug)]
 pub struct Answer {
     pub(crate) shard: InboxSender,
+    pub(crate) place: ShardId,
     pub(crate) key: ConnectionKey,
 }
 
 impl Answer {
+    /// The connection that waits for it, which names an exchange of several steps.
+    pub fn connection(&self) -> (ShardId, ConnectionKey) {
+        (self.place, self.key)
+    }
+
     /// Gives the answer. It comes to nothing when the client is gone by now.
     pub fn give(self, verdict: Verdict) {
         self.shard.send(ToShard::Verdict { key: self.key, verdict });

@@ -9,8 +9,10 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::access::AccessFactory;
 use crate::admission::{Admission, Gate, LoopLag};
 use crate::clock::{Clock, time_until};
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::flight::{FlightSettings, Recorder};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
@@ -62,6 +64,9 @@ pub(crate) struct ShardSeed {
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
+    pub access: Option<AccessFactory>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
 }
 
 /// A shard on its thread.
@@ -108,6 +113,16 @@ pub(crate) struct Shard {
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
 }
 
 /// How far a shard has come in its life.
@@ -125,13 +140,18 @@ pub(crate) enum Stage {
 
 impl Shard {
     /// Builds a shard on its own thread.
-    pub(crate) fn new(seed: ShardSeed) -> Self {
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
+        let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
+        // Before the first connection, so that none finds the door open.
+        if let Some(access) = seed.access {
+            engine.set_access(Some(access.make(seed.place.shard)));
+        }
         Self {
             place: seed.place,
             clock: seed.clock,
             now,
-            engine: Engine::new(seed.settings, seed.place, seed.seed, now),
+            engine,
             poll: seed.poll,
             table: Table::default(),
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
@@ -158,11 +178,24 @@ impl Shard {
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
+            journal: None,
+            store_full: false,
+            stalled: false,
+            serving,
+            settled: None,
         }
     }
 
-    /// Serves until told to exit.
-    pub(crate) fn run(mut self) {
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
+        }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
@@ -184,8 +217,10 @@ impl Shard {
     /// is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
-        let busy =
-            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+        let busy = (!self.ring.is_empty() && !self.stalled)
+            || !self.dirty.is_empty()
+            || self.wants_to_accept()
+            || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

@@ -1,7 +1,7 @@
 //! One turn of a shard: what arrived, what it caused, what leaves.
 //!
-//! The order matters in one place: what goes to other shards is sent before sockets are written, so that whatever an
-//! output acknowledges is already under way.
+//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and then
+//! sockets are written, so that whatever an output acknowledges is already under way.
 
 use std::sync::mpsc::Sender;
 
@@ -12,7 +12,7 @@ use tidegate_engine::{ConnectionKey, Event, ShardId};
 use crate::inbox::{Admin, ToShard};
 use crate::limits::{INBOX_MESSAGES_PER_TURN, READ_BYTES_PER_TURN};
 use crate::memory::return_free_pages;
-use crate::observer::Occasion;
+use crate::observer::{Answer, Occasion};
 use crate::report::ShardReport;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 use crate::table::Flags;
@@ -22,7 +22,8 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
-        self.read_budget = READ_BYTES_PER_TURN;
+        self.watch_store();
+        self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
         self.read_ring();
         for event in events {
             self.take_readiness(event);
@@ -100,6 +101,7 @@ impl Shard {
                 Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
+                Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -122,6 +124,12 @@ impl Shard {
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
             }
+            Admin::SetAccess { access, done } => {
+                let shard = self.place.shard;
+                self.engine.set_access(access.map(|access| access.make(shard)));
+                // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
             Admin::Why { subject, answer } => {
                 let _ = answer.send(self.flight.answer(&subject));
             }
@@ -130,6 +138,10 @@ impl Shard {
             }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
+            Admin::Serve(journal) => {
+                self.journal = Some(journal);
+                self.serving = true;
+            }
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
@@ -187,6 +199,12 @@ impl Shard {
                 }
                 Event::ResumeReading { key } => self.resume_reading(key),
                 Event::Authenticate { key, request } => self.authenticate(key, request),
+                Event::AnswerChallenge { key, data } => {
+                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
+                        let answer = Answer { shard, place: self.place.shard, key };
+                        self.shared.observer.answer_challenge(data, answer);
+                    }
+                }
                 // Nothing here moves queues out of memory, so there is none to load.
                 Event::LoadQueue { client_id, .. } => {
                     tracing::error!(
@@ -228,6 +246,7 @@ impl Shard {
     /// Hands over what was gathered for other shards, and wakes those that sleep.
     pub(crate) fn send_batches(&mut self) {
         loop {
+            self.submit_journal();
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)
                     && let Some(inbox) = self.inboxes.get(usize::from(other.0))
@@ -272,6 +291,7 @@ impl Shard {
         }
         self.send_batches();
         self.gather_dirty();
+        self.tell_settled();
         if self.table.len() == 0
             && let Stage::Draining(drained) = &self.stage
         {

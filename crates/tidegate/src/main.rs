@@ -2,11 +2,13 @@
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
+mod access;
 mod admin_client;
 mod cli;
 mod commands;
 mod config;
 mod control;
+mod durable;
 mod exit;
 mod logging;
 mod mosquitto_conf;

@@ -7,6 +7,7 @@ use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, TopicNa
 use crate::ids::TenantId;
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
+use crate::queue::PRIORITY_MAX;
 use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -14,9 +15,14 @@ const QOS: u8 = 0b0011;
 const RETAIN: u8 = 0b0100;
 /// A shared group dealt it.
 const DEALT: u8 = 0b1000;
+/// A newer message of its topic takes its place.
+const LATEST: u8 = 0b1_0000;
+/// Where the priority of a message begins.
+const PRIORITY_SHIFT: u32 = 4;
 
 pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
-    out.put_u8(message.qos.bits() | if message.retain { RETAIN } else { 0 });
+    let retain = if message.retain { RETAIN } else { 0 };
+    out.put_u8(message.qos.bits() | retain | message.priority << PRIORITY_SHIFT);
     out.put_u64(now.to_unix(message.expires_at));
     out.put_u64(message.publisher);
     out.put_bytes(message.topic().as_bytes());
@@ -26,18 +32,25 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
 
 /// Reads a message of a tenant.
 pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
-    let (qos, retain, _) = read_flags(reader, QOS | RETAIN)?;
+    let (qos, flags) = read_flags(reader, QOS | RETAIN | u8::MAX << PRIORITY_SHIFT)?;
+    let priority = flags >> PRIORITY_SHIFT;
+    if priority > PRIORITY_MAX {
+        return Err(WireError { reading: "a priority" });
+    }
     let expires_at = now.from_unix(reader.u64("an expiry")?);
     let publisher = reader.u64("a publisher")?;
     let topic = reader.text("a topic")?;
     TopicName::new(topic).map_err(|_| WireError { reading: "a topic name" })?;
     let properties = read_properties(reader)?;
     let payload = reader.bytes("a payload")?;
-    Ok(Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher).keep())
+    let retain = flags & RETAIN != 0;
+    let mut publication = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+    publication.priority = priority;
+    Ok(publication.keep())
 }
 
 /// Properties that are passed on as they are: those that each place sets by itself are not among them.
-fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
+pub(crate) fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
     let wrong = WireError { reading: "properties" };
     let bytes = reader.bytes("properties")?;
     let properties = PublishProperties::decode(bytes).map_err(|_| wrong)?;
@@ -47,19 +60,20 @@ fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireErro
     if own { Err(wrong) } else { Ok(bytes) }
 }
 
-/// QoS, RETAIN and whether a group dealt it; no flags may be set but those `allowed`.
-fn read_flags(reader: &mut WireReader<'_>, allowed: u8) -> Result<(QoS, bool, bool), WireError> {
+/// QoS and all flags; none may be set but those `allowed`.
+fn read_flags(reader: &mut WireReader<'_>, allowed: u8) -> Result<(QoS, u8), WireError> {
     let wrong = WireError { reading: "a message's flags" };
     let flags = reader.u8(wrong.reading)?;
     let qos = QoS::from_bits(flags & QOS).filter(|_| flags & !allowed == 0).ok_or(wrong)?;
-    Ok((qos, flags & RETAIN != 0, flags & DEALT != 0))
+    Ok((qos, flags))
 }
 
 pub(super) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
     put_message(out, now, &delivery.message);
     let retain = if delivery.retain { RETAIN } else { 0 };
     let dealt = if delivery.group.is_some() { DEALT } else { 0 };
-    out.put_u8(delivery.qos.bits() | retain | dealt);
+    let latest = if delivery.latest { LATEST } else { 0 };
+    out.put_u8(delivery.qos.bits() | retain | dealt | latest);
     let ids = delivery.ids.as_slice();
     out.put_u32(ids.len() as u32);
     for id in ids {
@@ -80,21 +94,22 @@ pub(super) fn read_delivery(
     memberships: &[Rc<Membership>],
 ) -> Result<Delivery, WireError> {
     let message = read_message(reader, now, tenant)?;
-    let (qos, retain, dealt) = read_flags(reader, QOS | RETAIN | DEALT)?;
+    let (qos, flags) = read_flags(reader, QOS | RETAIN | DEALT | LATEST)?;
     let mut ids = Vec::new();
     for _ in 0..reader.u32("a number of subscription identifiers")? {
         ids.push(read_subscription_id(reader, 1)?);
     }
     let mut group = None;
-    if dealt {
+    if flags & DEALT != 0 {
         let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
         group = memberships.iter().find(|other| &*other.share == share && &*other.filter == filter).cloned();
     }
-    Ok(Delivery { message, qos, retain, ids: SubscriptionIds::from_slice(&ids), group })
+    let (retain, latest) = (flags & RETAIN != 0, flags & LATEST != 0);
+    Ok(Delivery { message, qos, retain, latest, ids: SubscriptionIds::from_slice(&ids), group, number: 0 })
 }
 
 /// A Subscription Identifier of at least `min`: 0 stands for none where a subscription may have none.
-pub(super) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
+pub(crate) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
     let wrong = WireError { reading: "a subscription identifier" };
     let id = reader.u32(wrong.reading)?;
     if (min..=MAX_SUBSCRIPTION_IDENTIFIER).contains(&id) { Ok(id) } else { Err(wrong) }

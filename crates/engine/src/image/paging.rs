@@ -97,15 +97,13 @@ impl Engine {
             return Err(PageError::Damaged);
         }
         let loaded = read_queue(now, paged, missing.messages).map_err(PageError::Malformed)?;
-        for delivery in loaded.into_iter().rev() {
-            let cost = delivery.cost();
-            let flow = session.flow_mut();
-            flow.queue.push_front(delivery);
-            flow.queue_bytes += cost;
-            self.desk.queued_messages += 1;
-            self.desk.queued_bytes += cost;
-            self.desk.memory += cost;
-        }
+        let cost: u64 = loaded.iter().map(Delivery::cost).sum();
+        let flow = session.flow_mut();
+        flow.queue.prepend(loaded);
+        flow.queue_bytes += cost;
+        self.desk.queued_messages += missing.messages;
+        self.desk.queued_bytes += cost;
+        self.desk.memory += cost;
         self.go_on_without(now, key);
         Ok(())
     }

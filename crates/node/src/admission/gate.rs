@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 
 use super::{Ban, BanTarget, Seat};
 use crate::flight::{FlightEvent, FlightKind};
@@ -121,35 +121,51 @@ impl Shard {
             client_id: request.client_id.as_str().into(),
             user: user.map(Into::into),
         };
-        self.gate.pending.insert(key, applicant);
+        // Who proves anew who it is has come in long ago; there is only a verdict to wait for.
+        if !request.again {
+            self.gate.pending.insert(key, applicant);
+        }
         if let Err(reason) = allowed {
             self.engine.handle_verdict(self.now, key, Verdict::Refuse(reason));
+        } else if !self.shared.asks_outside && request.enhanced.is_some() {
+            self.engine.handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
         } else if !self.shared.asks_outside {
-            self.take_verdict(key, Verdict::Accept);
+            self.take_verdict(key, Verdict::Accept(Accepted::default()));
         } else if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-            self.shared.observer.authenticate(request, facts, Answer { shard, key });
+            let answer = Answer { shard, place: self.place.shard, key };
+            self.shared.observer.authenticate(request, facts, answer);
         }
     }
 
     /// The answer to a CONNECT. A refusal counts as a failed login; a user who is let in counts its connections.
     pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: Verdict) {
-        match verdict {
-            Verdict::Refuse(reason) if is_failed_login(reason) => self.note_failed_login(key),
-            Verdict::Accept => {
-                if let Err(reason) = self.count_user(key) {
+        match &verdict {
+            Verdict::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
+            Verdict::Accept(accepted) => {
+                let proved = accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
+                if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key)) {
                     verdict = Verdict::Refuse(reason);
                 }
             }
-            Verdict::Refuse(_) => {}
+            Verdict::Refuse(_) | Verdict::Challenge(_) => {}
         }
         self.engine.handle_verdict(self.now, key, verdict);
     }
 
+    /// Takes note of the user name that was proved, which need not be the one in the CONNECT, and asks about its bans.
+    fn check_user(&mut self, key: ConnectionKey, proved: Option<&str>) -> Result<(), Reason> {
+        let Some(applicant) = self.gate.pending.get_mut(&key) else { return Ok(()) };
+        let Some(proved) = proved.filter(|proved| applicant.user.as_deref() != Some(*proved)) else { return Ok(()) };
+        applicant.user = Some(proved.into());
+        self.shared.admission.check_client(self.now, applicant.tenant, &applicant.client_id, Some(proved), None)
+    }
+
     fn note_failed_login(&mut self, key: ConnectionKey) {
         let address = self.address_of(key);
-        let Some(applicant) = self.gate.pending.get(&key) else { return };
-        let user = applicant.user.as_deref();
-        let bans = self.shared.admission.note_failed_login(self.now, applicant.tenant, user, address);
+        let applicant = self.gate.pending.get(&key);
+        let user = applicant.and_then(|applicant| applicant.user.as_deref());
+        let tenant = applicant.map_or(TenantId::DEFAULT, |applicant| applicant.tenant);
+        let bans = self.shared.admission.note_failed_login(self.now, tenant, user, address);
         for ban in bans {
             self.tell_of_ban(&ban, address);
         }

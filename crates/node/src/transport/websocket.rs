@@ -73,7 +73,7 @@ impl WebSocket {
                 return Ok(Wrote::All);
             }
         }
-        let waiting = output.as_deref().map_or(0, Output::len);
+        let waiting = output.as_deref().map_or(0, Output::writable_len);
         let outgoing = self.endpoint.outgoing();
         let in_frame = outgoing.prepare(waiting);
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
@@ -95,7 +95,7 @@ impl WebSocket {
         if sent.blocked {
             return Ok(Wrote::Blocked);
         }
-        let more = sent.bytes < offered || output.is_some_and(|output| !output.is_empty()) || self.is_waiting();
+        let more = sent.bytes < offered || output.is_some_and(|output| output.is_writable()) || self.is_waiting();
         Ok(if more { Wrote::Some } else { Wrote::All })
     }
 }

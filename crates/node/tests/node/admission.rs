@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_engine::{AuthRequest, Authentication, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{Accepted, AuthRequest, Authentication, Millis, Reason, TenantId, Verdict};
 use tidegate_node::{
     Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Node, NodeSettings, Observer,
     Occasion, Rate, Threshold,
@@ -139,7 +139,7 @@ impl Observer for Doorkeeper {
 
     fn authenticate(&self, _: AuthRequest, _: ConnectionFacts, answer: Answer) {
         let open = self.open.load(Ordering::Relaxed);
-        let verdict = if open { Verdict::Accept } else { Verdict::Refuse(Reason::BadCredentials) };
+        let verdict = if open { Verdict::Accept(Accepted::default()) } else { Verdict::Refuse(Reason::BadCredentials) };
         answer.give(verdict);
     }
 }

@@ -174,3 +174,17 @@ pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: u32) -> T
     tail.bytes = (end - position) as u64;
     tail
 }
+
+/// The next right frame behind a broken one: where it is, and its number.
+pub(crate) fn next_frame(bytes: &[u8], position: usize, expected: u64, salt: u32) -> Option<(usize, u64)> {
+    let bytes = without_zeros(bytes);
+    let mut at = position;
+    loop {
+        let number = frame::number_at(bytes, at)?;
+        let later = number > expected && number - expected < FARTHEST;
+        if later && frame::parse(bytes, at, salt).is_some() {
+            return Some((at, number));
+        }
+        at += 1;
+    }
+}

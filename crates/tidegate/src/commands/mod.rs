@@ -1,13 +1,17 @@
 //! One file per command.
 
+mod acl;
 pub(crate) mod ban;
 mod completions;
 mod config;
+pub(crate) mod passwd;
 pub(crate) mod publish;
 pub(crate) mod request;
 mod run;
 pub(crate) mod subscribe;
 pub(crate) mod why;
+
+pub(crate) use acl::TestArgs as AclTestArgs;
 
 use std::process::ExitCode;
 
@@ -23,6 +27,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Rr(args)) => request::run(*args),
         Some(Command::Why(args)) => why::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
+        Some(Command::Acl(command)) => acl::run(&command).into(),
+        Some(Command::Passwd(args)) => passwd::run(&args).into(),
         Some(Command::Config(command)) => config::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }

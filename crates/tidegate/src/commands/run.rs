@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 
+use crate::access;
+use crate::access::tenants::TenantNames;
 use crate::admin_client::read_token;
 use crate::cli::ConfigArgs;
 use crate::config::Config;
@@ -47,7 +49,16 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let console = start_console(config, &status)?;
-    let node = Node::start(node_settings(config, log)).map_err(|error| error.to_string())?;
+    let rules = access::load(config).map_err(|error| error.to_string())?;
+    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
+    let store = crate::durable::open_store(config)?;
+    let settings = node_settings(config, log, access);
+    let node = match store {
+        Some(store) => Node::start_with_store(settings, store),
+        None => Node::start(settings),
+    };
+    let node = node.map_err(|error| error.to_string())?;
+    crate::durable::tell_restored(&node);
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
@@ -75,14 +86,16 @@ fn warn_of_open_listeners(config: &Config) {
     }
 }
 
-fn node_settings(config: &Config, log: &Log) -> NodeSettings {
+fn node_settings(config: &Config, log: &Log, access: Option<AccessFactory>) -> NodeSettings {
     let shards = config.shards();
     NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
+        proxies: std::collections::BTreeMap::new(),
         tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
+        access,
         max_connections: config.limits.max_connections,
         admission: config.admission_settings(),
         flight: config.flight_settings(),

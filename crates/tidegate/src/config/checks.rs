@@ -23,6 +23,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         }
     }
     check_admin_is_safe(config, findings);
+    crate::access::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

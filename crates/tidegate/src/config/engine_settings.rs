@@ -6,10 +6,11 @@ use std::time::Duration;
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
+use crate::access::tenants::{TenantMap, Traits};
 use crate::physical_memory;
 
 use super::Config;
-use super::sections::Listener;
+use super::sections::{Listener, StoreDurability};
 use super::value::Lifetime;
 
 /// Shards that a broker has at most.
@@ -49,13 +50,14 @@ impl Config {
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
+            listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: engine::QueueSettings {
                 max_messages: self.queue.max_messages,
                 max_bytes: self.queue.max_bytes.0,
                 overflow: self.queue.overflow,
                 keep_qos0_offline: self.queue.keep_qos0_offline,
+                ..engine::QueueSettings::default()
             },
             retained: engine::RetainedSettings {
                 available: self.retained.available,
@@ -68,7 +70,29 @@ impl Config {
             sys_events: self.sys.events,
             authentication: engine::Authentication::Open,
             wills_on_shutdown: self.shutdown.publish_wills,
+            durability: self.durability(),
+            tenants: None,
         }
+    }
+
+    /// What outlives the process: nothing where there is no directory for it.
+    pub(crate) fn durability(&self) -> engine::Durability {
+        match self.store.durability {
+            _ if self.store.directory.is_none() => engine::Durability::Memory,
+            StoreDurability::Memory => engine::Durability::Memory,
+            StoreDurability::Relaxed => engine::Durability::Relaxed,
+            StoreDurability::Commit => engine::Durability::Commit,
+        }
+    }
+
+    /// Listeners, each with the tenant of clients of which nothing else is known.
+    fn engine_listeners(&self, shards: u16) -> Vec<engine::ListenerSettings> {
+        let tenants = TenantMap::of(self);
+        let tenant = |listener: &Listener| {
+            let client = Traits { listener: &listener.name, ..Traits::default() };
+            tenants.resolve(&client).unwrap_or(engine::TenantId::DEFAULT)
+        };
+        self.listeners.iter().map(|listener| listener_settings(listener, tenant(listener), shards)).collect()
     }
 
     fn engine_limits(&self, shards: u16) -> engine::Limits {
@@ -93,10 +117,10 @@ impl Config {
     }
 }
 
-fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettings {
+fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16) -> engine::ListenerSettings {
     engine::ListenerSettings {
         name: listener.name.clone(),
-        tenant: engine::TenantId::DEFAULT,
+        tenant,
         max_packet_size: listener.max_packet_size.narrow(),
         receive_maximum: listener.receive_maximum,
         receive_maximum_lenient: listener.receive_maximum_lenient,

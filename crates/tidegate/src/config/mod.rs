@@ -35,7 +35,7 @@ use path::KeyPath;
 use sections::access::AccessRules;
 use sections::admission::{Admission, Flight};
 use sections::tenant::Tenant;
-use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
 
@@ -66,6 +66,7 @@ pub(crate) struct Config {
     pub(crate) queue: Queue,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
+    pub(crate) store: Store,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -129,6 +130,11 @@ impl Config {
         self.source(&KeyPath { section, index: 0, key })
     }
 
+    /// Whether clients say who they are, so that rules can tell them apart.
+    pub(crate) fn has_users(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+    }
+
     /// The file that was read.
     pub(crate) fn file(&self) -> Option<&FileText> {
         self.file.as_ref()
@@ -147,6 +153,7 @@ impl Config {
             "queue" => vec![&self.queue],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
+            "store" => vec![&self.store],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -167,6 +174,7 @@ impl Config {
             "queue" => &mut self.queue,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
+            "store" => &mut self.store,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,

@@ -1,0 +1,159 @@
+//! Who a client is, as authentication has found out.
+
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// Who a client is. Rules are asked with it, and it stays with a session while its client is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The user name that was proven, or assigned by a certificate or token.
+    pub user_name: Option<String>,
+    /// The common name of the client's certificate, if it showed a valid one.
+    pub certificate: Option<String>,
+    /// Whether no rules hold for it.
+    pub superuser: bool,
+    /// What else is known of it and rules may refer to: claims of a token, attributes that a service told.
+    pub attributes: Vec<(String, String)>,
+    /// Rules that authentication brought along; without any, those of the configuration decide.
+    pub grants: Option<Vec<Grant>>,
+    /// When the proof ends, in milliseconds since the Unix epoch, and with it the connection.
+    pub expires_at: Option<u64>,
+}
+
+/// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, stated by a token")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whether it allows or forbids.
+    pub allow: bool,
+    /// Whether it is about publishing.
+    pub publish: bool,
+    /// Whether it is about subscribing and receiving.
+    pub subscribe: bool,
+    /// The topic filter, with placeholders.
+    pub filter: String,
+    /// Whether a subscription to exactly this filter is meant.
+    pub literal: bool,
+    /// For which of QoS 0, 1 and 2 it holds.
+    pub qos: [bool; 3],
+    /// For retained messages only, for others only, or for both.
+    pub retain: Option<bool>,
+}
+
+impl Grant {
+    fn write(&self, out: &mut Vec<u8>) {
+        let flags = [self.allow, self.publish, self.subscribe, self.literal, self.qos[0], self.qos[1], self.qos[2]];
+        out.put_u8(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
+        out.put_u8(match self.retain {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        });
+        out.put_bytes(self.filter.as_bytes());
+    }
+
+    fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let bits = reader.u8("a grant")?;
+        let flag = |at: u8| bits >> at & 1 != 0;
+        let retain = match reader.u8("a grant's RETAIN")? {
+            0 => None,
+            1 => Some(false),
+            2 => Some(true),
+            _ => return Err(WireError { reading: "a grant's RETAIN" }),
+        };
+        let filter = reader.text("a grant's filter")?.to_owned();
+        Ok(Self {
+            allow: flag(0),
+            publish: flag(1),
+            subscribe: flag(2),
+            literal: flag(3),
+            qos: [flag(4), flag(5), flag(6)],
+            filter,
+            retain,
+        })
+    }
+}
+
+impl Identity {
+    /// Appends all but the end of the proof, which belongs to the connection.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        put_optional(out, self.user_name.as_deref());
+        put_optional(out, self.certificate.as_deref());
+        out.put_u8(u8::from(self.superuser));
+        out.put_u32(self.attributes.len() as u32);
+        for (name, value) in &self.attributes {
+            out.put_bytes(name.as_bytes());
+            out.put_bytes(value.as_bytes());
+        }
+        out.put_u8(u8::from(self.grants.is_some()));
+        if let Some(grants) = &self.grants {
+            out.put_u32(grants.len() as u32);
+            for grant in grants {
+                grant.write(out);
+            }
+        }
+    }
+
+    /// Reads what [`Identity::write`] wrote.
+    pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let user_name = read_optional(reader, "a user name")?;
+        let certificate = read_optional(reader, "a certificate's name")?;
+        let superuser = reader.flag("whether rules hold")?;
+        let mut attributes = Vec::new();
+        for _ in 0..reader.u32("a number of attributes")? {
+            let name = reader.text("an attribute's name")?.to_owned();
+            attributes.push((name, reader.text("an attribute's value")?.to_owned()));
+        }
+        let mut grants = None;
+        if reader.flag("whether there are grants")? {
+            let list = grants.insert(Vec::new());
+            for _ in 0..reader.u32("a number of grants")? {
+                list.push(Grant::read(reader)?);
+            }
+        }
+        Ok(Self { user_name, certificate, superuser, attributes, grants, expires_at: None })
+    }
+}
+
+fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
+    out.put_u8(u8::from(text.is_some()));
+    if let Some(text) = text {
+        out.put_bytes(text.as_bytes());
+    }
+}
+
+fn read_optional(reader: &mut WireReader<'_>, reading: &'static str) -> Result<Option<String>, WireError> {
+    if reader.flag(reading)? { Ok(Some(reader.text(reading)?.to_owned())) } else { Ok(None) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_read_as_it_was_written_but_for_the_end_of_its_proof() {
+        let text = |text: &str| text.to_owned();
+        let known = Identity {
+            user_name: Some(text("ann")),
+            certificate: None,
+            superuser: true,
+            attributes: vec![(text("role"), text("driver"))],
+            grants: Some(vec![Grant {
+                allow: true,
+                publish: false,
+                subscribe: true,
+                filter: text("a/#"),
+                literal: true,
+                qos: [true, false, true],
+                retain: Some(false),
+            }]),
+            expires_at: Some(7),
+        };
+        let mut bytes = Vec::new();
+        known.write(&mut bytes);
+        let read = Identity::read(&mut WireReader::new(&bytes));
+        assert_eq!(read, Ok(Identity { expires_at: None, ..known }));
+        for cut in 0..bytes.len() {
+            assert!(Identity::read(&mut WireReader::new(&bytes[..cut])).is_err(), "cut at {cut}");
+        }
+    }
+}
