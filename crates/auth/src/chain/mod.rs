@@ -203,7 +203,9 @@ impl Chain {
     pub fn commit(&self, prepared: Prepared) -> Differences {
         let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.shared.set();
-        let after = Arc::new(ProviderSet { epoch: before.epoch + 1, ..prepared.0 });
+        let Prepared(mut after) = prepared;
+        after.epoch = before.epoch + 1;
+        let after = Arc::new(after);
         let differences = Differences::between(&before, &after);
         let cache = Cache::new(after.settings.cache);
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&after);
