@@ -7,10 +7,11 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
+use crate::operations::{self, Offered};
 use crate::status::{Phase, StatusSource};
 
 /// The media type of the text format.
@@ -18,8 +19,9 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// All paths of the console.
-pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access) -> Router {
+pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
     let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
+    let asked = Router::new().route("/api/v1/reload", post(operations::reload)).with_state(operations);
     Router::new()
         .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))
@@ -28,9 +30,10 @@ pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access) -> Router {
         .route("/readyz", get(readiness::<S>))
         .fallback(not_found)
         .with_state(source)
+        .merge(asked)
 }
 
-fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
+pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, content_type),
         // What is answered holds for this moment, and is only to be read as what it says it is.

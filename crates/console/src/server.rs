@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use crate::api::{Access, Control};
+use crate::operations::{Offered, Operations, Peer};
 use crate::places::{Place, Places};
 use crate::routes;
 
@@ -79,6 +80,7 @@ impl ConsoleError {
 pub struct Console {
     listener: TcpListener,
     address: SocketAddr,
+    operations: Offered,
 }
 
 impl Console {
@@ -90,7 +92,7 @@ impl Console {
         let bound = TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            Ok(Self { listener, address })
+            Ok(Self { listener, address, operations: Offered::default() })
         });
         bound.map_err(|source| ConsoleError::Bind { address, source })
     }
@@ -98,6 +100,12 @@ impl Console {
     /// The address, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Offers operations to this machine.
+    #[must_use]
+    pub fn with_operations(self, operations: Arc<dyn Operations>) -> Self {
+        Self { operations: Offered(Some(operations)), ..self }
     }
 
     /// Starts the thread that answers.
@@ -113,7 +121,7 @@ impl Console {
             tokio::net::TcpListener::from_std(self.listener)?
         };
         let (stop, stopped) = oneshot::channel();
-        let router = routes::router(source, access);
+        let router = routes::router(source, access, self.operations);
         let thread = thread::Builder::new().name("console".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -156,7 +164,7 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
             }
         };
         places.make_room().await;
-        let router = router.clone();
+        let router = router.clone().layer(Extension(Peer(peer)));
         places.take(|place| async move {
             if let Err(error) = serve(stream, router, limits, place).await {
                 tracing::debug!(%peer, %error, "console connection ended");

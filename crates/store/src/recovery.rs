@@ -86,15 +86,14 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFacto
     })?;
     let names = disk.list().map_err(|error| ReadError::reading("the directory", error))?;
     let mut report = RecoveryReport::default();
-    let manifest = match Manifest::load(&*disk)? {
-        Some(manifest) => manifest,
-        None => {
-            require_empty(&names)?;
-            report.created = true;
-            let manifest = Manifest::empty();
-            manifest.save(&*disk)?;
-            manifest
-        }
+    let manifest = if let Some(manifest) = Manifest::load(&*disk)? {
+        manifest
+    } else {
+        require_empty(&names)?;
+        report.created = true;
+        let manifest = Manifest::empty();
+        manifest.save(&*disk)?;
+        manifest
     };
     let found = read(&*disk, manifest)?;
     report.clean = found.journal.clean || report.created;
@@ -142,11 +141,11 @@ fn go_on(
         orphans: Vec::new(),
         abandoned: 0,
     };
-    let shared = Arc::new(Shared::new(Arc::clone(&disk), settings, sweep, catalog));
+    let shared = Arc::new(Shared::new(disk, settings, sweep, catalog));
     let mut writer = JournalWriter::new(Arc::clone(&shared), journal.durable, journal.next, journal.unsynced);
     writer.begin()?;
     for name in names.iter().filter(|name| number_of(name).is_some()) {
-        if !kept.contains(name) && !spares.contains(name) && disk.remove(name).is_ok() {
+        if !kept.contains(name) && !spares.contains(name) && shared.disk.remove(name).is_ok() {
             report.removed.push(name.clone());
         }
     }

@@ -74,15 +74,12 @@ proptest! {
                 Action::Batch(operations) => {
                     let mut batch = Vec::new();
                     for (key, value) in operations {
-                        match value {
-                            Some(value) => {
-                                put(&mut batch, &key, &value).unwrap();
-                                model.insert(key, value);
-                            }
-                            None => {
-                                delete(&mut batch, &key).unwrap();
-                                model.remove(&key);
-                            }
+                        if let Some(value) = value {
+                            put(&mut batch, &key, &value).unwrap();
+                            model.insert(key, value);
+                        } else {
+                            delete(&mut batch, &key).unwrap();
+                            model.remove(&key);
                         }
                     }
                     sequence += 1;

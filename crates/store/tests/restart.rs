@@ -88,7 +88,7 @@ fn refused(disk: &SimulatedDisk) -> OpenError {
 fn salvaged(disk: &SimulatedDisk) -> (Entries, Vec<String>) {
     let (from, to): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), SimulatedDisk::new(9));
     let mut lines = Vec::new();
-    let report = export(&from, &mut lines, true).unwrap();
+    let report = export(&from, &mut lines, true, &|_, _| None).unwrap();
     import(Arc::new(to.clone()), &mut lines.as_slice()).unwrap();
     let skipped = report.skipped.iter().map(|skipped| format!("{}: {}", skipped.file, skipped.what)).collect();
     (contents(&opened(&to).unwrap().store), skipped)
@@ -462,7 +462,8 @@ fn what_a_sweep_refuses_is_gone_after_a_merge_and_not_visited_before() {
 fn an_export_can_be_imported_into_an_empty_directory_only() {
     let disk: Arc<dyn Disk> = Arc::new(used_disk());
     let mut lines = Vec::new();
-    assert_eq!(export(&disk, &mut lines, false).unwrap().entries, 500);
+    assert_eq!(export(&disk, &mut lines, false, &|key, _| Some(format!("\"{}\"", key.len()))).unwrap().entries, 500);
+    assert!(String::from_utf8_lossy(&lines).contains(r#","text":"\"8\""}"#));
     let other = SimulatedDisk::new(9);
     assert_eq!(import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap().entries, 500);
     let again = import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap_err().to_string();

@@ -14,7 +14,9 @@ mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;
+mod operations;
 mod physical_memory;
+mod reload;
 mod signals;
 mod status;
 

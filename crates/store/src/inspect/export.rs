@@ -1,4 +1,4 @@
-//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`.
+//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read it.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -19,15 +19,23 @@ pub struct ExportReport {
     pub skipped: Vec<Skipped>,
 }
 
+/// Says what an entry is, for people; `None` when it cannot tell.
+pub type Describe<'a> = dyn Fn(&[u8], &[u8]) -> Option<String> + 'a;
+
 /// Writes all live entries in ascending order of their keys. With `salvage`, what is damaged is skipped and said to be; it
-/// takes memory for all entries.
+/// takes memory for all entries. `describe` adds a text to an entry, which an import does not look at.
 ///
 /// # Errors
 /// When the store is in use or is none, when the output fails, and without `salvage` when something is damaged.
-pub fn export(disk: &Arc<dyn Disk>, output: &mut dyn Write, save: bool) -> Result<ExportReport, InspectError> {
+pub fn export(
+    disk: &Arc<dyn Disk>,
+    output: &mut dyn Write,
+    save: bool,
+    describe: &Describe<'_>,
+) -> Result<ExportReport, InspectError> {
     let _lock = lock(&**disk)?;
     let mut report = ExportReport::default();
-    let mut line = Line { text: String::new(), output, failed: None, entries: 0 };
+    let mut line = Line { text: String::new(), output, describe, failed: None, entries: 0 };
     if save {
         let saved = salvage(&**disk)?;
         report.skipped = saved.skipped;
@@ -52,6 +60,7 @@ pub fn export(disk: &Arc<dyn Disk>, output: &mut dyn Write, save: bool) -> Resul
 struct Line<'a> {
     text: String,
     output: &'a mut dyn Write,
+    describe: &'a Describe<'a>,
     failed: Option<io::Error>,
     entries: u64,
 }
@@ -66,7 +75,12 @@ impl Line<'_> {
         HEXLOWER.encode_append(key, &mut self.text);
         self.text.push_str("\",\"value\":\"");
         BASE64.encode_append(value, &mut self.text);
-        self.text.push_str("\"}\n");
+        self.text.push('"');
+        if let Some(text) = (self.describe)(key, value) {
+            self.text.push_str(",\"text\":");
+            self.text.push_str(&serde_json::Value::String(text).to_string());
+        }
+        self.text.push_str("}\n");
         match self.output.write_all(self.text.as_bytes()) {
             Ok(()) => self.entries += 1,
             Err(error) => self.failed = Some(error),

@@ -11,7 +11,7 @@ mod stats;
 use std::sync::Arc;
 
 pub use check::{CheckReport, FileCheck, check};
-pub use export::{ExportReport, export};
+pub use export::{Describe, ExportReport, export};
 pub use import::{ImportError, ImportReport, import};
 pub use salvage::Skipped;
 pub use stats::{KindStats, StatsReport, stats};

@@ -157,17 +157,16 @@ pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: u32) -> T
     }
     let mut at = position;
     while let Some(number) = frame::number_at(bytes, at) {
-        if number > expected && number - expected < FARTHEST {
-            if let Some(frame) = frame::parse(bytes, at, salt) {
-                tail.frames += 1;
-                end = frame.payload.end;
-                if frame.durable > tail.durable {
-                    tail.durable = frame.durable;
-                    tail.witness = at as u64;
-                }
-                at = end;
-                continue;
+        let later = number > expected && number - expected < FARTHEST;
+        if later && let Some(frame) = frame::parse(bytes, at, salt) {
+            tail.frames += 1;
+            end = frame.payload.end;
+            if frame.durable > tail.durable {
+                tail.durable = frame.durable;
+                tail.witness = at as u64;
             }
+            at = end;
+            continue;
         }
         at += 1;
     }

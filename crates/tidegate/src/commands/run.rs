@@ -18,7 +18,9 @@ use crate::config::source::Source;
 use crate::exit::{Exit, print, report};
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
-use crate::signals::StopSignals;
+use crate::operations::BrokerOperations;
+use crate::reload::{AccessRules, AdmissionRules, LogLevels, Reloadable, Reloader, TlsFiles};
+use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
 /// Runs the broker until it is told to stop.
@@ -34,7 +36,7 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
             return Exit::Failure;
         }
     };
-    let outcome = serve(&config, &log);
+    let outcome = serve(sources, &config, &log);
     log.flush();
     outcome.unwrap_or_else(|error| {
         report(&error);
@@ -44,11 +46,12 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
 
 /// From the first open socket to the last closed one. What goes wrong at the start is an error in words for people;
 /// what happens later is logged.
-fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
+fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, String> {
     // Before anything is there to be stopped, so that no signal finds it half done.
-    let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
-    let console = start_console(config, &status)?;
+    let operations = Arc::new(BrokerOperations::default());
+    let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
     let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
     let store = crate::durable::open_store(config)?;
@@ -59,12 +62,18 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
+    operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
-    let signal = signals.wait();
+    let signal = loop {
+        match signals.wait() {
+            Asked::Stop(signal) => break signal,
+            Asked::Reload => operations.reload_and_log(),
+        }
+    };
     tracing::info!(signal, "stopping");
     status.stopping();
     let stopped = node.stop(config.shutdown.grace);
@@ -76,6 +85,16 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     }
     tracing::info!("stopped");
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
+}
+
+/// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
+fn reloadable(config: &Config, log: &Log, node: &Node) -> Vec<Box<dyn Reloadable>> {
+    vec![
+        Box::new(TlsFiles::new(node.handle())),
+        Box::new(AccessRules::new(node.handle(), TenantNames::of(config))),
+        Box::new(AdmissionRules::new(node.handle())),
+        Box::new(LogLevels::new(log.clone())),
+    ]
 }
 
 /// What was asked for by name is still worth a line in the log.
@@ -112,7 +131,11 @@ struct Admin {
 
 /// Starts the console where one is wanted. A taken default address is no reason not to start: several brokers may run
 /// on one machine. One that somebody asked for is.
-fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<Admin>, String> {
+fn start_console(
+    config: &Config,
+    status: &Arc<BrokerStatus>,
+    operations: &Arc<BrokerOperations>,
+) -> Result<Option<Admin>, String> {
     let AdminAddress::At(at) = &config.admin.address else {
         return Ok(None);
     };
@@ -126,6 +149,7 @@ fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<A
     match bind(at) {
         Ok(console) => {
             let address = console.address();
+            let console = console.with_operations(Arc::clone(operations) as Arc<_>);
             let running = console.start(limits, &access, Arc::clone(status)).map_err(|error| error.to_string())?;
             Ok(Some(Admin { running, address }))
         }
