@@ -3,6 +3,7 @@
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
 mod access;
+mod authentication;
 mod cli;
 mod commands;
 mod config;
