@@ -145,6 +145,8 @@ reasons! {
     StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
     /// What a client has proven holds no longer.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
+    /// Nobody could find out in time who the client is.
+    AuthenticationUnavailable = 55, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out in time";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -4,6 +4,7 @@
 
 mod access;
 mod admin_client;
+mod authentication;
 mod cli;
 mod commands;
 mod config;

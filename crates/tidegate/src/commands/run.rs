@@ -11,6 +11,7 @@ use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 use crate::access;
 use crate::access::tenants::TenantNames;
 use crate::admin_client::read_token;
+use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
@@ -55,14 +56,16 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let rules = access::load(config).map_err(|error| error.to_string())?;
     let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
     let store = crate::durable::open_store(config)?;
-    let settings = node_settings(config, log, access);
+    let authentication =
+        authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
+    let settings = node_settings(config, log, access, authentication.clone());
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
-    operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node)));
+    operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
@@ -88,30 +91,45 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
 }
 
 /// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
-fn reloadable(config: &Config, log: &Log, node: &Node) -> Vec<Box<dyn Reloadable>> {
-    vec![
+fn reloadable(
+    config: &Config,
+    log: &Log,
+    node: &Node,
+    authentication: Option<Arc<Authentication>>,
+) -> Vec<Box<dyn Reloadable>> {
+    let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
         Box::new(AccessRules::new(node.handle(), TenantNames::of(config))),
         Box::new(AdmissionRules::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
-    ]
+    ];
+    if let Some(authentication) = authentication {
+        parts.push(Box::new(authentication::Providers::new(authentication)));
+    }
+    parts
 }
 
 /// What was asked for by name is still worth a line in the log.
 fn warn_of_open_listeners(config: &Config) {
-    for listener in config.listeners.iter().filter(|listener| !listener.address.is_local()) {
+    let open = config.listeners.iter().filter(|listener| !listener.address.is_local() && !config.asks_who(listener));
+    for listener in open {
         let (name, address) = (&listener.name, &listener.address);
         tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
     }
 }
 
-fn node_settings(config: &Config, log: &Log, access: Option<AccessFactory>) -> NodeSettings {
+fn node_settings(
+    config: &Config,
+    log: &Log,
+    access: Option<AccessFactory>,
+    authentication: Option<Arc<Authentication>>,
+) -> NodeSettings {
     let shards = config.shards();
     NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
-        proxies: std::collections::BTreeMap::new(),
+        proxies: config.proxies(),
         tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
         access,
@@ -119,7 +137,7 @@ fn node_settings(config: &Config, log: &Log, access: Option<AccessFactory>) -> N
         admission: config.admission_settings(),
         flight: config.flight_settings(),
         seed: None,
-        observer: Arc::new(BrokerObserver::new(log.clone())),
+        observer: Arc::new(BrokerObserver::new(log.clone(), authentication)),
     }
 }
 

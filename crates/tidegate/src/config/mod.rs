@@ -34,6 +34,7 @@ use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
 use sections::admission::{Admission, Flight};
+use sections::auth::{Auth, Authentication};
 use sections::tenant::Tenant;
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) tenants: Vec<Tenant>,
+    pub(crate) auths: Vec<Auth>,
+    pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
@@ -132,7 +135,8 @@ impl Config {
 
     /// Whether clients say who they are, so that rules can tell them apart.
     pub(crate) fn has_users(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+        !self.auths.is_empty()
+            || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
     }
 
     /// The file that was read.
@@ -146,6 +150,8 @@ impl Config {
             "node" => vec![&self.node],
             "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
             "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
+            "auth" => self.auths.iter().map(|it| it as &dyn Section).collect(),
+            "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
             "limits" => vec![&self.limits],
             "admission" => vec![&self.admission],
@@ -167,6 +173,8 @@ impl Config {
             "node" => &mut self.node,
             "listener" => self.listeners.get_mut(path.index)?,
             "tenant" => self.tenants.get_mut(path.index)?,
+            "auth" => self.auths.get_mut(path.index)?,
+            "authentication" => &mut self.authentication,
             "access" => &mut self.access,
             "limits" => &mut self.limits,
             "admission" => &mut self.admission,
@@ -188,6 +196,7 @@ impl Config {
         match section {
             "listener" => self.listeners.resize(count, Listener::default()),
             "tenant" => self.tenants.resize(count, Tenant::default()),
+            "auth" => self.auths.resize(count, Auth::default()),
             _ => {}
         }
     }
