@@ -24,4 +24,4 @@ mod status;
 
 pub use operations::{OperationOutcome, Operations};
 pub use server::{Console, ConsoleError, Limits, Running};
-pub use status::{AdmissionStatus, Phase, Shell, Status, StatusSource, Unavailable};
+pub use status::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};

@@ -13,7 +13,8 @@ use tidegate_console::api::{
     Access, BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject,
 };
 use tidegate_console::{
-    AdmissionStatus, Console, ConsoleError, Limits, Phase, Running, Shell, Status, StatusSource, Unavailable, metrics,
+    AdmissionStatus, Console, ConsoleError, Limits, Logins, Phase, Running, Shell, Status, StatusSource, Unavailable,
+    metrics,
 };
 use tidegate_engine::{Counters, Gauges, Reason};
 
@@ -41,8 +42,8 @@ fn status() -> Status {
         loop_lag_ms: 1500,
         ..AdmissionStatus::default()
     };
-    let (shell, started) = (Shell::default(), SystemTime::UNIX_EPOCH);
-    Status { counters, gauges, shell, admission, shards: 4, started, version: "1.2.3" }
+    let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
+    Status { counters, gauges, shell, logins, admission, shards: 4, started, version: "1.2.3" }
 }
 
 impl StatusSource for Broker {

@@ -108,7 +108,7 @@ impl Shard {
 
     /// Reads a socket once.
     pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
-        let Some((flags, transport)) = self.table.get(key) else { return };
+        let Some((mut flags, mut transport)) = self.table.get(key) else { return };
         if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
             // Nobody takes its input any more, but its last output has not left yet; it is drained after that.
             flags.set(Flags::READABLE);
@@ -119,6 +119,11 @@ impl Shard {
         let handshaking = transport.is_handshaking();
         let mut input = transport.read(&mut self.buffer);
         if matches!(input, Ok(Input::Introduced)) {
+            if !self.admit_introduced(key) {
+                return;
+            }
+            let Some(same) = self.table.get(key) else { return };
+            (flags, transport) = same;
             input = transport.read(&mut self.buffer);
         }
         if handshaking {

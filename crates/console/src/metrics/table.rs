@@ -263,6 +263,71 @@ pub static METRICS: &[Metric] = &[
         |it, out| out.add(&[], it.status.shell.closed_unflushed),
     ),
     metric(
+        "tidegate_tls_handshakes_total",
+        Counter,
+        &["kind"],
+        "TLS handshakes completed: in full, or resumed with a ticket of an earlier one.",
+        |it, out| {
+            let shell = &it.status.shell;
+            out.add(&["full"], shell.tls_handshakes.saturating_sub(shell.tls_resumed));
+            out.add(&["resumed"], shell.tls_resumed);
+        },
+    ),
+    metric(
+        "tidegate_tls_failures_total",
+        Counter,
+        &["cause"],
+        "Connections closed because TLS failed, or because too many handshakes were under way.",
+        |it, out| {
+            out.add(&["protocol"], it.status.shell.tls_failed);
+            out.add(&["limit"], it.status.shell.tls_refused_full);
+        },
+    ),
+    metric(
+        "tidegate_proxy_protocol_failures_total",
+        Counter,
+        &[],
+        "Connections closed because of their PROXY protocol header, or for want of one.",
+        |it, out| out.add(&[], it.status.shell.proxy_refused),
+    ),
+    metric(
+        "tidegate_logins_total",
+        Counter,
+        &["outcome"],
+        "Clients that were asked who they are, by what became of them; `unavailable` could not be found out in time.",
+        |it, out| {
+            out.add(&["allowed"], it.status.logins.allowed);
+            out.add(&["refused"], it.status.logins.refused);
+            out.add(&["unavailable"], it.status.logins.unavailable);
+        },
+    ),
+    metric(
+        "tidegate_logins_shared_total",
+        Counter,
+        &["how"],
+        "Clients that were let in or refused without asking a provider again: from memory, or together with others that were the same.",
+        |it, out| {
+            out.add(&["memory"], it.status.logins.cache_hits);
+            out.add(&["together"], it.status.logins.coalesced);
+        },
+    ),
+    metric(
+        "tidegate_logins_unanswered_total",
+        Counter,
+        &["cause"],
+        "Clients for whom no provider was asked: too many waited, or they waited too long.",
+        |it, out| {
+            out.add(&["queue_full"], it.status.logins.overflowed);
+            out.add(&["late"], it.status.logins.late);
+        },
+    ),
+    metric("tidegate_logins_waiting", Gauge, &[], "Clients that wait for a provider now.", |it, out| {
+        out.add(&[], it.status.logins.waiting)
+    }),
+    metric("tidegate_logins_remembered", Gauge, &[], "Answers of providers that are remembered now.", |it, out| {
+        out.add(&[], it.status.logins.remembered)
+    }),
+    metric(
         "tidegate_websocket_failures_total",
         Counter,
         &["cause"],

@@ -56,7 +56,8 @@ fn ip_of(peer: Peer) -> Option<IpAddr> {
 impl Shard {
     /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and recorder.
     pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId) {
-        let address = ip_of(transport.peer());
+        // Behind a proxy it is asked about once the proxy has told.
+        let address = if transport.is_introduced() { ip_of(transport.peer()) } else { None };
         match self.shared.admission.admit(self.now, Some(listener), address) {
             Ok(seat) => self.take_in(transport, listener, seat),
             Err(reason) => {
@@ -66,9 +67,9 @@ impl Shard {
         }
     }
 
-    /// Counts a connection for the address that its proxy has named. Says whether it may stay; if not, it is closed.
-    #[expect(dead_code, reason = "called once listeners take the PROXY protocol")]
-    pub(crate) fn admit_proxied(&mut self, key: ConnectionKey, address: IpAddr) -> bool {
+    /// Counts a connection for its address, now that its proxy has told it. Says whether it may stay; if not, it is closed.
+    pub(crate) fn admit_introduced(&mut self, key: ConnectionKey) -> bool {
+        let Some(address) = self.address_of(key) else { return true };
         match self.shared.admission.admit(self.now, None, Some(address)) {
             Ok(seat) => {
                 let before = self.table.seat(key, seat);

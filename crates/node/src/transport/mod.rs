@@ -165,7 +165,6 @@ impl Transport {
     }
 
     /// Whether it is known where the client is; a connection through a proxy has to tell first.
-    #[allow(dead_code, reason = "for limits by address, which count a connection when its address is known")]
     pub(crate) fn is_introduced(&self) -> bool {
         match self {
             Self::Proxied(proxied) => proxied.is_introduced(),
