@@ -17,8 +17,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// What a client got.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Got<'a> {
-    /// CONNACK, with Session Present.
-    Greeted(bool),
+    /// CONNACK.
+    Greeted,
     /// PUBACK, with its packet id.
     Acknowledged(u16),
     /// SUBACK.
@@ -150,9 +150,7 @@ impl Crowd {
             let heard = member.wire.each(|frame, out| {
                 let id = || frame.body.first_chunk().map_or(0, |bytes| u16::from_be_bytes(*bytes));
                 match frame.packet_type() {
-                    PacketType::ConnAck => {
-                        on(number, Got::Greeted(frame.body.first().is_some_and(|byte| byte & 1 == 1)))
-                    }
+                    PacketType::ConnAck => on(number, Got::Greeted),
                     PacketType::PubAck => on(number, Got::Acknowledged(id())),
                     PacketType::SubAck => on(number, Got::Subscribed),
                     PacketType::Publish => {

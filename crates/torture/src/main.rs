@@ -1,5 +1,7 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 
+#![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
+
 mod broker;
 mod bulk;
 mod checks;

@@ -62,7 +62,7 @@ pub(crate) fn run(wanted: &Recovery, recipe: &Recipe) -> Result<Value, Failure> 
     let broker = start(recipe)?;
     let mut crowd = Crowd::new(recipe.port)?;
     crowd.join("recovery-first", false)?;
-    crowd.until(1, |got| matches!(got, Got::Greeted(_)))?;
+    crowd.until(1, |got| matches!(got, Got::Greeted))?;
     let took = broker.started.elapsed();
     let after_kb = resident_kb(broker.pid());
     let retained = retained_sample(wanted, &mut crowd)?;
@@ -99,7 +99,7 @@ fn join_sessions(wanted: &Recovery, port: u16) -> Result<(), Failure> {
         for number in from..from + count {
             crowd.join(&format!("session-{number}"), true)?;
         }
-        crowd.until(count, |got| matches!(got, Got::Greeted(_)))?;
+        crowd.until(count, |got| matches!(got, Got::Greeted))?;
         for place in 0..count {
             crowd.subscribe(place, &format!("queue/{}", from + place))?;
         }
@@ -121,7 +121,7 @@ fn fill(port: u16, total: usize, retain: bool, payload: &[u8], topic: impl Fn(us
     for number in 0..FILLERS {
         crowd.join(&format!("filler-{number}"), false)?;
     }
-    crowd.until(FILLERS, |got| matches!(got, Got::Greeted(_)))?;
+    crowd.until(FILLERS, |got| matches!(got, Got::Greeted))?;
     let mut free: Vec<Vec<u16>> = vec![(1..=WINDOW).collect(); FILLERS];
     let (mut sent, mut acknowledged) = (0, 0);
     while acknowledged < total {

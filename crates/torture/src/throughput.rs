@@ -33,7 +33,7 @@ pub(crate) struct Throughput {
     warm_up: f64,
     /// Messages per second in all; as many as the windows allow when absent.
     #[arg(long)]
-    rate: Option<f64>,
+    rate: Option<u64>,
 }
 
 /// Samples of one kind of latency.
@@ -102,7 +102,7 @@ pub(crate) fn run(wanted: &Throughput, recipe: &Recipe) -> Result<Value, Failure
     for number in 0..pairs {
         crowd.join(&format!("bench-subscriber-{number}"), true)?;
     }
-    crowd.until(2 * pairs, |got| matches!(got, Got::Greeted(_)))?;
+    crowd.until(2 * pairs, |got| matches!(got, Got::Greeted))?;
     for number in 0..pairs {
         crowd.subscribe(pairs + number, &format!("bench/{number}"))?;
     }
@@ -147,7 +147,7 @@ fn press(wanted: &Throughput, seconds: f64, crowd: &mut Crowd, load: &mut Load) 
     let mut payload = vec![b'.'; wanted.payload.max(STAMP)];
     let (mut published, mut turn) = (0u64, 0usize);
     while begun.elapsed().as_secs_f64() < seconds {
-        let allowed = wanted.rate.map_or(u64::MAX, |rate| (begun.elapsed().as_secs_f64() * rate) as u64);
+        let allowed = wanted.rate.map_or(u64::MAX, |rate| begun.elapsed().as_micros() as u64 * rate / 1_000_000);
         let pairs = load.topics.len();
         // Round after round, so that the pairs share what the rate allows.
         let mut idle = 0;

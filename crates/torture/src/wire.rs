@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// How long the kernel may take to accept a connection on loopback.
 const DIAL: Duration = Duration::from_secs(5);
 /// Read at a time, in bytes.
-const CHUNK: usize = 64 * 1024;
+const CHUNK: usize = 16 * 1024;
 
 /// A packet from the broker, with what the rig looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,7 @@ use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 
-use crate::access;
-use crate::access::tenants::TenantNames;
+use crate::access::{self, Names};
 use crate::admin_client::read_token;
 use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
@@ -54,10 +53,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
+    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let store = crate::durable::open_store(config)?;
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
+    if let Some(authentication) = &authentication {
+        status.asks(Arc::clone(authentication));
+    }
     let settings = node_settings(config, log, access, authentication.clone());
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
@@ -99,7 +101,7 @@ fn reloadable(
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
-        Box::new(AccessRules::new(node.handle(), TenantNames::of(config))),
+        Box::new(AccessRules::new(node.handle(), Names::of(config))),
         Box::new(AdmissionRules::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];

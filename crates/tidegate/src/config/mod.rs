@@ -10,7 +10,7 @@ pub(crate) mod duration;
 pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
-mod key;
+pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod overrides;
 pub(crate) mod path;
