@@ -322,10 +322,10 @@ pub static METRICS: &[Metric] = &[
         },
     ),
     metric("tidegate_logins_waiting", Gauge, &[], "Clients that wait for a provider now.", |it, out| {
-        out.add(&[], it.status.logins.waiting)
+        out.add(&[], it.status.logins.waiting);
     }),
     metric("tidegate_logins_remembered", Gauge, &[], "Answers of providers that are remembered now.", |it, out| {
-        out.add(&[], it.status.logins.remembered)
+        out.add(&[], it.status.logins.remembered);
     }),
     metric(
         "tidegate_websocket_failures_total",
