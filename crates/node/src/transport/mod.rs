@@ -78,7 +78,7 @@ pub(crate) enum Wrote {
 }
 
 impl Transport {
-    /// TLS that waits for its ClientHello.
+    /// TLS that waits for its `ClientHello`.
     pub(crate) fn tls(stream: TcpStream, config: Arc<ServerConfig>, slot: HandshakeSlot) -> io::Result<Self> {
         Ok(Self::Tls(Box::new(Tls::new(stream, config, slot)?)))
     }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use tidegate_node::proxy_protocol::Network;
-use tidegate_node::{BanTarget, Node, NodeSettings, Peer};
+use tidegate_node::{BanTarget, LocalAddress, Node, NodeSettings, Peer};
 
 use crate::pki::COMMON;
 use crate::wire::*;
@@ -36,7 +36,7 @@ fn node_with(shards: u16, networks: &[&str], change: impl FnOnce(&mut NodeSettin
     let told = watch(&mut settings);
     change(&mut settings);
     let node = Node::start(settings).unwrap();
-    let addresses: Vec<_> = node.local_addresses().iter().filter_map(|address| address.socket()).collect();
+    let addresses: Vec<_> = node.local_addresses().iter().filter_map(LocalAddress::socket).collect();
     (node, addresses.try_into().unwrap(), told)
 }
 

@@ -53,8 +53,6 @@ pub(super) struct Draft<'a> {
     per_listener: bool,
     /// The line that names a file of users.
     users: Option<Line<'a>>,
-    /// Whether there is a file of rules.
-    ruled: bool,
     log_level: Option<LogLevel>,
 }
 
@@ -72,7 +70,6 @@ impl<'a> Draft<'a> {
             guarded: lines.iter().any(|line| guards(line.key)),
             per_listener: per_listener.is_some_and(|line| truth(line.value).as_deref() == Ok("true")),
             users: None,
-            ruled: false,
             log_level: None,
         }
     }
@@ -207,9 +204,7 @@ impl<'a> Draft<'a> {
 
     fn rules(&mut self, line: &Line<'a>) -> Result<(), String> {
         self.for_all_listeners(line, "write a rule with `listeners` into a rules file")?;
-        self.set("access", 0, "acl_file", line.value.to_owned(), line)?;
-        self.ruled = true;
-        Ok(())
+        self.set("access", 0, "acl_file", line.value.to_owned(), line)
     }
 
     /// Refuses what is for one listener there and for all of them here.
@@ -271,7 +266,7 @@ impl<'a> Draft<'a> {
 
     /// Without rules everybody who came in might do everything there, which has to be said here.
     fn allow_users_without_rules(&mut self, remarks: &mut Vec<(Line<'a>, String)>) {
-        let Some(line) = self.users.filter(|_| !self.ruled) else { return };
+        let Some(line) = self.users.filter(|_| self.config.access.acl_file.is_none()) else { return };
         if let Err(reason) = self.set("access", 0, "default", "allow".to_owned(), &line) {
             remarks.push((line, reason));
         }

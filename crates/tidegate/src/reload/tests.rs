@@ -94,12 +94,12 @@ fn a_wrong_configuration_changes_nothing() {
 #[test]
 fn one_part_that_objects_stops_all_of_them() {
     let file = File::new("");
-    let (fine, broken) = (Part::default(), Part { refuses: true, ..Part::default() });
-    let reloader = file.reloader(&[&fine, &broken]);
+    let (good, broken) = (Part::default(), Part { refuses: true, ..Part::default() });
+    let reloader = file.reloader(&[&good, &broken]);
     file.write("[log]\nlevel = 'debug'\n");
     assert_eq!(reloader.reload(), Outcome::Refused { problem: "part: it is broken".to_owned() });
-    assert_eq!(fine.prepared.load(Ordering::Relaxed), 1);
-    assert_eq!((fine.committed.load(Ordering::Relaxed), broken.committed.load(Ordering::Relaxed)), (0, 0));
+    assert_eq!(good.prepared.load(Ordering::Relaxed), 1);
+    assert_eq!((good.committed.load(Ordering::Relaxed), broken.committed.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[test]
