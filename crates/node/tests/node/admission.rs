@@ -1,9 +1,11 @@
 //! Who is let in, over real sockets: what the limits and bans do to connections, and that nothing of it leaks.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tidegate_engine::{Accepted, AuthRequest, Authentication, Millis, Reason, TenantId, Verdict};
+use tidegate_engine::{Accepted, AuthRequest, Authentication, LogEvent, Millis, Reason, TenantId, Verdict};
 use tidegate_node::{
     Answer, Ban, BanOrigin, BanTarget, ConnectionFacts, FlightKind, FlightSubject, Node, NodeSettings, Observer,
     Occasion, Rate, Threshold,
@@ -227,4 +229,37 @@ fn a_client_that_comes_too_often_stays_away_for_a_while() {
     client.send(&connect("flapping"));
     assert_eq!(client.rest(), [0x20, 2, 0, 5]);
     assert!(story(&node, "flapping").contains(&(FlightKind::Banned, Some(Reason::Banned))));
+}
+
+/// Takes its time over one client, on the shard's thread, as nobody should.
+struct Sluggish {
+    never: Mutex<Receiver<()>>,
+}
+
+impl Observer for Sluggish {
+    fn log(&self, occasion: &Occasion<'_>) {
+        if matches!(occasion.event, LogEvent::Connected { client_id, .. } if client_id == "heavy") {
+            let _ = self.never.lock().unwrap().recv_timeout(Duration::from_millis(450));
+        }
+    }
+}
+
+/// Who is there is served while others are refused, and it passes without anybody's doing.
+#[test]
+fn a_shard_whose_turns_take_too_long_takes_nobody_in_until_it_has_recovered() {
+    let (_sender, never) = channel();
+    let mut settings = settings(1);
+    settings.admission.loop_lag_mark_ms = 20;
+    settings.observer = Arc::new(Sluggish { never: Mutex::new(never) });
+    let node = Node::start(settings).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let mut heavy = Client::connect(&tcp, "heavy");
+    assert_eq!(Client::dial(&tcp).rest(), b"", "refused");
+    heavy.send(&PINGREQ);
+    heavy.expect(&PINGRESP);
+    assert!(refused(&node, Reason::LoopLag) > 0);
+    while node.handle().report().unwrap().admission.overloaded {
+        std::thread::yield_now();
+    }
+    Client::connect(&tcp, "light");
 }
