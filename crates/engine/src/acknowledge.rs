@@ -160,12 +160,16 @@ impl Desk {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let kept = flow.inflight.finish(id).flatten().map_or(0, |delivery| delivery.cost());
+        let finished = flow.inflight.finish(id).flatten();
+        let kept = finished.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         flow.waiting_since = now;
         if code.is_error() {
-            self.counters.drop_message(Reason::RefusedByReceiver);
+            match &finished {
+                Some(delivery) => self.discard(Reason::RefusedByReceiver, &delivery.message),
+                None => self.counters.drop_message(Reason::RefusedByReceiver),
+            }
         }
     }
 

@@ -129,6 +129,16 @@ reasons! {
     QueueLost = 45, "queue_lost", UnspecifiedError, "the part of the queue outside memory could not be brought back";
     /// A newer message of the same topic took the place of one that waited.
     QueueReplaced = 46, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
+    /// A subscriber that rejects had no room, so nobody got the message.
+    QueueFullReject = 47, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
+    /// A publisher that cannot be told of a rejected message waited too long for room.
+    RejectedTooLong = 48, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
+    /// A topic name with more bytes than allowed.
+    TopicTooLong = 49, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";
+    /// A topic filter with more single-level wildcards than allowed.
+    TooManyWildcards = 50, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
+    /// A topic filter with more bytes than allowed.
+    FilterTooLong = 51, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
