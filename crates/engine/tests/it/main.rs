@@ -18,6 +18,7 @@ mod links;
 mod model;
 mod moving;
 mod paging;
+mod policies;
 mod priorities;
 mod properties;
 mod publish;
