@@ -3,16 +3,20 @@
 //! The engine asks for each message that a client publishes, for its will when it connects and once more when the will is
 //! published, and once for each subscription. A session remembers under which epoch of the rules its subscriptions were
 //! allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no longer
-//! allowed ends. What was queued until then was allowed when it came and is still delivered.
+//! allowed ends, and what waits and may not be delivered any more is withdrawn.
 
 use std::fmt;
 
 use tidegate_mqtt::{QoS, Will};
 
+use crate::connection::Allowed;
 use crate::engine::Engine;
-use crate::ids::{SessionKey, TenantId};
+use crate::identity::Identity;
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Now;
 use crate::reason::Reason;
+use crate::session::Session;
+use crate::topics::RouteSlot;
 
 /// Who wants to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,14 +25,29 @@ pub struct Subject<'a> {
     pub tenant: TenantId,
     /// The client id.
     pub client_id: &'a str,
+    /// The listener that it came through last.
+    pub listener: ListenerId,
+    /// Who it is, where that was asked.
+    pub identity: Option<&'a Identity>,
 }
 
 /// Compiled rules. Asked on a shard's thread: answers come at once, from memory.
 pub trait Access: fmt::Debug {
     /// Whether a message may be published to a topic.
     fn may_publish(&self, subject: Subject<'_>, topic: &str, qos: QoS, retain: bool) -> bool;
-    /// Whether a filter may be subscribed to; for a shared subscription the filter behind the share name.
-    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS) -> bool;
+    /// Whether a filter may be subscribed to. For a shared subscription (`shared`) it is the filter behind the share name,
+    /// and [`Access::may_receive`] will not be asked: what a group deals to a member is that member's.
+    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, qos: QoS, shared: bool) -> bool;
+    /// Whether a message of a topic may be delivered, to a client that was allowed to subscribe to it.
+    fn may_receive(&self, subject: Subject<'_>, topic: &str) -> bool {
+        let _ = (subject, topic);
+        true
+    }
+    /// Whether [`Access::may_receive`] ever says no. The answer is remembered with the route of a topic, so that asking
+    /// costs nothing per message.
+    fn decides_on_delivery(&self) -> bool {
+        false
+    }
 }
 
 /// Sessions and subscriptions looked at in one turn after the rules have changed.
@@ -71,11 +90,13 @@ impl Engine {
         self.rules.epoch = self.rules.epoch.checked_add(1).unwrap_or(1);
         self.rules.recheck_from = None;
         self.rules.recheck();
+        // Routes were made with what the old rules allowed to be delivered.
+        self.index.change_rights();
     }
 
     fn subject(&self, key: SessionKey) -> Option<Subject<'_>> {
         let session = self.desk.sessions.get(key.0)?;
-        Some(Subject { tenant: session.tenant, client_id: &session.client_id })
+        Some(subject_of(session))
     }
 
     #[inline]
@@ -84,15 +105,70 @@ impl Engine {
         self.subject(key).is_some_and(|subject| access.may_publish(subject, topic, qos, retain))
     }
 
+    /// The same for the topic of a route, remembering the last answer that was yes.
+    #[inline]
+    pub(crate) fn may_publish_to(
+        &mut self,
+        key: ConnectionKey,
+        session: SessionKey,
+        slot: RouteSlot,
+        qos: QoS,
+        retain: bool,
+    ) -> bool {
+        if self.rules.access.is_none() {
+            return true;
+        }
+        let bits = qos.bits() | u8::from(retain) << 2;
+        let asked = Allowed { slot, fills: self.cache.fills(), bits, epoch: self.rules.epoch() };
+        let connection = self.desk.connections.get(key);
+        if connection.and_then(|connection| connection.extra.as_ref()?.allowed) == Some(asked) {
+            return true;
+        }
+        let allowed = self.may_publish(session, self.cache.get(slot).0, qos, retain);
+        if let Some(connection) = self.desk.connections.get_mut(key).filter(|_| allowed) {
+            connection.extra_mut().allowed = Some(asked);
+        }
+        allowed
+    }
+
+    /// Whether a session may be sent messages of a topic.
+    pub(crate) fn may_receive(&self, key: SessionKey, topic: &str) -> bool {
+        let access = self.rules.access.as_ref().filter(|access| access.decides_on_delivery());
+        let Some(access) = access else { return true };
+        let Some(session) = self.desk.sessions.get(key.0) else { return false };
+        session.is_inner() || access.may_receive(subject_of(session), topic)
+    }
+
+    /// Leaves those out of a route that may not be sent messages of its topic.
+    pub(crate) fn keep_receivers(&mut self, slot: RouteSlot) {
+        let access = self.rules.access.as_ref().filter(|access| access.decides_on_delivery());
+        let Some(access) = access else { return };
+        let sessions = &self.desk.sessions;
+        self.cache.retain(slot, |topic, session| {
+            sessions
+                .get(session.0)
+                .is_some_and(|session| session.is_inner() || access.may_receive(subject_of(session), topic))
+        });
+    }
+
+    /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
+    pub(crate) fn ask_for_rights_again(&mut self, now: Now, key: SessionKey) {
+        let epoch = self.rules.epoch();
+        let old = self.desk.sessions.get(key.0).is_some_and(|session| session.rights_epoch != epoch);
+        if self.rules.access.is_some() && old {
+            self.recheck_session(now, key, epoch);
+        }
+    }
+
     /// The same for a client that has no session yet.
     pub(crate) fn may_leave_will(&self, subject: Subject<'_>, will: &Will<'_>) -> bool {
         let Some(access) = &self.rules.access else { return true };
         access.may_publish(subject, will.topic.as_str(), will.qos, will.retain)
     }
 
-    pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS) -> bool {
+    pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
         let Some(access) = &self.rules.access else { return true };
-        self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos))
+        self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos, shared))
     }
 
     /// Asks for the subscriptions of some more sessions again.
@@ -128,21 +204,57 @@ impl Engine {
         for filter in session.filters.iter() {
             let qos = self.index.subscriber(filter, key).map_or(QoS::AtMostOnce, |subscriber| subscriber.options.qos());
             let text = self.index.filter(filter).unwrap_or_default();
-            if !self.may_subscribe(key, text, qos) {
+            if !self.may_subscribe(key, text, qos, false) {
                 ended.push(text.to_owned());
             }
         }
         for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
             let qos = crate::topics::SubscriberOptions::from_bits(membership.member.options).qos();
-            if !self.may_subscribe(key, &membership.filter, qos) {
+            if !self.may_subscribe(key, &membership.filter, qos, true) {
                 ended.push(format!("$share/{}/{}", membership.share, membership.filter));
             }
         }
+        self.withdraw_waiting(key);
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
                 self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }
+    }
+
+    /// Takes back what waits for a client that may not be sent it any more.
+    fn withdraw_waiting(&mut self, key: SessionKey) {
+        let queue = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()).map(|flow| &flow.queue);
+        let withdrawn = |delivery: &crate::session::Delivery| !self.may_receive(key, delivery.message.topic());
+        if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {
+            return;
+        }
+        let access = self.rules.access.as_ref();
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let Some(mut flow) = session.flow.take() else { return };
+        let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue).into_iter().partition(|delivery| {
+            access.is_none_or(|access| access.may_receive(subject_of(session), delivery.message.topic()))
+        });
+        let stored = session.stored;
+        flow.queue_bytes -= back.iter().map(crate::session::Delivery::cost).sum::<u64>();
+        flow.queue = stay.into_iter().collect();
+        session.flow = Some(flow);
+        for delivery in back {
+            self.desk.forget_queued(delivery.cost());
+            self.desk.forget_stored(stored, delivery.number);
+            self.desk.counters.drop_message(Reason::NotAuthorized);
+        }
+        self.desk.after_refill(key);
+    }
+}
+
+/// A session as rules see it.
+fn subject_of(session: &Session) -> Subject<'_> {
+    Subject {
+        tenant: session.tenant,
+        client_id: &session.client_id,
+        listener: session.listener,
+        identity: session.identity.as_deref(),
     }
 }

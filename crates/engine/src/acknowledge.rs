@@ -5,6 +5,7 @@ use std::rc::Rc;
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
 
 use crate::desk::{Desk, open_output};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::input::Refused;
@@ -12,7 +13,7 @@ use crate::layouts::{Layouts, Shape};
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::Delivery;
+use crate::session::{Delivery, InFlight};
 
 /// What is to be sent for one message in flight after a session was resumed.
 enum Again {
@@ -70,10 +71,12 @@ impl Engine {
             self.desk.refill(now.monotonic, &mut self.layouts, session);
             return Ok(());
         }
+        let mark = self.desk.journal.mark();
         let freed = self.desk.note_received(session, id);
         let known = freed.is_some();
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        self.desk.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, code, version));
+        let promises = self.desk.journal.has_written_since(mark);
+        self.desk.send_promise(key, PacketType::PubRel, promises, |out| put_ack(out, 0x62, id, code, version));
         if freed.is_some_and(|bytes| bytes > 0) {
             self.desk.refill(now.monotonic, &mut self.layouts, session);
         }
@@ -111,14 +114,19 @@ impl Engine {
             None => PubRel::decode(version, frame.first_byte, frame.body)?.packet_id,
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
-        let known = flow.is_some_and(|flow| {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return Ok(()) };
+        let known = session.flow.as_mut().is_some_and(|flow| {
             let known = flow.received.remove(id);
             flow.received_before = flow.received_before.min(flow.received.len());
             known
         });
         let code = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        self.desk.send(key, PacketType::PubComp, |out| put_ack(out, 0x70, id, code, version));
+        let stored = session.stored.filter(|_| known);
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, id));
+        }
+        // Were the packet id still taken after a restart, the next message under it would be lost.
+        self.desk.send_promise(key, PacketType::PubComp, stored.is_some(), |out| put_ack(out, 0x70, id, code, version));
         Ok(())
     }
 }
@@ -138,11 +146,19 @@ impl Desk {
     /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such one.
     #[inline]
     fn note_received(&mut self, session: SessionKey, id: PacketId) -> Option<u64> {
-        let flow = self.sessions.get_mut(session.0)?.flow.as_mut()?;
+        let session = self.sessions.get_mut(session.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
+        let order = flow.number();
         let entry = flow.inflight.get_mut(id).filter(|entry| entry.state != State::AwaitPubAck)?;
+        let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
         // What is left to finish needs no message any more.
-        let kept = entry.item.take().map_or(0, |delivery| delivery.cost());
+        let kept = entry.item.delivery.take().map_or(0, |delivery| delivery.cost());
+        if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
+            entry.item.numbers.separate = true;
+            self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
+        }
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         Some(kept)
@@ -151,7 +167,9 @@ impl Desk {
     /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
     #[inline]
     fn finish(&mut self, now: Millis, session: SessionKey, id: PacketId, state: State, code: ReasonCode) {
-        let Some(flow) = self.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else { return };
+        let Some(session) = self.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
         if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
             return;
         }
@@ -160,13 +178,16 @@ impl Desk {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let finished = flow.inflight.finish(id).flatten();
-        let kept = finished.as_ref().map_or(0, Delivery::cost);
+        let InFlight { delivery, numbers } = flow.inflight.finish(id).unwrap_or_default();
+        let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;
+        if let Some(stored) = stored {
+            self.journal.delete_entry(stored, numbers);
+        }
         flow.waiting_since = now;
         if code.is_error() {
-            match &finished {
+            match &delivery {
                 Some(delivery) => self.discard(Reason::RefusedByReceiver, &delivery.message),
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
@@ -197,7 +218,7 @@ impl Desk {
         }
         flow.to_resend -= 1;
         let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
-            let again = match (&entry.item, entry.state) {
+            let again = match (&entry.item.delivery, entry.state) {
                 (Some(delivery), State::AwaitPubAck | State::AwaitPubRec) => Again::Publish(delivery.clone()),
                 _ => Again::PubRel,
             };
@@ -233,10 +254,16 @@ impl Desk {
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
             self.counters.drop_message(Reason::SubscriberPacketLimit);
-            if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
-                let kept = flow.inflight.finish(id).flatten().map_or(0, |delivery| delivery.cost());
+            let Some(session) = self.sessions.get_mut(to.0) else { return };
+            let stored = session.stored;
+            if let Some(flow) = session.flow.as_mut() {
+                let finished = flow.inflight.finish(id).unwrap_or_default();
+                let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
                 flow.inflight_bytes -= kept;
                 self.memory -= kept;
+                if let Some(stored) = stored {
+                    self.journal.delete_entry(stored, finished.numbers);
+                }
             }
             return;
         }

@@ -145,7 +145,7 @@ impl Engine {
         let Some(flow) = &session.flow else { return };
         let name = || format!("{:?}", session.client_id);
         found.equal("queue_bytes", flow.queue_bytes, flow.queue.iter().map(crate::session::Delivery::cost).sum());
-        let kept = flow.inflight.iter().filter_map(|entry| entry.item.as_ref());
+        let kept = flow.inflight.iter().filter_map(|entry| entry.item.delivery.as_ref());
         found.equal("inflight_bytes", flow.inflight_bytes, kept.map(crate::session::Delivery::cost).sum());
         found.holds(flow.to_resend <= flow.inflight.len(), || format!("{}: more to resend than there is", name()));
         let known = flow.blocking.is_empty() || self.desk.blockers.contains(&key.0);

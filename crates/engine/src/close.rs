@@ -7,6 +7,7 @@ use tidegate_mqtt::{Disconnect, PacketType, QoS};
 use crate::connect::keep_alive_deadline;
 use crate::connection::Phase;
 use crate::desk::Timer;
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::event::{Event, LogEvent};
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
@@ -127,6 +128,7 @@ impl Engine {
             session.rare_mut().ends_at = Some(ends_at);
             self.desk.timers.set(ends_at, Timer::SessionEnd(key));
         }
+        self.desk.store_session(key);
     }
 
     /// Decides about the will of a connection that has ended ([MQTT-3.1.2-8], [MQTT-3.14.4-3]).
@@ -174,6 +176,7 @@ impl Engine {
         rare.will_due = None;
         let will = self.desk.replace_will(key, None);
         self.publish_will(now, key, will);
+        self.desk.store_session(key);
     }
 
     pub(crate) fn handle_session_timer(&mut self, now: Now, key: SessionKey) {
@@ -208,6 +211,9 @@ impl Engine {
         self.end_fetches(key);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
+        if let Some(stored) = session.stored {
+            self.desk.journal.delete(Key::Session(stored));
+        }
         self.settle_debts(now, key, session, reason);
     }
 
@@ -231,7 +237,7 @@ impl Engine {
                 // The receiver has said that it has the message.
                 continue;
             }
-            match entry.item {
+            match entry.item.delivery {
                 Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
                 Some(delivery) => self.desk.discard(reason, &delivery.message),
                 None => self.desk.counters.drop_message(reason),
@@ -265,14 +271,17 @@ impl Engine {
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
-            Phase::AwaitConnect | Phase::Authenticating => {
+            Phase::AwaitConnect | Phase::Authenticating | Phase::AwaitAuth => {
                 self.close_connection(now, key, Reason::ConnectTimeout, None);
             }
             Phase::Open => {
-                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive);
-                if connection.paused && connection.is_parked() {
+                let proof_ends = connection.extra.as_ref().and_then(|extra| extra.proof_ends).unwrap_or(Millis::NEVER);
+                let deadline = keep_alive_deadline(connection.last_seen, connection.keep_alive).min(proof_ends);
+                if proof_ends <= now.monotonic {
+                    self.close_connection(now, key, Reason::ProofExpired, None);
+                } else if connection.paused && connection.is_parked() {
                     // Its silence is our doing; it is asked again later.
-                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive);
+                    let later = keep_alive_deadline(now.monotonic, connection.keep_alive).min(proof_ends);
                     self.desk.set_connection_timer(key, later);
                 } else if deadline <= now.monotonic {
                     self.close_connection(now, key, Reason::KeepAliveTimeout, None);

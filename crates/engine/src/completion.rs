@@ -24,26 +24,37 @@ impl Engine {
     }
 
     /// Answers a packet once `waits` confirmations have come: at once if there are none to wait for and nobody is before.
+    /// `promises` says whether it promises something that was written into the journal.
     #[inline]
-    pub(crate) fn answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer, waits: u32) {
+    pub(crate) fn answer(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        packet_id: PacketId,
+        answer: Answer,
+        waits: u32,
+        promises: bool,
+    ) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let nobody_before = connection.extra.as_ref().is_none_or(|extra| extra.acks.is_empty());
+        let ack = PendingAck { waits, packet_id, answer, promises };
         if waits == 0 && nobody_before {
-            self.send_answer(now, key, packet_id, answer);
+            self.send_answer(now, key, ack);
             return;
         }
-        connection.extra_mut().acks.push(PendingAck { waits, packet_id, answer });
+        connection.extra_mut().acks.push(ack);
     }
 
-    /// One confirmation for a ticket of this shard.
-    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, code: ReasonCode) {
+    /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into its
+    /// journal; its batch lies before the one that this shard is gathering.
+    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, code: ReasonCode, promises: bool) {
         let key = ticket.connection;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
-        extra.acks.confirm(ticket.sequence, code);
+        extra.acks.confirm(ticket.sequence, code, promises);
         while let Some(ack) = self.pop_ready_answer(key) {
             let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
-            self.send_answer(now, key, ack.packet_id, ack.answer);
+            self.send_answer(now, key, ack);
             if rare && let Some(connection) = self.desk.connections.get_mut(key) {
                 connection.settle();
             }
@@ -55,38 +66,46 @@ impl Engine {
     }
 
     /// Confirms a ticket to the shard that holds it.
-    pub(crate) fn confirm_to(&mut self, now: Now, shard: ShardId, ticket: Option<Ticket>, code: ReasonCode) {
+    pub(crate) fn confirm_to(
+        &mut self,
+        now: Now,
+        shard: ShardId,
+        ticket: Option<Ticket>,
+        code: ReasonCode,
+        promises: bool,
+    ) {
         let Some(ticket) = ticket else { return };
         if shard == self.place.shard {
-            self.confirm(now, ticket, code);
+            self.confirm(now, ticket, code, promises);
         } else {
-            self.links.send(shard, Record::Confirm { ticket, code });
+            self.links.send(shard, Record::Confirm { ticket, code, promises });
         }
     }
 
     #[inline]
-    fn send_answer(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, answer: Answer) {
+    fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
+        let PendingAck { packet_id, answer, promises, .. } = ack;
         match answer {
-            Answer::PubAck(code) => self.send_pub_ack(key, packet_id, code),
+            Answer::PubAck(code) => self.send_pub_ack(key, packet_id, code, promises),
             Answer::PubRec(code) => {
                 if code.is_error() {
                     self.forget_received(key, packet_id);
                 }
-                self.send_pub_rec(key, packet_id, code);
+                self.send_pub_rec(key, packet_id, code, promises);
             }
             Answer::SubAck(answer) => {
-                self.send_sub_ack(now, key, packet_id, &answer.codes);
+                self.send_sub_ack(now, key, packet_id, &answer.codes, promises);
                 self.start_fetches(now, key, answer.fetches);
             }
-            Answer::UnsubAck(codes) => self.send_unsub_ack(now, key, packet_id, &codes),
+            Answer::UnsubAck(codes) => self.send_unsub_ack(now, key, packet_id, &codes, promises),
         }
     }
 
     #[inline]
-    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode) {
+    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let version = connection.version;
-        self.desk.send(key, PacketType::PubAck, |out| {
+        self.desk.send_promise(key, PacketType::PubAck, promises, |out| {
             if code == ReasonCode::Success {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
@@ -98,10 +117,10 @@ impl Engine {
     }
 
     #[inline]
-    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode) {
+    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let version = connection.version;
-        self.desk.send(key, PacketType::PubRec, |out| {
+        self.desk.send_promise(key, PacketType::PubRec, promises, |out| {
             if code == ReasonCode::Success {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x50, 2, id[0], id[1]]);
@@ -112,14 +131,30 @@ impl Engine {
         });
     }
 
-    fn send_sub_ack(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+    fn send_sub_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        packet_id: PacketId,
+        codes: &[ReasonCode],
+        promises: bool,
+    ) {
         let ack = SubAck::new(packet_id, codes);
-        self.send_codes(now, key, PacketType::SubAck, |version, max, out| ack.encode_within(version, max, out).is_ok());
+        self.send_codes(now, key, PacketType::SubAck, promises, |version, max, out| {
+            ack.encode_within(version, max, out).is_ok()
+        });
     }
 
-    fn send_unsub_ack(&mut self, now: Now, key: ConnectionKey, packet_id: PacketId, codes: &[ReasonCode]) {
+    fn send_unsub_ack(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        packet_id: PacketId,
+        codes: &[ReasonCode],
+        promises: bool,
+    ) {
         let ack = UnsubAck::new(packet_id, codes);
-        self.send_codes(now, key, PacketType::UnsubAck, |version, max, out| {
+        self.send_codes(now, key, PacketType::UnsubAck, promises, |version, max, out| {
             ack.encode_within(version, max, out).is_ok()
         });
     }
@@ -131,12 +166,13 @@ impl Engine {
         now: Now,
         key: ConnectionKey,
         packet_type: PacketType,
+        promises: bool,
         encode: impl FnOnce(Version, u32, &mut Vec<u8>) -> bool,
     ) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let (version, max) = (connection.version, connection.max_packet_out);
         let mut fits = false;
-        self.desk.send(key, packet_type, |out| {
+        self.desk.send_promise(key, packet_type, promises, |out| {
             fits = encode(version, max, out);
             fits
         });

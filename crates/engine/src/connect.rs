@@ -6,9 +6,9 @@ use tidegate_mqtt::{
 
 use crate::access::Subject;
 use crate::alias::OutboundAliases;
-use crate::connection::{PendingConnect, Phase};
+use crate::connection::{EnhancedState, PendingConnect, Phase};
 use crate::engine::Engine;
-use crate::event::{AuthRequest, Event, LogEvent, Verdict};
+use crate::event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::input::{Flow, Refused};
 use crate::message::Publication;
@@ -40,13 +40,21 @@ impl Engine {
         connection.version = connect.version;
         // Already the refusal of a CONNECT keeps to it ([MQTT-3.1.2-24]).
         connection.max_packet_out = connect.properties.maximum_packet_size.map_or(u32::MAX, std::num::NonZeroU32::get);
-        let tenant = self.tenant_of(key);
         if let Err(refused) = self.check_connect(key, &connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
+        let tenant = self.find_tenant(key, connect.username);
+        let preset = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
+        let preset = preset.and_then(|extra| extra.preset.as_ref()?.client_id.clone());
         let assigned;
-        let client_id = if connect.client_id.is_empty() {
+        let client_id = if let Some(preset) = &preset {
+            let home = self.place.home_of(partition_of(tenant, preset));
+            if home != self.place.shard {
+                return Flow::HandOver(home);
+            }
+            preset
+        } else if connect.client_id.is_empty() {
             assigned = self.assign_client_id(tenant);
             &assigned[..]
         } else {
@@ -60,13 +68,19 @@ impl Engine {
             self.ask_for_verdict(key, tenant, client_id, &connect, frame);
             return Flow::Next;
         }
-        self.accept_connect(now, key, tenant, client_id, &connect);
+        self.accept_connect(now, key, tenant, client_id, &connect, &Accepted::default());
         Flow::Next
     }
 
-    fn tenant_of(&self, key: ConnectionKey) -> TenantId {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
-        listener.map_or(TenantId::DEFAULT, |listener| listener.tenant)
+    /// The tenant of a client: what is known before, else its user's, else its listener's.
+    fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
+        let preset = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.tenant);
+        let of_user = || self.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
+        if let Some(tenant) = preset.or_else(of_user) {
+            connection.tenant = tenant;
+        }
+        connection.tenant
     }
 
     /// A client id that no session has, at home on this shard.
@@ -87,7 +101,8 @@ impl Engine {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
         check_client_id(listener, connect)?;
-        if connect.properties.authentication_method.is_some() {
+        let enhanced = connect.properties.authentication_method.is_some();
+        if enhanced && self.settings.authentication == Authentication::Open {
             return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
         }
         let Some(will) = &connect.will else { return Ok(()) };
@@ -135,28 +150,51 @@ impl Engine {
         pending.extend_from_slice(frame.body);
         let extra = connection.extra_mut();
         extra.pending_connect = Some(Box::new(PendingConnect { packet: pending, client_id: client_id.into() }));
+        let enhanced = connect.properties.authentication_method.map(|method| {
+            extra.enhanced = Some(Box::new(EnhancedState { method: method.into(), running: true }));
+            let data = connect.properties.authentication_data.unwrap_or_default().to_vec();
+            Enhanced { method: method.to_owned(), data }
+        });
         let request = AuthRequest {
             tenant,
             listener,
             client_id: client_id.to_owned(),
             user_name: connect.username.map(str::to_owned),
             password: connect.password.map(<[u8]>::to_vec),
+            enhanced,
+            again: false,
         };
         self.desk.events.push_back(Event::Authenticate { key, request });
     }
 
     /// The control plane has decided about a CONNECT.
     pub fn handle_verdict(&mut self, now: Now, key: ConnectionKey, verdict: Verdict) {
-        let tenant = self.tenant_of(key);
+        self.desk.journal.now = now;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let tenant = connection.tenant;
+        let open = connection.phase == Phase::Open;
         let Some(extra) = connection.extra.as_mut() else { return };
+        let verdict = match verdict {
+            Verdict::Challenge(data) => {
+                self.challenge(key, &data);
+                return;
+            }
+            verdict if open => {
+                self.end_authentication_again(now, key, verdict);
+                return;
+            }
+            verdict => verdict,
+        };
         let Some(pending) = extra.pending_connect.take() else { return };
         let client_id = pending.client_id;
         let Some((first_byte, body)) = pending.packet.split_first() else { return };
         match (verdict, Connect::decode(*first_byte, body)) {
-            (Verdict::Accept, Ok(connect)) => self.accept_connect(now, key, tenant, &client_id, &connect),
+            (Verdict::Accept(accepted), Ok(connect)) => {
+                self.accept_connect(now, key, tenant, &client_id, &connect, &accepted);
+            }
             (Verdict::Refuse(reason), _) => self.refuse_connect(now, key, reason, String::new()),
             (_, Err(error)) => self.refuse_bad_connect(now, key, &error),
+            (Verdict::Challenge(_), _) => {}
         }
         // What the client sent meanwhile, and what a takeover has set free.
         self.handle_input(now, key, &[]);
@@ -170,9 +208,13 @@ impl Engine {
         tenant: TenantId,
         client_id: &str,
         connect: &Connect<'_>,
+        accepted: &Accepted,
     ) {
         let existing = self.desk.find_session(tenant, client_id);
-        if let Err(refused) = self.check_client(Subject { tenant, client_id }, existing, connect) {
+        let mark = self.desk.journal.mark();
+        let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
+        let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
+        if let Err(refused) = self.check_client(subject, existing, connect) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
@@ -195,8 +237,12 @@ impl Engine {
             }
             None => self.create_session(tenant, key, client_id),
         };
+        self.identify(session, accepted.identity.clone());
         self.bind(now, key, session, connect, &granted);
-        if !self.send_conn_ack(key, connect, &granted, resumed.is_some()) {
+        self.bound_by_proof(now, key, accepted.identity.as_deref());
+        self.desk.store_session(session);
+        let promises = self.desk.journal.has_written_since(mark);
+        if !self.send_conn_ack(key, connect, &granted, resumed.is_some(), promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
             self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
@@ -210,6 +256,7 @@ impl Engine {
         }));
         self.publish_client_event(now, session, None);
         if resumed.is_some() {
+            self.ask_for_rights_again(now, session);
             self.announce_presence(session, true);
             self.ask_for_queue(session);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
@@ -230,11 +277,23 @@ impl Engine {
         if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
             return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
         }
+        if existing.is_none() && self.desk.journal.full && self.wants_to_last(connect) {
+            return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
+        }
         let max_sessions = self.settings.limits.max_sessions as usize;
         if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
         Ok(())
+    }
+
+    /// Whether the session that a CONNECT asks for is to outlive its connection.
+    fn wants_to_last(&self, connect: &Connect<'_>) -> bool {
+        let asked = match connect.version {
+            Version::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
+            Version::V31 | Version::V311 => u32::from(!connect.clean_start),
+        };
+        asked.min(self.settings.limits.max_session_expiry_seconds) > 0
     }
 
     fn grant<'a>(&self, key: ConnectionKey, client_id: &'a str, connect: &Connect<'_>) -> Option<Granted<'a>> {
@@ -281,6 +340,8 @@ impl Engine {
             listener,
             receive_maximum: u16::MAX,
             rights_epoch: self.rules.epoch(),
+            stored: None,
+            identity: None,
         })
     }
 
@@ -290,6 +351,12 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Open;
         connection.session = Some(to);
+        if let Some(extra) = &mut connection.extra {
+            extra.preset = None;
+            if let Some(enhanced) = &mut extra.enhanced {
+                enhanced.running = false;
+            }
+        }
         connection.keep_alive = granted.keep_alive;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
         let listener = connection.listener;
@@ -348,11 +415,15 @@ impl Engine {
         connect: &Connect<'_>,
         granted: &Granted<'_>,
         present: bool,
+        promises: bool,
+        accepted: &Accepted,
     ) -> bool {
         let Some(connection) = self.desk.connections.get(key) else { return false };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
         let settings = std::sync::Arc::clone(&self.settings);
         let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return false };
+        let enhanced = connection.extra.as_ref().and_then(|extra| extra.enhanced.as_ref());
+        let method = enhanced.map(|enhanced| enhanced.method.clone());
         let asked = connect.properties.session_expiry_interval.unwrap_or(0);
         let wants_information = connect.properties.request_response_information.unwrap_or(false);
         let properties = ConnAckProperties {
@@ -366,11 +437,13 @@ impl Engine {
             shared_subscription_available: (!settings.shared.available).then_some(false),
             server_keep_alive: (granted.keep_alive != connect.keep_alive).then_some(granted.keep_alive),
             response_information: listener.response_information.as_deref().filter(|_| wants_information),
+            authentication_method: method.as_deref(),
+            authentication_data: accepted.data.as_deref().filter(|_| method.is_some()),
             ..ConnAckProperties::default()
         };
         let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
         let mut fits = false;
-        self.desk.send(key, PacketType::ConnAck, |out| {
+        self.desk.send_promise(key, PacketType::ConnAck, promises, |out| {
             fits = packet.encode_within(version, max_packet, out).is_ok();
             fits
         });

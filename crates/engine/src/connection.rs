@@ -6,10 +6,11 @@ use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
 use crate::admission::Reserving;
 use crate::alias::{InboundAliases, OutboundAliases};
-use crate::ids::{ListenerId, SessionKey};
+use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::output::Output;
 use crate::rate::Rate;
+use crate::topics::RouteSlot;
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(crate) enum Phase {
     AwaitConnect,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
+    /// The client was asked something and answers with AUTH.
+    AwaitAuth,
     /// CONNACK was sent.
     Open,
     /// Output is written, input is ignored, then the transport is closed.
@@ -45,6 +48,7 @@ pub(crate) struct Connection {
     /// Keep-alive in force, seconds; 0 is none.
     pub keep_alive: u16,
     pub listener: ListenerId,
+    pub tenant: TenantId,
     pub version: Version,
     pub phase: Phase,
     /// Whether it is in the list of connections with output.
@@ -75,6 +79,44 @@ pub(crate) struct Extra {
     pub reserving: Reserving,
     /// Until when the acknowledgement of that message is withheld at most, or never.
     pub withheld_until: Millis,
+    /// Enhanced authentication, where the client asked for it.
+    pub enhanced: Option<Box<EnhancedState>>,
+    /// When what the client has proven ends, or never.
+    pub proof_ends: Option<Millis>,
+    /// What is known before CONNECT arrives.
+    pub preset: Option<Box<Preset>>,
+    /// The last thing that the rules allowed this publisher.
+    pub allowed: Option<Allowed>,
+}
+
+/// An enhanced authentication.
+#[derive(Debug)]
+pub(crate) struct EnhancedState {
+    /// Its method, which stays the same for the whole connection ([MQTT-4.12.0-5]).
+    pub method: Box<str>,
+    /// Whether an exchange is going on in an open connection.
+    pub running: bool,
+}
+
+/// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Preset {
+    pub tenant: Option<TenantId>,
+    /// The client id that it has whatever it asks for.
+    pub client_id: Option<Box<str>>,
+}
+
+/// A decision of the rules that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    /// Where the topic's route is.
+    pub slot: RouteSlot,
+    /// How often routes had been made by then: a place may be another topic's since.
+    pub fills: u32,
+    /// QoS and RETAIN.
+    pub bits: u8,
+    /// The epoch of the rules.
+    pub epoch: u16,
 }
 
 impl Default for Extra {
@@ -85,6 +127,10 @@ impl Default for Extra {
             aliases_out: OutboundAliases::default(),
             parked: None,
             pending_connect: None,
+            enhanced: None,
+            proof_ends: None,
+            preset: None,
+            allowed: None,
             rate: None,
             reserving: Reserving::Not,
             withheld_until: Millis::NEVER,
@@ -111,6 +157,10 @@ impl Extra {
             && self.rate.is_none()
             && self.reserving == Reserving::Not
             && self.withheld_until == Millis::NEVER
+            && self.enhanced.is_none()
+            && self.proof_ends.is_none()
+            && self.preset.is_none()
+            && self.allowed.is_none()
     }
 }
 
@@ -142,6 +192,8 @@ pub(crate) struct PendingAck {
     pub waits: u32,
     pub packet_id: PacketId,
     pub answer: Answer,
+    /// Whether it promises something that was written into a journal.
+    pub promises: bool,
 }
 
 /// What is sent once all is confirmed.
@@ -197,9 +249,10 @@ impl AckQueue {
 
     /// One confirmation less is lacking; an error that it brings becomes the answer. Unknown sequences are ignored:
     /// their connection was replaced.
-    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode) {
+    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode, promises: bool) {
         let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
         ack.waits = ack.waits.saturating_sub(1);
+        ack.promises |= promises;
         if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
             && code.is_error()
         {
@@ -230,7 +283,7 @@ impl AckQueue {
 }
 
 impl Connection {
-    pub(crate) fn new(listener: ListenerId, now: Millis) -> Self {
+    pub(crate) fn new(listener: ListenerId, tenant: TenantId, now: Millis) -> Self {
         Self {
             output: None,
             tail: None,
@@ -241,6 +294,7 @@ impl Connection {
             max_packet_out: u32::MAX,
             keep_alive: 0,
             listener,
+            tenant,
             version: Version::V311,
             phase: Phase::AwaitConnect,
             dirty: false,
@@ -282,7 +336,12 @@ mod tests {
     use super::*;
 
     fn ack(id: u16, waits: u32) -> PendingAck {
-        PendingAck { waits, packet_id: PacketId::new(id).unwrap(), answer: Answer::PubAck(ReasonCode::Success) }
+        PendingAck {
+            waits,
+            packet_id: PacketId::new(id).unwrap(),
+            answer: Answer::PubAck(ReasonCode::Success),
+            promises: false,
+        }
     }
 
     #[test]
@@ -292,14 +351,14 @@ mod tests {
         queue.push(ack(2, 0));
         queue.push(ack(3, 1));
         assert!(queue.pop_ready().is_none(), "the first one still waits");
-        queue.confirm(0, ReasonCode::Success);
+        queue.confirm(0, ReasonCode::Success, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 1);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 2);
         assert!(queue.pop_ready().is_none());
-        queue.confirm(2, ReasonCode::Success);
+        queue.confirm(2, ReasonCode::Success, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 3);
         assert_eq!(queue.next_sequence(), 3);
-        queue.confirm(0, ReasonCode::Success);
+        queue.confirm(0, ReasonCode::Success, false);
         assert!(queue.is_empty(), "a late confirmation changes nothing");
     }
 

@@ -7,6 +7,7 @@ use tidegate_mqtt::QoS;
 use crate::alias::Outbound;
 use crate::connection::Connection;
 use crate::desk::{Desk, open_output};
+use crate::durable::{Numbers, StoredSession};
 use crate::ids::SessionKey;
 use crate::layouts::{Layouts, Shape};
 use crate::message::Publication;
@@ -14,7 +15,7 @@ use crate::now::Millis;
 use crate::overflow::Arriving;
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::{BlockedPublisher, Delivery, Membership, Session, SubscriptionIds};
+use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::OverflowPolicy;
 
 /// How a subscription wants a message.
@@ -79,21 +80,34 @@ impl Desk {
             }
             shape.alias = choose_alias(connection, publication.topic, len);
         }
+        let mut promises = false;
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || terms.group.is_some();
-            let kept = keep.then(|| delivery(publication, terms, qos));
-            let cost = kept.as_ref().map_or(0, Delivery::cost);
+            let stored = session.stored;
             let flow = session.flow_mut();
+            let number = if stored.is_some() { flow.number() } else { 0 };
+            let kept = keep.then(|| delivery(publication, terms, qos, number));
+            let cost = kept.as_ref().map_or(0, Delivery::cost);
             if flow.inflight.is_empty() {
                 flow.waiting_since = now;
             }
-            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
+            let numbers = Numbers { entry: number, separate: false };
+            let Some(id) = flow.inflight.push(awaited(qos), InFlight { delivery: kept, numbers }) else { return };
             flow.inflight_bytes += cost;
             self.memory += cost;
             shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_entry(stored, number, publication, terms, qos, Some(id), false);
+                // Sent once and forgotten, it would be sent a second time under another packet id.
+                promises = qos == QoS::ExactlyOnce;
+            }
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(publication, &shape, now, output);
+        if promises && let Some(batch) = self.journal.hold(key) {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PUBLISH_TYPE] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
@@ -118,7 +132,7 @@ impl Desk {
         terms: &Terms<'_>,
         qos: QoS,
     ) {
-        let mut delivery = delivery(publication, terms, qos);
+        let mut delivery = delivery(publication, terms, qos, 0);
         if !terms.metered {
             let bounds = self.bounds_of(to, publication.topic);
             delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
@@ -129,7 +143,12 @@ impl Desk {
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let cost = delivery.cost();
+        let stored = session.stored.filter(|_| qos != QoS::AtMostOnce);
         let flow = session.flow_mut();
+        if let Some(stored) = stored {
+            delivery.number = flow.number();
+            self.journal.put_entry(stored, delivery.number, publication, terms, qos, None, delivery.latest);
+        }
         let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
         self.queued_messages += 1;
@@ -140,15 +159,26 @@ impl Desk {
         }
     }
 
-    /// Takes the message at the front of a queue.
+    /// Takes the message at the front of a queue; it is owed no more.
     pub(crate) fn pop_queued(&mut self, from: SessionKey) -> Option<Delivery> {
         let share = self.settings.queue.lower_priority_share;
-        let flow = self.sessions.get_mut(from.0)?.flow.as_mut()?;
+        let session = self.sessions.get_mut(from.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
         let oldest = flow.queue.pop_front(share)?;
         let cost = oldest.cost();
         flow.queue_bytes -= cost;
         self.forget_queued(cost);
+        self.forget_stored(stored, oldest.number);
         Some(oldest)
+    }
+
+    /// A message that waited is not owed any more.
+    #[inline]
+    pub(crate) fn forget_stored(&mut self, session: Option<StoredSession>, number: u64) {
+        if let Some(stored) = session {
+            self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
+        }
     }
 
     /// Takes one message's cost out of the sums.
@@ -188,9 +218,11 @@ impl Desk {
             let Some(next) = flow.queue.pop_front(share) else { break };
             let cost = next.cost();
             flow.queue_bytes -= cost;
+            let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
                 self.discard(Reason::MessageExpired, &next.message);
+                self.forget_stored(stored, next.number);
                 continue;
             }
             self.send_queued(now, layouts, to, &next);
@@ -216,8 +248,10 @@ impl Desk {
             alias: None,
         };
         let len = layouts.packet_len(&mut publication, &shape, now);
+        let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
             self.counters.drop_message(Reason::SubscriberPacketLimit);
+            self.forget_stored(stored, next.number);
             return;
         }
         shape.alias = choose_alias(connection, publication.topic, len);
@@ -228,14 +262,26 @@ impl Desk {
             if flow.inflight.is_empty() {
                 flow.waiting_since = now;
             }
-            let Some(id) = flow.inflight.push(awaited(qos), keep.then(|| next.clone())) else { return };
+            let numbers = Numbers { entry: next.number, separate: true };
+            let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
+            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
             let cost = if keep { next.cost() } else { 0 };
             flow.inflight_bytes += cost;
             self.memory += cost;
             shape.packet_id = Some(id);
+            if let Some(stored) = stored {
+                self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
+            }
         }
         let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
+        if stored.is_some()
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PUBLISH_TYPE] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
@@ -280,7 +326,7 @@ impl Desk {
 }
 
 /// What a message of this QoS waits for after it was sent.
-fn awaited(qos: QoS) -> State {
+pub(crate) fn awaited(qos: QoS) -> State {
     if qos == QoS::ExactlyOnce { State::AwaitPubRec } else { State::AwaitPubAck }
 }
 
@@ -307,7 +353,7 @@ fn choose_alias(connection: &mut Connection, topic: &str, packet_len: usize) -> 
 /// Bytes by which a Topic Alias lengthens a packet at most: the property, and one more byte of each length before it.
 const ALIAS_PROPERTY_LEN: usize = 5;
 
-fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS) -> Delivery {
+fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS, number: u64) -> Delivery {
     Delivery {
         message: publication.keep(),
         qos,
@@ -315,5 +361,6 @@ fn delivery(publication: &mut Publication<'_>, terms: &Terms<'_>, qos: QoS) -> D
         latest: false,
         ids: SubscriptionIds::from_slice(terms.subscription_ids),
         group: terms.group.cloned(),
+        number,
     }
 }

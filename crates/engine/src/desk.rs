@@ -12,10 +12,11 @@ use tidegate_mqtt::PacketType;
 use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
 use crate::dead_letter::DeadLetters;
+use crate::durable::{Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
-use crate::now::Millis;
+use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
 use crate::overflow::OverflowRules;
 use crate::reason::Reason;
@@ -84,11 +85,14 @@ pub(crate) struct Desk {
     pub roomy: Vec<SessionKey>,
     /// Sessions whose queue has another message at its front, which may be sent at once.
     pub to_refill: Vec<SessionKey>,
+    /// What is to be stored.
+    pub journal: Journal,
 }
 
 impl Desk {
-    pub(crate) fn new(settings: Arc<Settings>, shard: ShardId) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
+        let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
@@ -119,6 +123,7 @@ impl Desk {
             hungry: Vec::new(),
             roomy: Vec::new(),
             to_refill: Vec::new(),
+            journal,
         }
     }
 
@@ -184,6 +189,63 @@ impl Desk {
         }
     }
 
+    /// The same for a packet that promises what was written in this turn, or (`promises`) what others have written: it
+    /// leaves when that is committed.
+    #[inline]
+    pub(crate) fn send_promise(
+        &mut self,
+        key: ConnectionKey,
+        packet_type: PacketType,
+        promises: bool,
+        encode: impl FnOnce(&mut Vec<u8>) -> bool,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let at = output.buffer().len();
+        if encode(output.buffer()) {
+            self.counters.packets_out[packet_type as usize] += 1;
+            if promises && let Some(batch) = self.journal.hold(key) {
+                output.hold(at, batch);
+            }
+        }
+    }
+
+    /// Stores a session as it is now, if it is one that lasts and anything is stored at all; one that does not last any
+    /// more is forgotten by the store.
+    pub(crate) fn store_session(&mut self, key: SessionKey) {
+        if !self.journal.is_on() {
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(key.0) else { return };
+        if session.is_inner() {
+            return;
+        }
+        if !session.lasts() {
+            if let Some(stored) = session.stored.take() {
+                self.journal.delete(Key::Session(stored));
+            }
+            return;
+        }
+        let stored = *session.stored.get_or_insert_with(|| self.journal.new_session());
+        let now = self.journal.now;
+        self.journal.put(Key::Session(stored), |out| SessionRecord::write_session(out, now, session));
+    }
+
+    /// Stores a subscription under the filter that its client gave.
+    pub(crate) fn store_subscription(&mut self, key: SessionKey, filter: &str, options: u8, subscription_id: u32) {
+        let stored = self.sessions.get(key.0).and_then(|session| session.stored);
+        if let Some(stored) = stored {
+            self.journal.put(Key::Subscription(stored, filter), |out| put_subscription(out, options, subscription_id));
+        }
+    }
+
+    /// Forgets a subscription in the store.
+    pub(crate) fn forget_subscription(&mut self, key: SessionKey, filter: &str) {
+        if let Some(stored) = self.sessions.get(key.0).and_then(|session| session.stored) {
+            self.journal.delete(Key::Subscription(stored, filter));
+        }
+    }
+
     /// Sets the one timer that a connection has.
     pub(crate) fn set_connection_timer(&mut self, key: ConnectionKey, deadline: Millis) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -246,6 +308,7 @@ impl Desk {
             .shrink_to_fit(|key| sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
         self.dirty.shrink_to_fit();
         self.events.shrink_to_fit();
+        self.journal.shrink();
     }
 }
 

@@ -4,6 +4,7 @@ use tidegate_mqtt::QoS;
 
 use crate::deliver::Terms;
 use crate::desk::Desk;
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
@@ -13,10 +14,14 @@ use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, Passage, RETAIN_AT_HOME, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
+use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
+
+/// Longest topic or filter that a key of the store can hold, bytes.
+pub(crate) const STORED_NAME_MAX: usize = 65_000;
 
 /// Where a message comes from.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +95,11 @@ impl Engine {
     pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
         match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
             Some(slot) => slot,
-            None => self.cache.fill(&mut self.index, tenant, topic),
+            None => {
+                let slot = self.cache.fill(&mut self.index, tenant, topic);
+                self.keep_receivers(slot);
+                slot
+            }
         }
     }
 
@@ -112,16 +121,38 @@ impl Engine {
         if !self.place.owns(partition_of(publication.tenant, publication.topic)) {
             return None;
         }
+        let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
-            self.retained.clear(publication.tenant, publication.topic);
+            let known = self.retained.clear(publication.tenant, publication.topic).is_some();
+            if stored && known {
+                self.desk.journal.delete(Key::Retained(publication.tenant, publication.topic));
+            }
             return None;
+        }
+        if stored && publication.topic.len() > STORED_NAME_MAX {
+            self.desk.counters.drop_message(Reason::InvalidTopicName);
+            return Some(Reason::InvalidTopicName);
         }
         let message = publication.keep();
         let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
+        // Before the new value is put: the topic itself may be among those that have just expired.
+        self.forget_expired();
         if let Some(reason) = refused {
             self.desk.counters.drop_message(reason);
+        } else if stored {
+            self.desk.journal.put_retained(publication);
         }
         refused
+    }
+
+    /// Retained messages that have expired are forgotten by the store as well.
+    pub(crate) fn forget_expired(&mut self) {
+        let stored = self.desk.journal.is_on();
+        for (tenant, topic) in self.retained.take_expired() {
+            if stored && !is_own_topic(&topic) {
+                self.desk.journal.delete(Key::Retained(tenant, &topic));
+            }
+        }
     }
 }
 
@@ -167,6 +198,7 @@ impl Reach<'_> {
     #[inline]
     pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
         let targets = route.targets();
+        publication.wide = targets.len() > 1 && self.desk.journal.is_on();
         self.layouts.begin(targets.len());
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use crate::access::Rules;
 use crate::admission::Admissions;
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
+use crate::durable::{JournalBatch, Restoration};
 use crate::event::Event;
 use crate::groups::Groups;
-use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId};
+use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
@@ -57,6 +58,8 @@ pub struct Engine {
     pub(crate) admissions: Admissions,
     /// The PUBLISH at hand has to wait, and its publisher is parked.
     pub(crate) held_back: bool,
+    /// What a store holds, while it is taken in.
+    pub(crate) restoration: Option<Restoration>,
     /// Whether [`Engine::work_off`] is running.
     working_off: bool,
 }
@@ -79,7 +82,7 @@ impl Engine {
         let retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         Self {
             place,
-            desk: Desk::new(Arc::clone(&settings), place.shard),
+            desk: Desk::new(Arc::clone(&settings), place.shard, now),
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
             scratch_route: Route::default(),
@@ -98,6 +101,7 @@ impl Engine {
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
+            restoration: None,
             working_off: false,
             settings,
         }
@@ -122,7 +126,8 @@ impl Engine {
             self.desk.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
-        let key = self.desk.connections.insert(Connection::new(listener, now.monotonic));
+        let tenant = self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let key = self.desk.connections.insert(Connection::new(listener, tenant, now.monotonic));
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
         }
@@ -130,6 +135,16 @@ impl Engine {
         let deadline = now.monotonic.plus(self.settings.limits.connect_timeout_ms);
         self.desk.set_connection_timer(key, deadline);
         Ok(key)
+    }
+
+    /// Tells what is known of a client before its CONNECT arrives: the tenant that it belongs to whatever its listener says,
+    /// and the client id that it has whatever it asks for. What its certificate says is such knowledge.
+    pub fn preset_connection(&mut self, key: ConnectionKey, tenant: Option<TenantId>, client_id: Option<&str>) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase == Phase::AwaitConnect && (tenant.is_some() || client_id.is_some()) {
+            let client_id = client_id.map(Box::from);
+            connection.extra_mut().preset = Some(Box::new(Preset { tenant, client_id }));
+        }
     }
 
     /// Forgets a connection whose transport the shell has closed after [`Event::Close`].
@@ -173,8 +188,10 @@ impl Engine {
     pub fn handle_written(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         self.desk.counters.bytes_out += connection.output.as_mut().map_or(0, |output| output.take_written());
-        let done = connection.output.as_ref().is_none_or(|output| output.is_empty());
-        if done && let Some(output) = connection.output.take() {
+        let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
+        if connection.output.as_ref().is_some_and(|output| output.is_empty())
+            && let Some(output) = connection.output.take()
+        {
             self.desk.pool.put(output);
         }
         if done == connection.blocked {
@@ -240,11 +257,13 @@ impl Engine {
 
     /// Does what is due, a bounded part of it at a time.
     pub fn handle_timers(&mut self, now: Now) {
+        self.desk.journal.now = now;
         for _ in 0..TIMERS_PER_TURN {
             let Some((_, timer)) = self.desk.timers.pop_due(now.monotonic) else { break };
             self.handle_timer(now, timer);
         }
         self.retained.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
+        self.forget_expired();
         self.recheck_rights(now);
         self.run_fetches(now);
         self.after_frame(now);
@@ -284,6 +303,31 @@ impl Engine {
             input_bytes: desk.input_bytes,
             link_bytes: self.links.bytes(),
         }
+    }
+
+    /// What was written for the store since the last call. The shell gives it to the store before it hands over batches for
+    /// other shards, and before it writes outputs.
+    #[inline]
+    pub fn take_journal(&mut self) -> Option<JournalBatch> {
+        self.desk.journal.take()
+    }
+
+    /// All batches up to the one of this sequence are committed: what promised them may leave.
+    pub fn handle_committed(&mut self, sequence: u64) {
+        while let Some(key) = self.desk.journal.pop_released(sequence) {
+            let Some(connection) = self.desk.connections.get_mut(key) else { continue };
+            let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
+            if released && !connection.dirty {
+                connection.dirty = true;
+                self.desk.dirty.push(key);
+            }
+        }
+    }
+
+    /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
+    /// [`Reason::StoreFull`], so that there is room for what gives room back.
+    pub fn set_store_full(&mut self, full: bool) {
+        self.desk.journal.full = full;
     }
 
     /// Gives memory back after a peak.

@@ -1,5 +1,8 @@
 //! What the engine asks of its shell.
 
+use std::sync::Arc;
+
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::reason::Reason;
 use tidegate_mqtt::Version;
@@ -42,6 +45,13 @@ pub enum Event {
         /// Who wants to come in.
         request: AuthRequest,
     },
+    /// The client answered a challenge ([`Verdict::Challenge`]); the next verdict is awaited.
+    AnswerChallenge {
+        /// The connection.
+        key: ConnectionKey,
+        /// Its authentication data.
+        data: Vec<u8>,
+    },
     /// The client is back and its queue is outside memory: [`Engine::handle_loaded`](crate::Engine::handle_loaded) brings it.
     LoadQueue {
         /// The tenant of the client.
@@ -66,6 +76,26 @@ pub struct AuthRequest {
     pub user_name: Option<String>,
     /// The password.
     pub password: Option<Vec<u8>>,
+    /// How an exchange of several steps begins, if the client asked for one ([MQTT-4.12]).
+    pub enhanced: Option<Enhanced>,
+    /// Whether a client that is in proves anew who it is ([MQTT-4.12.1]).
+    pub again: bool,
+}
+
+/// The beginning of an enhanced authentication.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Enhanced {
+    /// The name of the method.
+    pub method: String,
+    /// What the client sent along.
+    pub data: Vec<u8>,
+}
+
+impl std::fmt::Debug for Enhanced {
+    /// Leaves the data out: it may be a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Enhanced").field("method", &self.method).finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for AuthRequest {
@@ -81,12 +111,23 @@ impl std::fmt::Debug for AuthRequest {
 }
 
 /// The answer to a CONNECT.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The client may come in.
-    Accept,
+    Accept(Accepted),
     /// The client is refused with this reason.
     Refuse(Reason),
+    /// The client has to answer this first; only where it asked for an enhanced authentication.
+    Challenge(Vec<u8>),
+}
+
+/// A client that may come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// Who it is, if that was asked.
+    pub identity: Option<Arc<Identity>>,
+    /// The last step of an enhanced authentication.
+    pub data: Option<Vec<u8>>,
 }
 
 /// Something for the log, told once.

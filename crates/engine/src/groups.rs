@@ -174,7 +174,7 @@ impl Engine {
         let told = self.take_seat(now, from, group, session, seat, Some(own));
         let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
         if waits == 0 {
-            self.confirm_to(now, from, ticket, ReasonCode::Success);
+            self.confirm_to(now, from, ticket, ReasonCode::Success, false);
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
@@ -188,7 +188,7 @@ impl Engine {
             return;
         }
         if let Some(joining) = self.groups.joining.remove(&id) {
-            self.confirm_to(now, joining.shard, joining.ticket, ReasonCode::Success);
+            self.confirm_to(now, joining.shard, joining.ticket, ReasonCode::Success, false);
         }
     }
 
@@ -217,10 +217,13 @@ impl Engine {
         flow.queue = stay.into_iter().collect();
         for delivery in back {
             let cost = delivery.cost();
-            if let Some(flow) = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut()) {
+            let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+            let stored = session.stored;
+            if let Some(flow) = session.flow.as_mut() {
                 flow.queue_bytes -= cost;
             }
             self.desk.forget_queued(cost);
+            self.desk.forget_stored(stored, delivery.number);
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
         self.desk.after_refill(key);

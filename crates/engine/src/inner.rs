@@ -134,6 +134,8 @@ impl Engine {
             listener: INNER_LISTENER,
             receive_maximum: u16::MAX,
             rights_epoch: 0,
+            stored: None,
+            identity: None,
         });
         for (filter, qos) in filters {
             let options = SubscriberOptions::new(*qos, false, true);

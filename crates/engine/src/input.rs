@@ -60,6 +60,7 @@ impl Engine {
     /// Takes bytes that arrived on a connection, split anywhere.
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
         self.desk.counters.bytes_in += bytes.len() as u64;
+        self.desk.journal.now = now;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         match connection.tail.take() {
             None => {
@@ -155,7 +156,7 @@ impl Engine {
             match connection.phase {
                 Phase::Closing => return bytes.len(),
                 Phase::Authenticating => return taken,
-                Phase::AwaitConnect | Phase::Open => {}
+                Phase::AwaitConnect | Phase::AwaitAuth | Phase::Open => {}
             }
             let rest = &bytes[taken..];
             if rest.is_empty() {
@@ -200,6 +201,9 @@ impl Engine {
             check_first_byte(whole)?;
             return Ok(self.handle_connect(now, key, frame));
         }
+        if connection.phase == Phase::AwaitAuth && !matches!(packet_type, PacketType::Auth | PacketType::Disconnect) {
+            return Err(Refused::new(Reason::ProtocolError, "AUTH is awaited"));
+        }
         if connection.is_parked() && !passes_parked(packet_type) && !self.is_repetition(key, version, frame) {
             return Ok(self.park_frame(key, whole));
         }
@@ -231,9 +235,7 @@ impl Engine {
                 });
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
-            PacketType::Auth => {
-                return Err(Refused::new(Reason::ProtocolError, "AUTH without an authentication method"));
-            }
+            PacketType::Auth => self.handle_auth(now, key, version, frame)?,
             PacketType::Connect => return Err(Refused::new(Reason::ProtocolError, "a second CONNECT")),
             PacketType::ConnAck | PacketType::SubAck | PacketType::UnsubAck | PacketType::PingResp => {
                 return Err(Refused::new(Reason::ProtocolError, format!("{packet_type} is sent by servers only")));

@@ -69,10 +69,13 @@ mod dead_letter;
 mod deliver;
 mod desk;
 mod dispatch;
+mod durable;
 mod engine;
+mod enhanced;
 mod event;
 mod groups;
 mod hash;
+mod identity;
 mod ids;
 mod image;
 mod inner;
@@ -106,8 +109,10 @@ mod wire;
 
 pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
-pub use event::{AuthRequest, Event, LogEvent, Verdict};
+pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
+pub use identity::{Grants, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerError, InnerKey, InnerMessage};
@@ -116,8 +121,8 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, DeadLetter, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule, PrioritySource,
-    QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,
+    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
 };
 pub use slow::SlowSession;
 pub use wire::WireError;

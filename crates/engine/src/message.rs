@@ -57,6 +57,10 @@ pub(crate) struct Publication<'a> {
     pub priority: u8,
     /// Made on the first use by [`Publication::keep`].
     kept: Option<MessageRef>,
+    /// Whether several sessions may be owed it, so that it is stored once for all of them.
+    pub wide: bool,
+    /// Under which number it is stored for all of them; 0 if it is not yet.
+    pub body: u64,
 }
 
 impl<'a> Publication<'a> {
@@ -85,6 +89,8 @@ impl<'a> Publication<'a> {
             payload,
             shared: None,
             publisher,
+            wide: false,
+            body: 0,
             priority: 0,
             kept: None,
         }
@@ -185,6 +191,8 @@ impl Message {
             publisher: self.publisher,
             priority: self.priority,
             kept: Some(Rc::clone(self)),
+            wide: false,
+            body: 0,
         }
     }
 }

@@ -16,6 +16,15 @@ pub struct Output {
     shared_len: usize,
     /// Bytes written since they were counted last.
     written: usize,
+    /// Places in `bytes` from which on everything waits for a batch of the journal, and for which, in order of both.
+    holds: VecDeque<Hold>,
+}
+
+/// A place that a commit gives free.
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    at: usize,
+    batch: u64,
 }
 
 #[derive(Debug)]
@@ -31,6 +40,42 @@ impl Output {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == self.bytes.len() && self.shared.is_empty()
+    }
+
+    /// Whether something may be written now: what waits for a commit may not.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.head < self.limit() || self.shared.front().is_some_and(|shared| shared.at <= self.limit())
+    }
+
+    /// Bytes that may be written now.
+    pub fn writable_len(&self) -> usize {
+        let Some(hold) = self.holds.front() else { return self.len() };
+        let before = self.shared.iter().take_while(|shared| shared.at <= hold.at);
+        hold.at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
+    }
+
+    /// Up to where `bytes` may be written. What is shared stands behind the bytes of its packet, so that a payload at just
+    /// this place belongs to the last packet before it.
+    #[inline]
+    fn limit(&self) -> usize {
+        self.holds.front().map_or(self.bytes.len(), |hold| hold.at)
+    }
+
+    /// Everything from `at` on, a place of the buffer, waits until a batch is committed.
+    pub(crate) fn hold(&mut self, at: usize, batch: u64) {
+        if self.holds.back().is_none_or(|last| last.batch < batch) {
+            self.holds.push_back(Hold { at, batch });
+        }
+    }
+
+    /// All batches up to this one are committed; says whether something may be written that could not before.
+    pub(crate) fn release(&mut self, committed: u64) -> bool {
+        let before = self.holds.len();
+        while self.holds.front().is_some_and(|hold| hold.batch <= committed) {
+            self.holds.pop_front();
+        }
+        self.holds.len() < before
     }
 
     /// Bytes not yet written.
@@ -52,13 +97,14 @@ impl Output {
             filled += 1;
             true
         };
-        for shared in &self.shared {
+        let limit = self.limit();
+        for shared in self.shared.iter().take_while(|shared| shared.at <= limit) {
             if !push(&self.bytes[from..shared.at]) || !push(&shared.payload[shared.written..]) {
                 return filled;
             }
             from = shared.at;
         }
-        push(&self.bytes[from..]);
+        push(&self.bytes[from..limit]);
         filled
     }
 
@@ -108,6 +154,9 @@ impl Output {
         for shared in &mut self.shared {
             shared.at -= self.head;
         }
+        for hold in &mut self.holds {
+            hold.at -= self.head;
+        }
         self.head = 0;
     }
 
@@ -141,6 +190,7 @@ impl Output {
         self.shared.clear();
         self.shared_len = 0;
         self.written = 0;
+        self.holds.clear();
     }
 }
 

@@ -79,13 +79,16 @@ impl Desk {
         }
     }
 
-    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`.
+    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
     fn pop_least(&mut self, from: SessionKey, priority: u8) -> Option<Delivery> {
-        let flow = self.sessions.get_mut(from.0)?.flow.as_mut()?;
+        let session = self.sessions.get_mut(from.0)?;
+        let stored = session.stored;
+        let flow = session.flow.as_mut()?;
         let least = flow.queue.pop_least(priority)?;
         let cost = least.cost();
         flow.queue_bytes -= cost;
         self.forget_queued(cost);
+        self.forget_stored(stored, least.number);
         Some(least)
     }
 

@@ -21,6 +21,7 @@ const HOPS_MAX: u8 = 32;
 impl Engine {
     /// Takes a batch from another shard.
     pub fn handle_batch(&mut self, now: Now, batch: Batch) {
+        self.desk.journal.now = now;
         let whole = self.read_batch(now, &batch);
         // Both ends are this program, so anything else is a defect in it.
         debug_assert!(whole.is_ok(), "{} sent a batch that cannot be read: {whole:?}", batch.from);
@@ -59,7 +60,7 @@ impl Engine {
     fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
-            Record::Confirm { ticket, code } => self.confirm(now, ticket, code),
+            Record::Confirm { ticket, code, promises } => self.confirm(now, ticket, code, promises),
             other => self.handle_rare_record(now, from, other),
         }
     }
@@ -133,6 +134,7 @@ impl Engine {
         self.desk.counters.shard_messages_in += 1;
         self.desk.reservations.use_committed(from);
         let source = source_of(&envelope);
+        let mark = self.desk.journal.mark();
         let mut code = ReasonCode::Success;
         if envelope.purpose & RETAIN_AT_HOME != 0 {
             code = self.retain(now, &mut envelope.publication).map_or(code, Reason::code);
@@ -145,7 +147,8 @@ impl Engine {
             let (_, route) = self.cache.get(slot);
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
         }
-        self.confirm_to(now, envelope.origin, envelope.ticket, code);
+        let promises = self.desk.journal.has_written_since(mark);
+        self.confirm_to(now, envelope.origin, envelope.ticket, code, promises);
     }
 
     fn handle_interest(
@@ -170,7 +173,7 @@ impl Engine {
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
         } else {
-            self.confirm(now, ticket, ReasonCode::Success);
+            self.confirm(now, ticket, ReasonCode::Success, false);
         }
     }
 

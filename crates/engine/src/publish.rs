@@ -7,6 +7,7 @@ use tidegate_mqtt::{
 use crate::admission::Admission;
 use crate::connection::Answer;
 use crate::dispatch::{Source, reach};
+use crate::durable::{Key, Mark};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::input::Refused;
@@ -34,7 +35,7 @@ impl Engine {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
         let Some(session) = connection.session else { return Ok(()) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
-        let tenant = listener.tenant;
+        let tenant = connection.tenant;
         if raw.qos > listener.maximum_qos {
             return Err(Refused::new(Reason::QosNotSupported, "the QoS is above the maximum"));
         }
@@ -46,6 +47,9 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
+        if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) && !self.is_repeated(session, &raw) {
+            return self.refuse_for_full_store(now, key, version, &raw);
+        }
         if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
@@ -53,6 +57,32 @@ impl Engine {
             return Ok(());
         }
         self.publish_with_properties(now, key, session, tenant, &raw)
+    }
+
+    /// Whether it is a QoS 2 message that was taken before.
+    fn is_repeated(&self, session: SessionKey, raw: &RawPublish<'_>) -> bool {
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        raw.qos == QoS::ExactlyOnce
+            && raw.packet_id.is_some_and(|id| flow.is_some_and(|flow| flow.received.contains(id)))
+    }
+
+    /// The store has no room for what this message may have to be kept as. An MQTT 5 publisher is told; another one could
+    /// only be told that all is well, so its connection ends, and it has the message still.
+    #[cold]
+    fn refuse_for_full_store(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        self.desk.counters.drop_message(Reason::StoreFull);
+        if !version.is_v5() && raw.packet_id.is_some() {
+            return Err(Refused::new(Reason::StoreFull, "the store has no room for the message"));
+        }
+        let mark = self.desk.journal.mark();
+        self.answer_publish(now, key, raw, Reason::StoreFull.code(), 0, mark);
+        Ok(())
     }
 
     /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
@@ -71,7 +101,9 @@ impl Engine {
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
         self.check_topic_levels(name.as_str())?;
-        Ok(self.cache.fill(&mut self.index, tenant, name.as_str()))
+        let slot = self.cache.fill(&mut self.index, tenant, name.as_str());
+        self.keep_receivers(slot);
+        Ok(slot)
     }
 
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
@@ -130,10 +162,12 @@ impl Engine {
             let Some(topic) = known else {
                 return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
             };
-            return Ok(match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
-                Some(slot) => slot,
-                None => self.cache.fill(&mut self.index, tenant, topic),
-            });
+            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                return Ok(slot);
+            }
+            let slot = self.cache.fill(&mut self.index, tenant, topic);
+            self.keep_receivers(slot);
+            return Ok(slot);
         }
         let slot = self.slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);
@@ -200,6 +234,7 @@ impl Engine {
             return;
         }
         let mut ticket = None;
+        let mark = self.desk.journal.mark();
         if let Some(id) = raw.packet_id {
             if raw.qos == QoS::ExactlyOnce && !self.is_first_receipt(now, key, session, id) {
                 return;
@@ -207,9 +242,9 @@ impl Engine {
             ticket = Some(self.next_ticket(key));
         }
         let (topic, _) = self.cache.get(slot);
-        if is_own_topic(topic) || !self.may_publish(session, topic, raw.qos, raw.retain) {
+        if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
-            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0);
+            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
             return;
         }
         let source = Source {
@@ -241,7 +276,7 @@ impl Engine {
             if !done.reached && code == ReasonCode::Success {
                 code = ReasonCode::NoMatchingSubscribers;
             }
-            self.answer_publish(now, key, raw, code, u32::from(done.waits));
+            self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
         }
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);
@@ -261,11 +296,9 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) -> bool {
-        let Some(id) = raw.packet_id else { return false };
-        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
-        let known = raw.qos == QoS::ExactlyOnce && flow.is_some_and(|flow| flow.received.contains(id));
         let topic = self.cache.get(slot).0.to_owned();
-        if known || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
+        let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
+        if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
             return false;
         }
         let properties = forwarding.properties;
@@ -273,7 +306,10 @@ impl Engine {
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
         match self.admit(now, key, session, slot, &publication) {
             Admission::Open => return false,
-            Admission::Refused => self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0),
+            Admission::Refused => {
+                let mark = self.desk.journal.mark();
+                self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+            }
             Admission::Over => {}
             Admission::Waits => {
                 self.held_back = true;
@@ -318,7 +354,11 @@ impl Engine {
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
     fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return false };
+        let stored = session.stored;
         if session.flow_mut().received.insert(id) {
+            if let Some(stored) = stored {
+                self.desk.journal.put(Key::Received(stored, id), |_| {});
+            }
             return true;
         }
         let pending = self
@@ -328,27 +368,38 @@ impl Engine {
             .and_then(|connection| connection.extra.as_ref())
             .is_some_and(|extra| extra.acks.has_pub_rec(id));
         if !pending {
-            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0);
+            // What it repeats may have been written only just now.
+            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0, stored.is_some());
         }
         false
     }
 
     #[inline]
-    fn answer_publish(&mut self, now: Now, key: ConnectionKey, raw: &RawPublish<'_>, code: ReasonCode, waits: u32) {
+    fn answer_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        code: ReasonCode,
+        waits: u32,
+        mark: Mark,
+    ) {
         let Some(id) = raw.packet_id else { return };
+        let promises = self.desk.journal.has_written_since(mark);
         let answer = match raw.qos {
             QoS::ExactlyOnce => Answer::PubRec(code),
             _ => Answer::PubAck(code),
         };
-        self.answer(now, key, id, answer, waits);
+        self.answer(now, key, id, answer, waits, promises);
     }
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
         let session = self.desk.session_of(key);
-        let flow = session.and_then(|session| self.desk.sessions.get_mut(session.0)?.flow.as_mut());
-        if let Some(flow) = flow {
-            flow.received.remove(id);
+        let Some(session) = session.and_then(|session| self.desk.sessions.get_mut(session.0)) else { return };
+        let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
+        if let Some(stored) = session.stored.filter(|_| known) {
+            self.desk.journal.delete(Key::Received(stored, id));
         }
     }
 

@@ -127,18 +127,34 @@ reasons! {
     DisconnectWithWill = 44, "disconnect_with_will", DisconnectWithWillMessage, "the client disconnected and asked for its will to be published";
     /// A queue that was moved out of memory did not come back.
     QueueLost = 45, "queue_lost", UnspecifiedError, "the part of the queue outside memory could not be brought back";
+    /// The client, its user name or its address is banned.
+    Banned = 46, "banned", Banned, "the client id, the user name or the address is banned";
+    /// One address has as many connections as it may have.
+    TooManyFromAddress = 47, "too_many_from_address", QuotaExceeded, "the limit of connections from one address is reached";
+    /// One user has as many connections as it may have.
+    TooManyForUser = 48, "too_many_for_user", QuotaExceeded, "the limit of connections with one user name is reached";
+    /// A listener is asked for connections faster than it may take them.
+    ListenerRateExceeded = 49, "listener_rate_exceeded", ConnectionRateExceeded, "connections arrive at the listener faster than its limit";
+    /// An address asks for connections faster than it may.
+    AddressRateExceeded = 50, "address_rate_exceeded", ConnectionRateExceeded, "connections arrive from one address faster than its limit";
+    /// A shard's turns take too long.
+    LoopLag = 51, "loop_lag", ServerBusy, "the broker is overloaded: its shards take too long for a turn";
     /// A newer message of the same topic took the place of one that waited.
-    QueueReplaced = 46, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
+    QueueReplaced = 52, "queue_replaced", QuotaExceeded, "a newer message of the same topic took its place in the subscriber's queue";
+    /// The store has no room for more.
+    StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
+    /// What a client has proven holds no longer.
+    ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
     /// A subscriber that rejects had no room, so nobody got the message.
-    QueueFullReject = 47, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
+    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
     /// A publisher that cannot be told of a rejected message waited too long for room.
-    RejectedTooLong = 48, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
+    RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
     /// A topic name with more bytes than allowed.
-    TopicTooLong = 49, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";
+    TopicTooLong = 57, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";
     /// A topic filter with more single-level wildcards than allowed.
-    TooManyWildcards = 50, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
+    TooManyWildcards = 58, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
     /// A topic filter with more bytes than allowed.
-    FilterTooLong = 51, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
+    FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

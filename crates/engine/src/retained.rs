@@ -27,6 +27,8 @@ pub(crate) trait Retainable {
 pub(crate) struct Retained<M> {
     tenants: BTreeMap<TenantId, BTreeMap<Box<str>, M>>,
     expiring: BTreeSet<(Millis, TenantId, Box<str>)>,
+    /// Topics whose message has expired since they were asked for.
+    expired: Vec<(TenantId, Box<str>)>,
     count: u64,
     bytes: u64,
     max_count: u64,
@@ -52,6 +54,7 @@ impl<M: Retainable> Retained<M> {
         Self {
             tenants: BTreeMap::new(),
             expiring: BTreeSet::new(),
+            expired: Vec::new(),
             count: 0,
             bytes: 0,
             max_count: limit(max_count),
@@ -184,9 +187,15 @@ impl<M: Retainable> Retained<M> {
                 break;
             };
             self.clear(tenant, &topic);
+            self.expired.push((tenant, topic));
             removed += 1;
         }
         removed
+    }
+
+    /// Topics whose message has expired since this was asked last.
+    pub(crate) fn take_expired(&mut self) -> Vec<(TenantId, Box<str>)> {
+        std::mem::take(&mut self.expired)
     }
 
     /// Compares the sums with what they stand for.

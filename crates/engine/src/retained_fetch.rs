@@ -316,7 +316,7 @@ impl Engine {
     fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
         let session = self.desk.sessions.get(fetch.session.0);
-        if publication.expires_at <= now.monotonic {
+        if publication.expires_at <= now.monotonic || !self.may_receive(fetch.session, publication.topic) {
             return;
         }
         if session

@@ -3,10 +3,13 @@
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_mqtt::QoS;
 
+use crate::durable::{Numbers, StoredSession};
 use crate::hash::NameHasher;
+use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
@@ -34,6 +37,10 @@ pub(crate) struct Session {
     pub receive_maximum: u16,
     /// Epoch of the access rules under which the subscriptions were compiled; a higher epoch asks again.
     pub rights_epoch: u16,
+    /// Under which number it is stored, if it is.
+    pub stored: Option<StoredSession>,
+    /// Who the client is, where that was asked.
+    pub identity: Option<Arc<Identity>>,
 }
 
 /// Stands where the sessions of clients have the listener that they came through.
@@ -83,7 +90,7 @@ impl FilterList {
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
-    pub inflight: Inflight<Option<Delivery>>,
+    pub inflight: Inflight<InFlight>,
     /// Cost in bytes of the messages that `inflight` keeps.
     pub inflight_bytes: u64,
     /// Waiting for the client to come back, to read, or to acknowledge.
@@ -108,9 +115,27 @@ pub(crate) struct Flow {
     pub to_resend: usize,
     /// Since when nothing in flight was acknowledged; tells the owner who stopped.
     pub waiting_since: Millis,
+    /// The last number given to something that is stored.
+    pub next_number: u64,
+}
+
+/// What was sent and is not finished.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight {
+    /// The message, as long as it may have to be sent again.
+    pub delivery: Option<Delivery>,
+    /// Where it is stored.
+    pub numbers: Numbers,
 }
 
 impl Flow {
+    /// A number for something that is stored, greater than all before.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
     /// Whether nothing at all is owed or remembered.
     pub(crate) fn is_idle(&self) -> bool {
         self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty()
@@ -138,6 +163,8 @@ pub(crate) struct Delivery {
     pub ids: SubscriptionIds,
     /// Set when it was dealt by a shared group: it goes back there if it stays unfinished.
     pub group: Option<Rc<Membership>>,
+    /// Under which number it is stored; 0 if it is not.
+    pub number: u64,
 }
 
 impl Delivery {

@@ -2,6 +2,8 @@
 
 mod policy;
 
+use std::sync::Arc;
+
 use crate::ids::TenantId;
 use tidegate_mqtt::QoS;
 
@@ -38,6 +40,29 @@ pub struct Settings {
     pub authentication: Authentication,
     /// What happens to wills when the server stops.
     pub wills_on_shutdown: bool,
+    /// What outlives the process.
+    pub durability: Durability,
+    /// Whose client a user's is, where that decides.
+    pub tenants: Option<Arc<dyn Tenants>>,
+}
+
+/// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
+/// from memory.
+pub trait Tenants: std::fmt::Debug + Send + Sync {
+    /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
+    fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
+}
+
+/// What of sessions and retained messages outlives the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing does.
+    #[default]
+    Memory,
+    /// All does that the store had time to write; nobody waits for it.
+    Relaxed,
+    /// All does that was promised: what promises something leaves after the commit that holds it.
+    Commit,
 }
 
 /// Who decides about a CONNECT.
@@ -287,6 +312,8 @@ impl Default for Settings {
             sys_events: true,
             authentication: Authentication::Open,
             wills_on_shutdown: true,
+            durability: Durability::Memory,
+            tenants: None,
         }
     }
 }

@@ -5,6 +5,7 @@ use tidegate_mqtt::{
 };
 
 use crate::connection::{Answer, FetchRequest, SubAckAnswer};
+use crate::dispatch::STORED_NAME_MAX;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
@@ -60,6 +61,7 @@ impl Engine {
         let Some(tenant) = self.desk.sessions.get(session.0).map(|session| session.tenant) else { return Ok(()) };
         let max_qos = self.maximum_qos(key);
         let ticket = self.next_ticket(key);
+        let mark = self.desk.journal.mark();
         let requested = subscribe.filters().count();
         let mut answer =
             Box::new(SubAckAnswer { codes: Vec::with_capacity(requested), fetches: Vec::with_capacity(requested) });
@@ -97,7 +99,8 @@ impl Engine {
             waits.confirmations += u32::from(self.wait_for_interest(ticket, !answer.fetches.is_empty()));
         }
         self.expect_fetches(session, &answer.fetches);
-        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations);
+        let promises = self.desk.journal.has_written_since(mark);
+        self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations, promises);
         self.wait_for_full_links(now, key);
         Ok(())
     }
@@ -116,12 +119,14 @@ impl Engine {
         waits: &mut SubAckWaits,
     ) -> Result<(), Reason> {
         let max_levels = usize::from(self.settings.limits.max_topic_levels);
-        if request.filter.levels().count() > max_levels {
+        let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
+        if request.filter.levels().count() > max_levels || !storable {
             return Err(Reason::InvalidTopicFilter);
         }
         self.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
-        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos()) {
+        let shared = request.filter.shared().is_some();
+        if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
             return Err(Reason::NotAuthorized);
         }
         if let Some((share, filter)) = request.filter.shared() {
@@ -130,6 +135,8 @@ impl Engine {
             }
             self.check_subscription_limit(request)?;
             let member = MemberOptions { options: request.options.bits(), subscription_id: request.subscription_id };
+            let whole = request.filter.as_str();
+            self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
             return Ok(());
         }
@@ -138,6 +145,7 @@ impl Engine {
         let subscriber =
             Subscriber { session: request.session, options: request.options, subscription_id: request.subscription_id };
         let done = self.index.subscribe(request.tenant, filter, subscriber);
+        self.desk.store_subscription(request.session, filter, request.options.bits(), request.subscription_id);
         if done.replaced.is_none()
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
@@ -203,6 +211,8 @@ impl Engine {
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let refused = if session.subscriptions() >= max {
             Reason::TooManySubscriptions
+        } else if self.desk.journal.full && session.stored.is_some() {
+            Reason::StoreFull
         } else if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
             Reason::MemoryCeiling
         } else {
@@ -247,6 +257,7 @@ impl Engine {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         let mut codes = Vec::new();
+        let mark = self.desk.journal.mark();
         for filter in unsubscribe.filters() {
             codes.push(match filter {
                 Err(_) => ReasonCode::TopicFilterInvalid,
@@ -254,20 +265,26 @@ impl Engine {
                 Ok(_) => ReasonCode::NoSubscriptionExisted,
             });
         }
-        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(codes.into()), 0);
+        let promises = self.desk.journal.has_written_since(mark);
+        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(codes.into()), 0, promises);
         self.wait_for_full_links(now, key);
         Ok(())
     }
 
     /// Removes one subscription; says whether there was one.
     pub(crate) fn unsubscribe(&mut self, now: Now, key: SessionKey, filter: TopicFilter<'_>) -> bool {
-        if let Some((share, filter)) = filter.shared() {
-            return self.leave_group(now, key, share, filter.as_str());
+        if let Some((share, behind_share)) = filter.shared() {
+            let left = self.leave_group(now, key, share, behind_share.as_str());
+            if left {
+                self.desk.forget_subscription(key, filter.as_str());
+            }
+            return left;
         }
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return false };
         let tenant = session.tenant;
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
+        self.desk.forget_subscription(key, filter.as_str());
         self.end_fetch_of(key, filter.as_str());
         if removed.last_local {
             self.announce_interest(tenant, filter.as_str(), false, None);

@@ -119,6 +119,25 @@ impl<'a> WireReader<'a> {
         self.take(len, reading)
     }
 
+    /// All that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
+    pub(crate) fn flag(&mut self, reading: &'static str) -> Result<bool, WireError> {
+        match self.u8(reading)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(WireError { reading }),
+        }
+    }
+
+    /// Text with a 16-bit length.
+    pub(crate) fn text16(&mut self, reading: &'static str) -> Result<&'a str, WireError> {
+        let len = usize::from(self.u16(reading)?);
+        std::str::from_utf8(self.take(len, reading)?).map_err(|_| WireError { reading })
+    }
+
     #[inline]
     pub(crate) fn text(&mut self, reading: &'static str) -> Result<&'a str, WireError> {
         std::str::from_utf8(self.bytes(reading)?).map_err(|_| WireError { reading })

@@ -1,5 +1,6 @@
 //! The control plane's hold on a running node.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use tidegate_engine::{Place, Reason, ShardId, TenantId, partition_of};
 
 use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::report::NodeReport;
+use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,6 +19,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     inboxes: Arc<[InboxSender]>,
+    tls: Arc<TlsListeners>,
 }
 
 /// A shard did not answer.
@@ -28,8 +31,8 @@ pub struct NoAnswer {
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inboxes: Vec<InboxSender>) -> Self {
-        Self { inboxes: inboxes.into() }
+    pub(crate) fn new(inboxes: Vec<InboxSender>, tls: Arc<TlsListeners>) -> Self {
+        Self { inboxes: inboxes.into(), tls }
     }
 
     #[cfg(test)]
@@ -79,6 +82,26 @@ impl NodeHandle {
         let inbox = self.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?;
         inbox.send(ToShard::Admin(Admin::Disconnect { tenant, client_id: client_id.into(), reason, answer }));
         wait(home, &answers)
+    }
+}
+
+impl NodeHandle {
+    /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what they
+    /// have. Returns the number of listeners.
+    ///
+    /// # Errors
+    /// When one file cannot be used. Then every listener keeps what it has.
+    pub fn reload_tls(&self) -> Result<usize, TlsError> {
+        self.tls.reload()
+    }
+
+    /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings for
+    /// a position that has no TLS listener wait for a restart.
+    ///
+    /// # Errors
+    /// When one file cannot be used.
+    pub fn prepare_tls(&self, settings: &BTreeMap<usize, TlsSettings>) -> Result<PreparedTls, TlsError> {
+        self.tls.prepare(settings)
     }
 }
 

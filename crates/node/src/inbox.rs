@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
+use crate::durable::ShardJournal;
 use crate::report::ShardReport;
 use crate::transport::Transport;
 use crate::wake::Gate;
@@ -19,6 +20,8 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// The store has committed all batches of this shard up to this one.
+    Committed(u64),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -45,6 +48,8 @@ pub(crate) enum Admin {
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.
     Stop { drained: Sender<ShardId> },
+    /// Take connections: all shards have taken in what there was.
+    Serve(ShardJournal),
     /// Leave the loop and close what is left.
     Exit,
     /// Panic, so that a test sees what a failing shard does to the process.

@@ -13,6 +13,7 @@ pub mod address;
 mod clock;
 mod close;
 mod connections;
+mod durable;
 pub mod files;
 mod handle;
 mod inbox;
@@ -27,6 +28,7 @@ mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod turn;
 mod wake;
@@ -35,9 +37,14 @@ pub mod websocket;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use clock::Clock;
 pub use files::{OpenFileLimit, TooFewFiles};
+pub use durable::DurableError;
 pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
 pub use report::{NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
+pub use tls::{
+    CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
+    IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
+};

@@ -1,12 +1,15 @@
 //! What a node is told at start.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::Settings;
 
 use crate::address::ListenAddress;
 use crate::observer::{Observer, TracingObserver};
+use crate::tls::TlsSettings;
 
 /// What a node is told at start.
 #[derive(Clone)]
@@ -15,6 +18,10 @@ pub struct NodeSettings {
     pub shards: u16,
     /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
     pub listeners: Vec<ListenAddress>,
+    /// What TLS listeners are told, by the position of their address in `listeners`.
+    pub tls: BTreeMap<usize, TlsSettings>,
+    /// Time between two looks at the files of TLS listeners, which are read again when one has changed; zero is never.
+    pub tls_check: Duration,
     /// What every engine is told.
     pub engine: Settings,
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
@@ -32,6 +39,8 @@ impl NodeSettings {
         Self {
             shards: 1,
             listeners: vec![listener],
+            tls: BTreeMap::new(),
+            tls_check: Duration::ZERO,
             engine: Settings::default(),
             max_connections: 0,
             seed: None,
@@ -45,6 +54,7 @@ impl fmt::Debug for NodeSettings {
         f.debug_struct("NodeSettings")
             .field("shards", &self.shards)
             .field("listeners", &self.listeners)
+            .field("tls", &self.tls)
             .field("engine", &self.engine)
             .field("max_connections", &self.max_connections)
             .field("seed", &self.seed)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::clock::{Clock, time_until};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
@@ -17,6 +18,7 @@ use crate::memory::Ebb;
 use crate::observer::Observer;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
+use crate::tls::TlsListeners;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -38,6 +40,8 @@ pub(crate) struct Shared {
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: AtomicU32,
+    /// The TLS listeners.
+    pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -53,6 +57,8 @@ pub(crate) struct ShardSeed {
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
 }
 
 /// A shard on its thread.
@@ -86,10 +92,22 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
+    pub(crate) unfit: Shortage,
     pub(crate) ebb: Ebb,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
 }
 
 /// How far a shard has come in its life.
@@ -107,7 +125,7 @@ pub(crate) enum Stage {
 
 impl Shard {
     /// Builds a shard on its own thread.
-    pub(crate) fn new(seed: ShardSeed) -> Self {
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
         Self {
             place: seed.place,
@@ -130,15 +148,27 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            unfit: Shortage::default(),
             ebb: Ebb::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
+            journal: None,
+            store_full: false,
+            stalled: false,
+            serving,
+            settled: None,
         }
     }
 
-    /// Serves until told to exit.
-    pub(crate) fn run(mut self) {
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+        }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
@@ -160,7 +190,7 @@ impl Shard {
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
         let busy =
-            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+            (!self.ring.is_empty() && !self.stalled) || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

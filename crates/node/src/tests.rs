@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use mio::{Events, Poll, Waker};
-use tidegate_engine::{ConnectionKey, ShardId, Verdict};
+use tidegate_engine::{Accepted, ConnectionKey, ShardId, Verdict};
 
 use crate::inbox::{Admin, ToShard, inbox};
 use crate::shard::WAKER;
@@ -29,7 +29,7 @@ fn no_wake_up_is_lost_between_threads() {
             thread::spawn(move || {
                 for generation in 0..ROUNDS {
                     let key = ConnectionKey { index, generation };
-                    sender.send(ToShard::Verdict { key, verdict: Verdict::Accept });
+                    sender.send(ToShard::Verdict { key, verdict: Verdict::Accept(Accepted::default()) });
                     acknowledged.recv().unwrap();
                 }
             })

@@ -2,12 +2,13 @@
 
 use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{InflightEntry, State};
 use crate::reason::Reason;
-use crate::session::{Delivery, Flow, Session, Will};
+use crate::session::{Flow, InFlight, Session, Will};
 use crate::wire::WireWrite;
 
 /// A client that was moved has at least this long, in seconds, to find its new place before its will is published there.
@@ -66,6 +67,7 @@ impl Engine {
         out.put_u32(topics.len() as u32);
         for (tenant, topic) in topics {
             if let Some(message) = self.retained.clear(tenant, &topic) {
+                self.desk.journal.delete(Key::Retained(tenant, &topic));
                 out.put_u16(tenant.0);
                 put_message(out, now, &message);
             }
@@ -111,6 +113,9 @@ impl Engine {
         self.end_fetches(key);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
+        if let Some(stored) = session.stored {
+            self.desk.journal.delete(Key::Session(stored));
+        }
         self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         for delivery in session.flow.iter().flat_map(|flow| &flow.queue) {
             self.desk.forget_queued(delivery.cost());
@@ -143,7 +148,7 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
             State::AwaitPubRec => 1,
             State::AwaitPubComp => 2,
         });
-        if let Some(delivery) = entry.item.as_ref().filter(|_| entry.state != State::AwaitPubComp) {
+        if let Some(delivery) = entry.item.delivery.as_ref().filter(|_| entry.state != State::AwaitPubComp) {
             put_delivery(out, now, delivery);
         }
     }
@@ -158,6 +163,6 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
 }
 
 /// Whether the entry has what it takes to be sent again. In a session that lasts all have.
-fn is_whole(entry: &InflightEntry<Option<Delivery>>) -> bool {
-    entry.item.is_some() || entry.state == State::AwaitPubComp
+fn is_whole(entry: &InflightEntry<InFlight>) -> bool {
+    entry.item.delivery.is_some() || entry.state == State::AwaitPubComp
 }

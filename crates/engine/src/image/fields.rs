@@ -50,7 +50,7 @@ pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: Tenant
 }
 
 /// Properties that are passed on as they are: those that each place sets by itself are not among them.
-fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
+pub(crate) fn read_properties<'a>(reader: &mut WireReader<'a>) -> Result<&'a [u8], WireError> {
     let wrong = WireError { reading: "properties" };
     let bytes = reader.bytes("properties")?;
     let properties = PublishProperties::decode(bytes).map_err(|_| wrong)?;
@@ -105,11 +105,11 @@ pub(super) fn read_delivery(
         group = memberships.iter().find(|other| &*other.share == share && &*other.filter == filter).cloned();
     }
     let (retain, latest) = (flags & RETAIN != 0, flags & LATEST != 0);
-    Ok(Delivery { message, qos, retain, latest, ids: SubscriptionIds::from_slice(&ids), group })
+    Ok(Delivery { message, qos, retain, latest, ids: SubscriptionIds::from_slice(&ids), group, number: 0 })
 }
 
 /// A Subscription Identifier of at least `min`: 0 stands for none where a subscription may have none.
-pub(super) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
+pub(crate) fn read_subscription_id(reader: &mut WireReader<'_>, min: u32) -> Result<u32, WireError> {
     let wrong = WireError { reading: "a subscription identifier" };
     let id = reader.u32(wrong.reading)?;
     if (min..=MAX_SUBSCRIPTION_IDENTIFIER).contains(&id) { Ok(id) } else { Err(wrong) }

@@ -14,11 +14,12 @@ mod paging;
 mod read_session;
 
 pub use error::ImageError;
+pub(crate) use fields::{read_properties, read_subscription_id};
 pub use owed::Owed;
 pub use paging::{PageError, PagedQueue};
 
 use crate::hash::hash_bytes;
-use crate::wire::{WireError, WireReader, WireWrite};
+use crate::wire::{WireReader, WireWrite};
 
 /// Version of the layout of a partition's image; a reader refuses others.
 const IMAGE_VERSION: u8 = 1;
@@ -58,14 +59,6 @@ fn open(image: &[u8]) -> Result<WireReader<'_>, ImageError> {
         return Err(ImageError::Damaged);
     }
     Ok(reader)
-}
-
-fn read_flag(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
-    match reader.u8("a flag")? {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(WireError { reading: "a flag" }),
-    }
 }
 
 #[cfg(test)]

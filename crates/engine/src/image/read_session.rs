@@ -6,13 +6,13 @@ use std::rc::Rc;
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
 use super::fields::{read_delivery, read_message, read_subscription_id};
-use super::read_flag;
+use crate::durable::Numbers;
 use crate::ids::{ListenerId, Place, TenantId};
 use crate::link::record::MemberOptions;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
-use crate::session::{Delivery, FilterList, Membership, Paged, Session, Will};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Paged, Session, Will};
 use crate::topics::SubscriberOptions;
 use crate::wire::{WireError, WireReader};
 
@@ -79,6 +79,8 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError
         receive_maximum: reader.u16("a receive maximum")?,
         listener: ListenerId(reader.u16("a listener")?),
         rights_epoch: 0,
+        stored: None,
+        identity: None,
     };
     let ends_at = now.from_unix(reader.u64("a session's end")?);
     let ends = ends_at != Millis::NEVER;
@@ -92,7 +94,7 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError
 }
 
 fn read_will(reader: &mut WireReader<'_>, now: Now, session: &mut Session) -> Result<(), WireError> {
-    if !read_flag(reader)? {
+    if !reader.flag("a flag")? {
         return Ok(());
     }
     let message = read_message(reader, now, session.tenant)?;
@@ -100,7 +102,7 @@ fn read_will(reader: &mut WireReader<'_>, now: Now, session: &mut Session) -> Re
         return Err(WireError { reading: "a will's topic" });
     }
     let delay_seconds = reader.u32("a will delay")?;
-    let expires = read_flag(reader)?;
+    let expires = reader.flag("a flag")?;
     let expiry = reader.u32("a will's expiry")?;
     let due = now.from_unix(reader.u64("a will's time")?);
     let rare = session.rare_mut();
@@ -127,7 +129,7 @@ fn read_subscription(reader: &mut WireReader<'_>) -> Result<SubscriptionImage, W
         filter: filter.to_owned(),
         options: read_options(reader)?,
         subscription_id: read_subscription_id(reader, 0)?,
-        fetching: read_flag(reader)?,
+        fetching: reader.flag("a flag")?,
     })
 }
 
@@ -193,9 +195,10 @@ fn read_flow(
     let flow = session.flow_mut();
     let mut sent = Vec::new();
     for _ in 0..reader.u32("a number of messages in flight")? {
-        sent.push(read_sent(reader, now, tenant, memberships)?);
+        let (id, state, delivery) = read_sent(reader, now, tenant, memberships)?;
+        sent.push((id, state, InFlight { delivery, numbers: Numbers::default() }));
     }
-    flow.inflight_bytes = sent.iter().filter_map(|(_, _, delivery)| delivery.as_ref()).map(Delivery::cost).sum();
+    flow.inflight_bytes = sent.iter().filter_map(|(_, _, item)| item.delivery.as_ref()).map(Delivery::cost).sum();
     flow.inflight = Inflight::from_entries(sent).ok_or(WireError { reading: "packet ids in use once" })?;
     let mut queued = Vec::new();
     for _ in 0..reader.u32("a number of queued messages")? {

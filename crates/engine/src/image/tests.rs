@@ -209,7 +209,7 @@ fn an_image_that_ends_early_or_late_is_refused() {
     let mut longer = image[SEAL_LEN..].to_vec();
     longer.push(0);
     let error = engine.import_partition(NOW, &reseal(&longer)).unwrap_err();
-    assert_eq!(error, ImageError::Malformed(WireError { reading: "the end of the image" }));
+    assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "the end of the image" }));
     assert!(is_untouched(&engine));
 }
 
@@ -241,7 +241,7 @@ fn a_session_that_lives_here_or_comes_twice_refuses_the_whole_image() {
     let twice = [&home().0.to_le_bytes()[..], &2_u32.to_le_bytes(), session, session, &[0; 4]].concat();
     let mut engine = engine();
     let error = engine.import_partition(NOW, &reseal(&twice)).unwrap_err();
-    assert_eq!(error, ImageError::Malformed(WireError { reading: "a client id of this partition" }));
+    assert_eq!(error, ImageError::Malformed(crate::WireError { reading: "a client id of this partition" }));
     assert!(is_untouched(&engine));
     engine.import_partition(NOW, &image).unwrap();
     let owed = engine.owed(home());

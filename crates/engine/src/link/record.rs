@@ -33,7 +33,9 @@ pub(crate) enum Record<'a> {
     /// An application message to deliver, to retain, or both.
     Publish(Envelope<'a>),
     /// What the ticket stands for is done at the sender, or was refused there with a code.
-    Confirm { ticket: Ticket, code: ReasonCode },
+    ///
+    /// `promises` says whether something was written into a journal for it.
+    Confirm { ticket: Ticket, code: ReasonCode, promises: bool },
     /// The sender has (or no longer has) subscribers for a filter.
     Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
     /// Asks to be told when everything sent before has been noted.
@@ -177,10 +179,11 @@ impl<'a> Record<'a> {
                 out.put_u8(PUBLISH_KIND);
                 envelope.write(head, out, shared);
             }
-            Self::Confirm { ticket, code } => {
+            Self::Confirm { ticket, code, promises } => {
                 out.put_u8(2);
                 put_ticket(out, Some(*ticket));
                 out.put_u8(code.byte());
+                out.put_u8(u8::from(*promises));
             }
             other => other.write_rare(head, out, shared),
         }
@@ -321,7 +324,11 @@ impl<'a> Record<'a> {
     ) -> Result<Self, WireError> {
         match reader.u8("a record's kind")? {
             PUBLISH_KIND => Ok(Self::Publish(head.envelope(reader, shared)?)),
-            2 => Ok(Self::Confirm { ticket: read_some_ticket(reader)?, code: read_code(reader)? }),
+            2 => Ok(Self::Confirm {
+                ticket: read_some_ticket(reader)?,
+                code: read_code(reader)?,
+                promises: reader.flag("whether it promises")?,
+            }),
             kind => Self::read_rare(kind, head, reader, shared),
         }
     }

@@ -23,10 +23,13 @@ impl Desk {
     #[cold]
     pub(crate) fn drop_replaced(&mut self, to: SessionKey, older: &Delivery) {
         let cost = older.cost();
-        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+        let Some(session) = self.sessions.get_mut(to.0) else { return };
+        let stored = session.stored;
+        if let Some(flow) = session.flow.as_mut() {
             flow.queue_bytes -= cost;
         }
         self.forget_queued(cost);
+        self.forget_stored(stored, older.number);
         self.discard(Reason::QueueReplaced, &older.message);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::hash::hash_bytes;
-use crate::ids::TenantId;
+use crate::ids::{SessionKey, TenantId};
 use crate::overflow::may_reject;
 use crate::priority::TopicPriority;
 use crate::settings::Settings;
@@ -42,6 +42,8 @@ pub(crate) struct RouteCache {
     large: usize,
     /// Epoch at which outdated routes were given up last.
     swept: u64,
+    /// How often a route was made.
+    fills: u32,
 }
 
 /// A place in a [`RouteCache`]; good until the next [`RouteCache::fill`].
@@ -111,6 +113,7 @@ impl RouteCache {
             self.tags = vec![Tag::EMPTY; SLOTS];
             self.routes.resize_with(SLOTS + 1, Cached::default);
         }
+        self.fills = self.fills.wrapping_add(1);
         let epoch = index.epoch();
         let hash = hash_topic(tenant, topic.as_bytes());
         let victim = if topic.len() > TOPIC_LEN_MAX { None } else { self.victim(set_of(hash), epoch) };
@@ -144,9 +147,21 @@ impl RouteCache {
         self.routes[usize::from(slot.0)].traits
     }
 
+    /// How often a route was made, counted around: as long as it stays the same, so does what each place holds.
+    #[inline]
+    pub(crate) fn fills(&self) -> u32 {
+        self.fills
+    }
+
+    /// Keeps those targets of a route that `keep` says yes to.
+    pub(crate) fn retain(&mut self, slot: RouteSlot, keep: impl Fn(&str, SessionKey) -> bool) {
+        let cached = &mut self.routes[usize::from(slot.0)];
+        cached.route.retain(|session| keep(&cached.topic, session));
+    }
+
     /// Forgets all routes and gives their memory back.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(Arc::clone(&self.settings));
+        *self = Self { fills: self.fills.wrapping_add(1), ..Self::new(Arc::clone(&self.settings)) };
     }
 
     #[inline]

@@ -200,6 +200,11 @@ impl SubscriptionIndex {
         changed
     }
 
+    /// Who may be sent what has changed: routes have to be made anew.
+    pub(crate) fn change_rights(&mut self) {
+        self.epoch += 1;
+    }
+
     /// The text of a filter.
     #[inline]
     pub(crate) fn filter(&self, key: FilterKey) -> Option<&str> {

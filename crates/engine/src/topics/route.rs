@@ -105,6 +105,11 @@ impl Route {
         self.targets.is_empty() && self.groups.is_empty() && self.remote == 0
     }
 
+    /// Keeps those sessions that `keep` says yes to.
+    pub(super) fn retain(&mut self, keep: impl Fn(SessionKey) -> bool) {
+        self.targets.retain(|target| keep(target.session));
+    }
+
     /// Forgets everyone but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.targets.clear();

@@ -94,6 +94,8 @@ pub(crate) struct Net {
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
+    /// Answers to challenges, by shard and connection.
+    pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// Queues that were moved out of memory.
     paged: BTreeMap<(TenantId, String), PagedQueue>,
     /// Queues that are wanted back, and by whom.
@@ -166,6 +168,7 @@ impl Net {
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),
+            challenged: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
             asked_back: Vec::new(),
@@ -604,6 +607,7 @@ impl Net {
                 }
             }
             Event::Authenticate { key, request } => self.asked.push_back(Asked { request, shard, key }),
+            Event::AnswerChallenge { key, data } => self.challenged.push_back((shard, key, data)),
             Event::LoadQueue { tenant, client_id } => {
                 self.asked_back.push(client_id.clone());
                 self.wanted.push_back((shard, tenant, client_id));

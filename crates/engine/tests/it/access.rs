@@ -15,7 +15,7 @@ impl Access for Forbids {
         subject.client_id == "admin" || !topic.contains(self.0)
     }
 
-    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, _: QoS) -> bool {
+    fn may_subscribe(&self, subject: Subject<'_>, filter: &str, _: QoS, _: bool) -> bool {
         subject.client_id == "admin" || !filter.contains(self.0)
     }
 }
@@ -127,7 +127,7 @@ fn rights_may_hang_on_the_tenant() {
             subject.tenant == TenantId::DEFAULT
         }
 
-        fn may_subscribe(&self, subject: Subject<'_>, _: &str, _: QoS) -> bool {
+        fn may_subscribe(&self, subject: Subject<'_>, _: &str, _: QoS, _: bool) -> bool {
             subject.tenant == TenantId::DEFAULT
         }
     }

@@ -1,6 +1,6 @@
 //! CONNECT waits for the verdict of whoever decides.
 
-use tidegate_engine::{Authentication, Reason, Settings, Verdict};
+use tidegate_engine::{Accepted, Authentication, Reason, Settings, Verdict};
 use tidegate_mqtt::QoS::AtLeastOnce;
 use tidegate_mqtt::{PacketType, PingReq, ReasonCode, Version};
 
@@ -22,7 +22,7 @@ fn a_connect_waits_for_its_verdict() {
         assert_eq!((asked.client_id.as_str(), asked.user_name.as_deref()), ("a", Some("name")));
         assert_eq!(asked.password.as_deref(), Some(&b"secret"[..]));
         assert!(!format!("{asked:?}").contains("secret"), "passwords stay out of logs");
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         client.expect_accepted();
         client.ping();
     });
@@ -57,7 +57,7 @@ fn what_is_pipelined_waits_with_the_connect() {
         client.send_bytes(&bytes);
         client.expect_nothing();
         assert!(client.answers().is_empty());
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         client.expect(PacketType::ConnAck);
         client.expect(PacketType::PingResp);
         assert_eq!(client.answers().len(), 1);
@@ -76,7 +76,7 @@ fn bytes_behind_an_unanswered_connect_are_capped() {
         client.send_bytes(&PingReq::BYTES);
         assert_eq!(client.expect_closed(), Reason::PipelinedTooMuch);
         assert_eq!(world.gauges().input_bytes, 0);
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         assert_eq!(world.gauges().sessions_connected, 0, "a verdict for a connection that is gone");
     });
 }
@@ -85,7 +85,7 @@ fn bytes_behind_an_unanswered_connect_are_capped() {
 fn a_refused_clients_pipelined_packets_do_nothing() {
     everywhere_with(external, |world| {
         let watcher = world.try_connect(v5("watcher"));
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         watcher.expect(PacketType::ConnAck);
         watcher.subscribe("t", AtLeastOnce);
         let connecting = v5("a").will(message("t", "will"));
@@ -106,7 +106,7 @@ fn a_verdict_that_does_not_come_in_time_ends_the_connection() {
         let client = world.try_connect(v5("a"));
         world.advance(seconds(10));
         assert_eq!(client.expect_closed(), Reason::ConnectTimeout);
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         assert_eq!(world.counters().connects_accepted, 0);
     });
 }
@@ -118,7 +118,7 @@ fn verdicts_may_come_in_any_order() {
         assert_eq!(world.waiting_for_verdict(), 4);
         for _ in 0..4 {
             let name = world.asked().client_id;
-            world.decide(Verdict::Accept);
+            world.decide(Verdict::Accept(Accepted::default()));
             clients.iter_mut().find(|client| client.id() == name).unwrap().expect_accepted();
         }
     });
@@ -130,7 +130,7 @@ fn an_assigned_name_is_told_before_the_verdict() {
         let mut client = world.try_connect(v5(""));
         let name = world.asked().client_id;
         assert!(!name.is_empty());
-        world.decide(Verdict::Accept);
+        world.decide(Verdict::Accept(Accepted::default()));
         client.expect_accepted();
         client.connack(|ack| assert_eq!(ack.properties.assigned_client_identifier, Some(name.as_str())));
     });
@@ -147,7 +147,7 @@ fn an_accepted_connect_takes_over_and_lets_blocked_publishers_go_on() {
         |world| {
             let join = |connecting: Connecting| {
                 let client = world.try_connect(connecting);
-                world.decide(Verdict::Accept);
+                world.decide(Verdict::Accept(Accepted::default()));
                 client.expect(PacketType::ConnAck);
                 client
             };

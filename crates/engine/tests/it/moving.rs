@@ -283,7 +283,7 @@ fn rules_of_the_new_place_are_asked_for_what_was_subscribed_in_the_old() {
             true
         }
 
-        fn may_subscribe(&self, _: tidegate_engine::Subject<'_>, filter: &str, _: QoS) -> bool {
+        fn may_subscribe(&self, _: tidegate_engine::Subject<'_>, filter: &str, _: QoS, _: bool) -> bool {
             !filter.contains("secret")
         }
     }

@@ -1,6 +1,8 @@
 //! A connection's socket and what lies between its bytes and MQTT.
 
 mod socket;
+mod stream;
+mod tls;
 mod websocket;
 
 use std::fmt;
@@ -12,18 +14,34 @@ use std::sync::Arc;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls::ServerConfig;
 use tidegate_engine::{Output, Reason};
 
 use self::socket::{read, write_output};
+use self::stream::Stream;
+use self::tls::Tls;
+pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
-use crate::websocket::Ended;
+use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
 /// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
 pub(crate) enum Transport {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Tls>),
     WebSocket(Box<WebSocket>),
+}
+
+/// Why a transport came to its end by itself.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Ended {
+    /// The WebSocket was refused or closed.
+    #[error(transparent)]
+    WebSocket(crate::websocket::Ended),
+    /// The TLS session failed.
+    #[error(transparent)]
+    Tls(TlsFailure),
 }
 
 /// What one read gave.
@@ -31,7 +49,7 @@ pub(crate) enum Transport {
 pub(crate) enum Input {
     /// MQTT bytes in this range of the buffer (perhaps none), and whether the read filled the buffer.
     Bytes { payload: Range<usize>, full: bool },
-    /// The last MQTT bytes: the WebSocket ended. What it sends as its goodbye is waiting to be written.
+    /// The last MQTT bytes: the transport ended. What it sends as its goodbye is waiting to be written.
     Last { payload: Range<usize>, ended: Ended },
     /// Nothing more at the moment.
     Blocked,
@@ -51,8 +69,19 @@ pub(crate) enum Wrote {
 }
 
 impl Transport {
-    /// A WebSocket that is about to shake hands, from a listener that serves `path`.
-    pub(crate) fn websocket(stream: TcpStream, path: Arc<str>) -> Self {
+    /// TLS that waits for its ClientHello.
+    pub(crate) fn tls(stream: TcpStream, config: Arc<ServerConfig>, slot: HandshakeSlot) -> io::Result<Self> {
+        Ok(Self::Tls(Box::new(Tls::new(stream, config, slot)?)))
+    }
+
+    /// A WebSocket that is about to shake hands, from a listener that serves `path`, over what this transport is.
+    #[must_use]
+    pub(crate) fn upgrade(self, path: Arc<str>) -> Self {
+        let stream = match self {
+            Self::Tcp(stream) => Stream::Tcp(stream),
+            Self::Tls(tls) => Stream::Tls(tls),
+            other => return other,
+        };
         Self::WebSocket(Box::new(WebSocket::new(stream, path)))
     }
 
@@ -61,24 +90,57 @@ impl Transport {
         match self {
             Self::Tcp(stream) => read(stream, buffer),
             Self::Unix(stream) => read(stream, buffer),
+            Self::Tls(tls) => tls.read(buffer),
             Self::WebSocket(web) => web.read(buffer),
         }
     }
 
-    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes.
-    pub(crate) fn write(&mut self, output: Option<&mut Output>) -> io::Result<Wrote> {
+    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes. `scratch` is room to work in,
+    /// as large as the buffer for reading.
+    pub(crate) fn write(&mut self, output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         match (self, output) {
             (Self::Tcp(stream), Some(output)) => write_output(stream, output),
             (Self::Unix(stream), Some(output)) => write_output(stream, output),
             (Self::Tcp(_) | Self::Unix(_), None) => Ok(Wrote::All),
-            (Self::WebSocket(web), output) => web.write(output),
+            (Self::Tls(tls), output) => tls.write(output, scratch),
+            (Self::WebSocket(web), output) => web.write(output, scratch),
         }
+    }
+
+    /// The TLS session, if there is one.
+    fn session(&self) -> Option<&Tls> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tls(tls) => Some(tls),
+            Self::WebSocket(web) => web.stream().tls(),
+        }
+    }
+
+    /// Whether a TLS handshake is under way; reading goes on with it, which costs far more than reading bytes.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session().is_some_and(Tls::is_handshaking)
+    }
+
+    /// Whether the TLS session was established with a ticket of an earlier one.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.session().is_some_and(Tls::is_resumed)
+    }
+
+    /// What is known of the connection. `settings` are those of its TLS listener.
+    pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
+        let peer = match self.peer() {
+            Peer::Address(address) => Some(address),
+            Peer::Unix | Peer::Gone => None,
+        };
+        let tls = settings.zip(self.session()).and_then(|(settings, tls)| tls.facts(settings));
+        ConnectionFacts { peer, tls: tls.map(Arc::new) }
     }
 
     /// Whether bytes of the transport itself wait to be written.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
         }
     }
@@ -87,14 +149,17 @@ impl Transport {
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
         }
     }
 
     /// Says goodbye in the transport's own terms, behind all output.
     pub(crate) fn close(&mut self, reason: Reason) {
-        if let Self::WebSocket(web) = self {
-            web.close(reason);
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => {}
+            Self::Tls(tls) => tls.close(),
+            Self::WebSocket(web) => web.close(reason),
         }
     }
 
@@ -104,7 +169,8 @@ impl Transport {
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
-            Self::WebSocket(web) => web.stream().shutdown(Shutdown::Write),
+            Self::Tls(tls) => tls.stream().shutdown(Shutdown::Write),
+            Self::WebSocket(web) => web.stream().socket().shutdown(Shutdown::Write),
         };
     }
 
@@ -123,7 +189,8 @@ impl Transport {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
-            Self::WebSocket(web) => web.stream_mut(),
+            Self::Tls(tls) => tls.stream_mut(),
+            Self::WebSocket(web) => web.stream_mut().socket_mut(),
         }
     }
 
@@ -152,7 +219,8 @@ impl Transport {
         let address = match self {
             Self::Unix(_) => return Peer::Unix,
             Self::Tcp(stream) => stream.peer_addr(),
-            Self::WebSocket(web) => web.stream().peer_addr(),
+            Self::Tls(tls) => tls.stream().peer_addr(),
+            Self::WebSocket(web) => web.stream().socket().peer_addr(),
         };
         address.map_or(Peer::Gone, Peer::Address)
     }
@@ -163,6 +231,7 @@ impl fmt::Debug for Transport {
         let name = match self {
             Self::Tcp(_) => "Tcp",
             Self::Unix(_) => "Unix",
+            Self::Tls(_) => "Tls",
             Self::WebSocket(_) => "WebSocket",
         };
         f.write_str(name)

@@ -77,6 +77,8 @@ fn node_settings(config: &Config, log: &Log) -> NodeSettings {
     NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
+        tls: config.tls_settings(),
+        tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
         max_connections: config.limits.max_connections,
         seed: None,

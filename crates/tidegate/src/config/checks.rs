@@ -2,12 +2,12 @@
 
 use tidegate_node::ListenAddress;
 
-use super::address::{AdminAddress, host_port, on_loopback};
+use super::address::{AdminAddress, on_loopback};
 use super::finding::Findings;
 use super::path::KeyPath;
 use super::source::Source;
 use super::value::Problem;
-use super::{Config, MAX_LISTENERS};
+use super::{Config, MAX_LISTENERS, tls_settings};
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -18,6 +18,9 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     for index in 0..config.listeners.len() {
         check_unique(config, index, findings);
         check_listener_is_safe(config, index, findings);
+        for (key, problem) in config.listeners.get(index).map(tls_settings::problems).unwrap_or_default() {
+            findings.push(problem, listener_source(config, index, key));
+        }
     }
     check_admin_is_safe(config, findings);
 }
@@ -41,7 +44,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         let text = format!("two listeners have the address {}", listener.address);
         findings.push(Problem::new(text), listener_source(config, index, "address"));
     }
-    if let (Some(at), AdminAddress::At(admin)) = (host_port(&listener.address), &config.admin.address)
+    if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
         && at.port != 0
         && at == admin
     {
@@ -51,7 +54,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    match (host_port(one), host_port(other)) {
+    match (one.host_port(), other.host_port()) {
         (Some(one), Some(other)) => one.port != 0 && one == other,
         (None, None) => one == other,
         _ => false,

@@ -103,7 +103,13 @@ fn raw(value: &DeValue<'_>) -> Raw {
             .map_or(Raw::Other("a number beyond 64 bits"), Raw::Integer),
         DeValue::Float(_) => Raw::Other("a number with a fraction"),
         DeValue::Datetime(_) => Raw::Other("a date or time"),
-        DeValue::Array(_) => Raw::Other("a list"),
+        DeValue::Array(values) => {
+            let text = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                _ => None,
+            };
+            values.iter().map(text).collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
+        }
         DeValue::Table(_) => Raw::Other("a table"),
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
 mod key;
+mod list;
 pub(crate) mod overrides;
 pub(crate) mod path;
 pub(crate) mod reference;
@@ -18,6 +19,7 @@ pub(crate) mod show;
 mod size;
 pub(crate) mod source;
 mod suggestion;
+mod tls_settings;
 pub(crate) mod value;
 
 #[cfg(test)]

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
-use tidegate_node::ListenAddress;
+use tidegate_node::{
+    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, TlsVersion,
+};
 
 use super::address::{AdminAddress, loopback};
 use super::key::{Key, Section, SectionKeys, section};
+use super::list::Paths;
 use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
 
@@ -29,6 +32,8 @@ section! {
         /// kernel's share of the work and to whatever else runs; a machine that serves only remote clients may have
         /// one per core.
         shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one for every two cores")), flag "--shards";
+        /// Time between two looks at the files of TLS listeners, which are read again when one has changed.
+        certificate_check: Duration = Duration::from_secs(60), in Kind::Seconds(Range::of(SECOND, DAY).or_zero("only on a reload"));
     }
 }
 
@@ -36,14 +41,35 @@ section! {
     /// Where clients come in, and what holds for those who come in there. A configuration without a listener has
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
-        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"ws://127.0.0.1:9001/mqtt"` or
-        /// `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Whether clients come in without saying who they are although others than this machine reach the
         /// listener. Without it the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first that
+        /// has the name that it asks for (SNI), or the first of all. The files are read again when they change and on
+        /// a reload; clients stay connected.
+        certificate: Paths = Paths::default(), in Kind::Paths;
+        /// The private keys (PEM: PKCS#8, PKCS#1 or SEC1, not encrypted) of those certificates, in the same order.
+        key: Paths = Paths::default(), in Kind::Paths;
+        /// Whether clients show a certificate.
+        client_certificate: ClientCertificates = ClientCertificates::None, in Kind::OneOf(<ClientCertificates as super::value::Words>::WORDS);
+        /// File (PEM) of the authorities whose certificates clients may show.
+        client_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must be
+        /// among them, or the client is refused.
+        crl: Paths = Paths::default(), in Kind::Paths;
+        /// Which part of a client's certificate says who it is.
+        identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
+        /// What that part is taken for.
+        identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
+        /// The least version of TLS that is spoken.
+        tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
+        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB.
+        max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
         /// Longest packet taken from a client; MQTT 5 clients are told.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.

@@ -53,7 +53,7 @@ impl Fields {
         let (client, online, connection, ticket) = (self.long, self.flag, self.connection, self.ticket);
         match self.kind {
             0 => Record::Publish(envelope),
-            1 => Record::Confirm { ticket: some_ticket, code: self.code },
+            1 => Record::Confirm { ticket: some_ticket, code: self.code, promises: self.flag },
             2 => Record::Interest { tenant, filter, present: online, ticket },
             3 => Record::InterestBarrier { ticket: some_ticket },
             4 => Record::InterestSeen { ticket: some_ticket },

@@ -1,0 +1,181 @@
+//! The same decisions, made slowly and with reasons.
+
+use crate::compile::{Compiler, names};
+use crate::pattern::{Filled, Pattern};
+use crate::request::{DecidedBy, Decision, Request};
+use crate::rule::{Effect, Rule, RuleRef};
+use crate::rules::Rules;
+use crate::subject::Subject;
+use crate::subscription::{Saying, Step, Topics, Walk};
+
+/// A decision and how it came about.
+#[derive(Clone, Debug)]
+pub struct Explanation<'a> {
+    /// What was decided.
+    pub decision: Decision,
+    /// The rule that decided, if one did.
+    pub rule: Option<&'a RuleRef>,
+    /// The rules that were asked before, in their order; all of them when none decided.
+    pub passed_over: Vec<PassedOver<'a>>,
+}
+
+/// A rule that did not decide.
+#[derive(Clone, Debug)]
+pub struct PassedOver<'a> {
+    /// Which.
+    pub rule: &'a RuleRef,
+    /// Why not.
+    pub why: Verdict,
+}
+
+/// What a single rule has to do with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It decides.
+    Decides,
+    /// It holds for others.
+    OtherClient(&'static str),
+    /// It is about another action, QoS or retain flag.
+    OtherAction,
+    /// None of its topics is the one asked for.
+    OtherTopic,
+    /// A value that it asks for is missing, empty or holds `+`, `#`, `/` or a null character, and it would allow.
+    NoValue,
+    /// It is about some of what the filter can match, and messages are looked at one by one.
+    SomeMessages,
+}
+
+impl Verdict {
+    /// For people.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Decides => "it decides",
+            Self::OtherClient(why) => why,
+            Self::OtherAction => "it is about another action, QoS or retain flag",
+            Self::OtherTopic => "it does not match",
+            Self::NoValue => {
+                "a value for its placeholder is missing, empty or holds a character with a meaning in topics"
+            }
+            Self::SomeMessages => "it is about some of the messages, which are looked at one by one",
+        }
+    }
+}
+
+impl Rules {
+    /// Decides as a [`Compiled`](crate::Compiled) view would, and says why. Asks every rule; not for the way of a message.
+    pub fn explain(&self, subject: &Subject<'_>, request: &Request<'_>) -> Explanation<'_> {
+        let mut passed_over = Vec::new();
+        if subject.superuser || is_granted_by_list(subject, request) {
+            let decision = Compiler::new(std::sync::Arc::new(Self::default())).compile(subject).decide(request);
+            return Explanation { decision, rule: None, passed_over };
+        }
+        let asked = match request {
+            Request::Subscribe { filter, .. } => filter.proper().as_str(),
+            Request::Publish { topic, .. } | Request::Receive { topic } => topic.as_str(),
+        };
+        let mut walk = Walk::new(asked);
+        for (id, rule) in self.all() {
+            let by = DecidedBy::Rule(id);
+            let (verdict, decision) = match rule.who.lacks(subject) {
+                Some(why) => (Verdict::OtherClient(why), None),
+                None => match request {
+                    Request::Subscribe { qos, .. } => {
+                        let step = ask_about_subscription(rule, id, subject, rule.qos.has(*qos), &mut walk);
+                        match step {
+                            Ok(Step::Allowed { filtered }) => {
+                                (Verdict::Decides, Some(Decision { filtered, ..Decision::allow(by) }))
+                            }
+                            Ok(Step::Denied) => (Verdict::Decides, Some(Decision::deny(by))),
+                            Ok(Step::Some) => (Verdict::SomeMessages, None),
+                            Ok(Step::Nothing) => (Verdict::OtherTopic, None),
+                            Err(why) => (why, None),
+                        }
+                    }
+                    Request::Publish { .. } | Request::Receive { .. } => {
+                        let verdict = about_message(rule, subject, request, asked);
+                        (verdict, (verdict == Verdict::Decides).then(|| rule.effect.decide(by)))
+                    }
+                },
+            };
+            if let Some(decision) = decision {
+                return Explanation { decision, rule: Some(&rule.place), passed_over };
+            }
+            passed_over.push(PassedOver { rule: &rule.place, why: verdict });
+        }
+        let decision = match request {
+            Request::Subscribe { .. } => walk.end(self.default_effect()),
+            _ => self.default_effect().decide(DecidedBy::Default),
+        };
+        let rule = match decision.by {
+            DecidedBy::Rule(id) => self.rule(id),
+            _ => None,
+        };
+        Explanation { decision, rule, passed_over }
+    }
+}
+
+/// Whether a list of a token decides instead of rules.
+fn is_granted_by_list(subject: &Subject<'_>, request: &Request<'_>) -> bool {
+    subject.granted.is_some_and(|granted| match request {
+        Request::Publish { .. } => granted.publish.is_some(),
+        Request::Subscribe { .. } | Request::Receive { .. } => granted.subscribe.is_some(),
+    })
+}
+
+/// What a rule that holds for a client has to do with a message.
+fn about_message(rule: &Rule, subject: &Subject<'_>, request: &Request<'_>, topic: &str) -> Verdict {
+    if !rule.is_about(request) {
+        return Verdict::OtherAction;
+    }
+    let publishing = matches!(request, Request::Publish { .. });
+    let mut verdict = Verdict::OtherTopic;
+    for pattern in &rule.topics {
+        let filled = pattern.fill(subject, rule.effect);
+        match topics(&filled, pattern) {
+            Some(topics) if names(topics, topic, publishing, rule.effect) => return Verdict::Decides,
+            Some(_) => {}
+            None => verdict = Verdict::NoValue,
+        }
+    }
+    verdict
+}
+
+/// What a rule that holds for a client says to a subscription; an error is why it says nothing.
+fn ask_about_subscription(
+    rule: &Rule,
+    id: crate::RuleId,
+    subject: &Subject<'_>,
+    takes_qos: bool,
+    walk: &mut Walk<'_>,
+) -> Result<Step, Verdict> {
+    let (subscribes, receives) = (rule.actions.subscribe && takes_qos, rule.is_about_receiving());
+    let filters = receives && rule.effect == Effect::Deny;
+    if !(subscribes || filters) {
+        return Err(Verdict::OtherAction);
+    }
+    let mut outcome = Err(Verdict::OtherTopic);
+    for pattern in &rule.topics {
+        let filled = pattern.fill(subject, rule.effect);
+        let Some(topics) = topics(&filled, pattern) else {
+            outcome = outcome.or(Err(Verdict::NoValue));
+            continue;
+        };
+        let says = Saying { effect: rule.effect, topics, subscribes, receives, subscribing: rule.subscribing };
+        match walk.step(id, says) {
+            Step::Nothing => {}
+            Step::Some => outcome = Ok(Step::Some),
+            decided => return Ok(decided),
+        }
+    }
+    outcome
+}
+
+fn topics<'a>(filled: &'a Filled<'_>, pattern: &Pattern) -> Option<Topics<'a>> {
+    let text: &str = match filled {
+        Filled::Plain(text) => text,
+        Filled::Own(text) => text,
+        Filled::Everything => return Some(Topics::Everything),
+        Filled::Nothing => return None,
+    };
+    Some(if pattern.exact { Topics::Exactly(text) } else { Topics::Matched(text) })
+}

@@ -1,0 +1,128 @@
+//! Our own file of rules, TOML.
+//!
+//! ```toml
+//! [[rule]]
+//! allow = true
+//! users = ["alice", "team-*"]
+//! actions = ["publish", "subscribe"]
+//! topics = ["alice/#", "shared/${clientid}/+"]
+//! ```
+//!
+//! | key | |
+//! | --- | --- |
+//! | `allow = true` or `effect = "allow"`, `"deny"` | what the rule decides; one of them must be there |
+//! | `topics` | topic filters; `${clientid}`, `${username}`, `${tenant}`, `${listener}`, `${cert.cn}`, `${claim.NAME}` are filled in; `"eq F"` is a subscription to exactly F |
+//! | `actions` | `"publish"`, `"subscribe"` (and what the subscription brings), `"receive"` (what it brings only), `"all"` (the default) |
+//! | `users`, `clients`, `listeners`, `tenants`, `certificate` | for whom it holds: one value or a list; a `*` at the end of a value stands for any rest |
+//! | `anonymous` | for clients without a user name (`true`), or with one (`false`) |
+//! | `attributes` | a table of attributes, each with a value or a list of which one must be there |
+//! | `retain` | `true`: only messages to be retained; `false`: only others; `"any"` (the default) |
+//! | `qos` | a list of the QoS levels, or the highest one |
+//!
+//! Rules are asked in the order of the file, and the first that applies decides. A SUBSCRIBE is allowed by a rule whose topic
+//! covers all that the filter can match, and denied by one whose topic has anything in common with it.
+
+mod keys;
+mod text;
+mod values;
+
+use std::sync::Arc;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::error::{LoadError, Place, RuleProblem, text};
+use crate::limits::MAX_RULES;
+use crate::rule::Rule;
+
+use keys::Draft;
+
+/// Problems that are listed.
+const MAX_PROBLEMS: usize = 20;
+
+/// What is wrong, and what to write instead, at some bytes of the file.
+#[derive(Debug)]
+struct Fault {
+    offset: usize,
+    message: String,
+    fix: String,
+}
+
+impl Fault {
+    fn new(offset: usize, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { offset, message: message.into(), fix: fix.into() }
+    }
+}
+
+/// Reads a file. An empty one has no rules, which denies everything.
+pub(crate) fn parse(file: &Arc<str>, bytes: &[u8]) -> Result<Vec<Rule>, LoadError> {
+    let text = text(file, bytes)?;
+    let mut faults = Vec::new();
+    let rules = read(file, text, &mut faults)?;
+    if faults.is_empty() {
+        return Ok(rules);
+    }
+    faults.sort_by_key(|fault| fault.offset);
+    faults.truncate(MAX_PROBLEMS);
+    let problem = |fault: Fault| RuleProblem {
+        place: Place::of(file, text, fault.offset),
+        message: fault.message,
+        fix: fault.fix,
+    };
+    Err(LoadError::Wrong { problems: faults.into_iter().map(problem).collect() })
+}
+
+fn read(file: &Arc<str>, text: &str, faults: &mut Vec<Fault>) -> Result<Vec<Rule>, LoadError> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let offset = error.span().map_or(0, |span| span.start);
+        faults.push(Fault::new(offset, error.message().trim(), "write TOML, with each rule below a line `[[rule]]`"));
+    }
+    let mut rules = Vec::new();
+    if !errors.is_empty() {
+        return Ok(rules);
+    }
+    for (name, value) in table.get_ref() {
+        match (name.get_ref().as_ref(), value.get_ref()) {
+            ("rule", DeValue::Array(list)) => {
+                if list.len() > MAX_RULES {
+                    return Err(LoadError::TooMany { file: Arc::clone(file) });
+                }
+                for element in list {
+                    match element.get_ref() {
+                        DeValue::Table(table) => {
+                            let place = Place::of(file, text, element.span().start);
+                            rules.extend(rule(&place, element.span().start, table, faults));
+                        }
+                        _ => faults.push(Fault::new(
+                            element.span().start,
+                            "a rule must be a table",
+                            "write `[[rule]]` on a line of its own and the keys below it",
+                        )),
+                    }
+                }
+            }
+            (other, _) => {
+                let fix = "write `[[rule]]` on a line of its own and the keys below it";
+                let message =
+                    if other == "rule" { "`rule` must be a list".to_owned() } else { format!("unknown key `{other}`") };
+                faults.push(Fault::new(name.span().start, message, fix));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// Reads one rule; what is wrong with it is noted.
+fn rule(place: &Place, offset: usize, table: &DeTable<'_>, faults: &mut Vec<Fault>) -> Option<Rule> {
+    let before = faults.len();
+    let mut draft = Draft::default();
+    for (name, value) in table {
+        if let Err(fault) = draft.set(name, value) {
+            faults.push(fault);
+        }
+    }
+    if faults.len() > before {
+        return None;
+    }
+    draft.finish(place, offset).map_err(|fault| faults.push(fault)).ok()
+}

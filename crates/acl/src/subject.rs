@@ -1,0 +1,73 @@
+//! Who wants to do something.
+
+use std::fmt;
+
+/// A client, as far as rules ask about it.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The client id.
+    pub client_id: &'a str,
+    /// The user name under which the client was let in; `None` for an anonymous one.
+    pub user_name: Option<&'a str>,
+    /// The tenant's name.
+    pub tenant: &'a str,
+    /// The name of the listener that it came through.
+    pub listener: &'a str,
+    /// The common name of its certificate, if it showed one that was checked.
+    pub certificate_cn: Option<&'a str>,
+    /// What authentication found out about it, such as the claims of its token: names and values. Of several values of one
+    /// name the first fills in placeholders.
+    pub attributes: &'a [(String, String)],
+    /// Whether no rule holds for it.
+    pub superuser: bool,
+    /// What a token or an external authority allows it to do.
+    pub granted: Option<&'a Grants>,
+}
+
+impl<'a> Subject<'a> {
+    /// An anonymous client of the default tenant, of which nothing else is known.
+    pub const fn anonymous(client_id: &'a str) -> Self {
+        Self {
+            client_id,
+            user_name: None,
+            tenant: "",
+            listener: "",
+            certificate_cn: None,
+            attributes: &[],
+            superuser: false,
+            granted: None,
+        }
+    }
+
+    /// The first value of an attribute.
+    pub(crate) fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.attributes.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Attributes come from tokens and may be anything, so they are counted, not shown.
+impl fmt::Debug for Subject<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subject")
+            .field("client_id", &self.client_id)
+            .field("user_name", &self.user_name)
+            .field("tenant", &self.tenant)
+            .field("listener", &self.listener)
+            .field("certificate_cn", &self.certificate_cn)
+            .field("attributes", &self.attributes.len())
+            .field("superuser", &self.superuser)
+            .field("granted", &self.granted.is_some())
+            .finish()
+    }
+}
+
+/// What a token or an external authority allows a client to do. A list that is there replaces the rules for its action: what
+/// it does not name is denied. Its entries are topics as in a rules file, with the same placeholders; one that is no topic
+/// filter allows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// What may be published to; `None` where the rules decide.
+    pub publish: Option<Vec<String>>,
+    /// What may be subscribed to and received; `None` where the rules decide.
+    pub subscribe: Option<Vec<String>>,
+}

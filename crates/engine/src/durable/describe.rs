@@ -1,0 +1,55 @@
+//! What is stored, in words.
+
+use crate::now::{Millis, Now};
+use crate::wire::WireReader;
+
+use super::keys::Key;
+use super::records::{Content, ReadEntry, SentRecord, SessionRecord, read_message, read_subscription};
+
+/// A pair of a store in words for people; `None` when it is not the engine's or not of this version.
+pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
+    // Times are told as they are stored: since the Unix epoch.
+    let clock = Now { monotonic: Millis(0), unix: 0 };
+    match Key::read(key).ok()? {
+        Key::Session(session) => {
+            let record = SessionRecord::read(value, clock).ok()?;
+            let user = record.identity.as_ref().and_then(|identity| identity.user_name.as_deref()).unwrap_or("-");
+            let state = if record.connected { "connected" } else { "away" };
+            let (tenant, client, expiry) = (record.tenant.0, &record.client_id, record.expiry_seconds);
+            let will = if record.will.is_some() { ", with a will" } else { "" };
+            let number = session.0;
+            Some(format!(
+                "session {number} of {client:?} (tenant {tenant}, user {user}, expiry {expiry} s, {state}{will})"
+            ))
+        }
+        Key::Subscription(session, filter) => {
+            let (options, id) = read_subscription(value).ok()?;
+            Some(format!("session {}: subscribed to {filter:?} at QoS {} (identifier {id})", session.0, options & 3))
+        }
+        Key::Received(session, id) => Some(format!("session {}: QoS 2 packet id {id} taken", session.0)),
+        Key::Entry(session, number) => {
+            let entry = ReadEntry::read(value, clock, crate::TenantId::DEFAULT, &[]).ok()?;
+            let what = match &entry.content {
+                Content::Here(message) => format!("{:?}, {} bytes", message.topic(), message.payload().len()),
+                Content::Body(body) => format!("message {body}"),
+            };
+            let sent = entry.sent.map_or_else(|| "waiting".to_owned(), |id| format!("sent as packet id {id}"));
+            Some(format!("session {}: owed {number} at QoS {}, {what}, {sent}", session.0, entry.qos.bits()))
+        }
+        Key::Sent(session, number) => {
+            let sent = SentRecord::read(value).ok()?;
+            Some(format!("session {}: {number} is under packet id {} ({:?})", session.0, sent.id, sent.state))
+        }
+        Key::Body(number) => {
+            let mut reader = WireReader::new(value);
+            let tenant = crate::TenantId(reader.u16("a tenant").ok()?);
+            let message = read_message(&mut reader, clock, tenant).ok()?;
+            Some(format!("message {number}: {:?}, {} bytes", message.topic(), message.payload().len()))
+        }
+        Key::Retained(tenant, topic) => {
+            let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;
+            Some(format!("retained {topic:?} (tenant {}): {} bytes", tenant.0, message.payload().len()))
+        }
+        Key::Foreign => None,
+    }
+}

@@ -1,0 +1,194 @@
+//! The changes of a turn, gathered for the store.
+
+use crate::ids::{ConnectionKey, ShardId};
+use crate::now::Now;
+use crate::settings::Durability;
+use std::collections::VecDeque;
+use std::num::NonZeroU64;
+
+use super::keys::{Key, StoredSession};
+
+/// What one shard gives the store at once: all of it is kept or, after a crash, nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalBatch {
+    /// Grows by one with each batch of this shard; for [`Engine::handle_committed`](crate::Engine::handle_committed).
+    pub sequence: u64,
+    /// The operations one after the other, numbers little-endian: `1 | length of the key (u16) | key | length of the value
+    /// (u32) | value` puts a value, `2 | length of the key (u16) | key` deletes one. Empty when the batch only stands for
+    /// its place in the order.
+    pub operations: Vec<u8>,
+}
+
+const PUT: u8 = 1;
+const DELETE: u8 = 2;
+
+/// Writes operations, and knows which outputs wait for their commit.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    durability: Durability,
+    operations: Vec<u8>,
+    /// The number of the batch that is being gathered.
+    sequence: u64,
+    /// Whether someone waits for that batch although it may be empty.
+    awaited: bool,
+    /// Connections whose output is held, by the batch that they wait for, in its order.
+    held: VecDeque<(u64, ConnectionKey)>,
+    /// The latest time that a call has brought, for deadlines that go to the disk.
+    pub now: Now,
+    next_session: NonZeroU64,
+    next_body: u64,
+    /// Whether the store takes no more than deletions: what would have to be stored is refused.
+    pub full: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(durability: Durability, shard: ShardId, now: Now) -> Self {
+        let first = u64::from(shard.0);
+        Self {
+            durability,
+            operations: Vec::new(),
+            sequence: 1,
+            awaited: false,
+            held: VecDeque::new(),
+            now,
+            next_session: NonZeroU64::MIN.saturating_add(NUMBERS - 1 + first),
+            next_body: NUMBERS + first,
+            full: false,
+        }
+    }
+
+    /// Whether anything is stored at all.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.durability != Durability::Memory
+    }
+
+    /// How far the turn's operations have come: two marks differ when something was written in between.
+    #[inline]
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { sequence: self.sequence, len: self.operations.len() }
+    }
+
+    /// Whether something was written since.
+    #[inline]
+    pub(crate) fn has_written_since(&self, mark: Mark) -> bool {
+        self.mark() != mark
+    }
+
+    /// A number for a new session of this shard.
+    pub(crate) fn new_session(&mut self) -> StoredSession {
+        let number = self.next_session;
+        self.next_session = self.next_session.saturating_add(NUMBERS);
+        StoredSession(number)
+    }
+
+    /// A number for a message that several entries refer to.
+    pub(crate) fn new_body(&mut self) -> u64 {
+        let number = self.next_body;
+        self.next_body += NUMBERS;
+        number
+    }
+
+    /// Numbers that are in the store are not given out again.
+    pub(crate) fn note_used(&mut self, key: Key<'_>) {
+        match key {
+            Key::Session(StoredSession(used)) if used >= self.next_session => {
+                let rounds = (used.get() - self.next_session.get()) / NUMBERS + 1;
+                self.next_session = self.next_session.saturating_add(rounds * NUMBERS);
+            }
+            Key::Body(used) if used >= self.next_body => {
+                self.next_body += ((used - self.next_body) / NUMBERS + 1) * NUMBERS;
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts the value that `write` appends.
+    #[inline]
+    pub(crate) fn put(&mut self, key: Key<'_>, write: impl FnOnce(&mut Vec<u8>)) {
+        self.key(PUT, key);
+        let at = self.operations.len();
+        self.operations.extend_from_slice(&[0; 4]);
+        write(&mut self.operations);
+        let len = (self.operations.len() - at - 4) as u32;
+        if let Some(place) = self.operations.get_mut(at..at + 4) {
+            place.copy_from_slice(&len.to_le_bytes());
+        }
+    }
+
+    /// Deletes a key.
+    #[inline]
+    pub(crate) fn delete(&mut self, key: Key<'_>) {
+        self.key(DELETE, key);
+    }
+
+    #[inline]
+    fn key(&mut self, operation: u8, key: Key<'_>) {
+        self.operations.push(operation);
+        let at = self.operations.len();
+        self.operations.extend_from_slice(&[0; 2]);
+        key.write(&mut self.operations);
+        // A topic is at most 65,535 bytes long, and so, with the little that stands before it, may a key not be: such a
+        // filter or topic is refused where it comes in.
+        let len = (self.operations.len() - at - 2) as u16;
+        if let Some(place) = self.operations.get_mut(at..at + 2) {
+            place.copy_from_slice(&len.to_le_bytes());
+        }
+    }
+
+    /// The batch that an output has to wait for from now on, where outputs wait at all.
+    #[inline]
+    pub(crate) fn hold(&mut self, key: ConnectionKey) -> Option<u64> {
+        if self.durability != Durability::Commit {
+            return None;
+        }
+        self.awaited = true;
+        if self.held.back() != Some(&(self.sequence, key)) {
+            self.held.push_back((self.sequence, key));
+        }
+        Some(self.sequence)
+    }
+
+    /// What was gathered, if anything was or someone waits for it.
+    pub(crate) fn take(&mut self) -> Option<JournalBatch> {
+        if self.operations.is_empty() && !self.awaited {
+            return None;
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.awaited = false;
+        let room = self.operations.len().min(SPARE_BYTES);
+        let operations = std::mem::replace(&mut self.operations, Vec::with_capacity(room));
+        Some(JournalBatch { sequence, operations })
+    }
+
+    /// The next connection whose output waited for a batch up to this one.
+    pub(crate) fn pop_released(&mut self, committed: u64) -> Option<ConnectionKey> {
+        let (sequence, key) = self.held.front().copied()?;
+        if sequence > committed {
+            return None;
+        }
+        self.held.pop_front();
+        Some(key)
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.held.shrink_to_fit();
+        self.operations.shrink_to_fit();
+    }
+}
+
+/// Numbers are dealt out to as many shards as there can be, so that another number of shards after a restart gives none
+/// out twice.
+const NUMBERS: u64 = crate::ids::MAX_SHARDS as u64;
+
+/// Room that is kept for the next batch.
+const SPARE_BYTES: usize = 64 * 1024;
+
+/// A place in the turn's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    sequence: u64,
+    len: usize,
+}

@@ -1,0 +1,442 @@
+//! The values of what is stored.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tidegate_mqtt::{PacketId, QoS, TopicName};
+
+use crate::identity::Identity;
+use crate::ids::{ListenerId, TenantId};
+use crate::image::{read_properties, read_subscription_id};
+use crate::message::{MessageRef, Publication};
+use crate::now::{Millis, Now};
+use crate::packet_ids::State;
+use crate::queue::PRIORITY_MAX;
+use crate::session::{Delivery, Membership, Session, SubscriptionIds, Will};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+use super::keys::StoredSession;
+
+/// Version of the values; a reader refuses others.
+pub(super) const RECORD_VERSION: u8 = 1;
+
+const QOS: u8 = 0b11;
+const RETAIN: u8 = 1 << 2;
+const EXPIRES: u8 = 1 << 3;
+const PUBLISHER: u8 = 1 << 4;
+const PROPERTIES: u8 = 1 << 5;
+const PRIORITY: u8 = 1 << 6;
+/// Bits that no message has.
+const UNUSED: u8 = 1 << 7;
+
+/// Appends a message.
+#[inline]
+pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &Publication<'_>) {
+    let mut flags = message.qos.bits();
+    for (bit, set) in [
+        (RETAIN, message.retain),
+        (EXPIRES, message.expires_at != Millis::NEVER),
+        (PUBLISHER, message.publisher != 0),
+        (PROPERTIES, !message.properties.is_empty()),
+        (PRIORITY, message.priority != 0),
+    ] {
+        flags |= bit * u8::from(set);
+    }
+    out.put_u8(flags);
+    if flags & EXPIRES != 0 {
+        out.put_u64(now.to_unix(message.expires_at));
+    }
+    if flags & PUBLISHER != 0 {
+        out.put_u64(message.publisher);
+    }
+    if flags & PROPERTIES != 0 {
+        out.put_bytes(message.properties);
+    }
+    if flags & PRIORITY != 0 {
+        out.put_u8(message.priority);
+    }
+    out.put_u16(message.topic.len() as u16);
+    out.extend_from_slice(message.topic.as_bytes());
+    out.put_bytes(message.payload);
+}
+
+/// Reads a message of a tenant.
+pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
+    let flags = reader.u8("a message's flags")?;
+    let qos = QoS::from_bits(flags & QOS).filter(|_| flags & UNUSED == 0);
+    let qos = qos.ok_or(WireError { reading: "a message's flags" })?;
+    let expires_at = if flags & EXPIRES != 0 { now.from_unix(reader.u64("an expiry")?) } else { Millis::NEVER };
+    let publisher = if flags & PUBLISHER != 0 { reader.u64("a publisher")? } else { 0 };
+    let properties = if flags & PROPERTIES != 0 { read_properties(reader)? } else { &[] };
+    let priority = if flags & PRIORITY != 0 { reader.u8("a priority")? } else { 0 };
+    if priority > PRIORITY_MAX {
+        return Err(WireError { reading: "a priority" });
+    }
+    let topic = reader.text16("a topic")?;
+    TopicName::new(topic).map_err(|_| WireError { reading: "a topic name" })?;
+    let payload = reader.bytes("a payload")?;
+    let retain = flags & RETAIN != 0;
+    let mut message = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+    message.priority = priority;
+    Ok(message.keep())
+}
+
+const DEALT: u8 = 1 << 3;
+const SENT: u8 = 1 << 4;
+const SHARED: u8 = 1 << 5;
+const IDS: u8 = 1 << 6;
+/// A newer message of its topic takes its place while it waits.
+const LATEST: u8 = 1 << 7;
+
+/// A message as it is owed to one session, before it becomes a [`Delivery`].
+pub(super) struct Entry<'a> {
+    pub qos: QoS,
+    pub retain: bool,
+    pub group: Option<&'a Membership>,
+    pub ids: &'a [u32],
+    /// Whether a newer message of its topic takes its place while it waits.
+    pub latest: bool,
+    /// Its packet id, if it is being sent at once.
+    pub sent: Option<PacketId>,
+    /// The message elsewhere, if several sessions share it.
+    pub body: Option<u64>,
+}
+
+impl Entry<'_> {
+    #[inline]
+    pub(super) fn write(&self, out: &mut Vec<u8>, now: Now, message: &Publication<'_>) {
+        let mut flags = self.qos.bits();
+        for (bit, set) in [
+            (RETAIN, self.retain),
+            (DEALT, self.group.is_some()),
+            (SENT, self.sent.is_some()),
+            (SHARED, self.body.is_some()),
+            (IDS, !self.ids.is_empty()),
+            (LATEST, self.latest),
+        ] {
+            flags |= bit * u8::from(set);
+        }
+        out.put_u8(flags);
+        if let Some(id) = self.sent {
+            out.put_u16(id.get());
+        }
+        if !self.ids.is_empty() {
+            out.put_u32(self.ids.len() as u32);
+            for id in self.ids {
+                out.put_u32(*id);
+            }
+        }
+        if let Some(group) = self.group {
+            out.put_bytes(group.share.as_bytes());
+            out.put_bytes(group.filter.as_bytes());
+        }
+        match self.body {
+            Some(body) => out.put_u64(body),
+            None => put_message(out, now, message),
+        }
+    }
+}
+
+/// Where an entry's message is.
+#[derive(Debug)]
+pub(super) enum Content {
+    Here(MessageRef),
+    Body(u64),
+}
+
+/// An entry that was read.
+#[derive(Debug)]
+pub(super) struct ReadEntry {
+    pub qos: QoS,
+    pub retain: bool,
+    pub latest: bool,
+    pub group: Option<Rc<Membership>>,
+    pub ids: SubscriptionIds,
+    pub sent: Option<PacketId>,
+    pub content: Content,
+}
+
+impl ReadEntry {
+    pub(super) fn read(
+        value: &[u8],
+        now: Now,
+        tenant: TenantId,
+        memberships: &[Rc<Membership>],
+    ) -> Result<Self, WireError> {
+        let mut reader = WireReader::new(value);
+        let flags = reader.u8("a message's flags")?;
+        let qos = QoS::from_bits(flags & QOS).ok_or(WireError { reading: "a QoS" })?;
+        let sent = if flags & SENT != 0 { Some(read_packet_id(&mut reader)?) } else { None };
+        let mut ids = Vec::new();
+        if flags & IDS != 0 {
+            for _ in 0..reader.u32("a number of subscription identifiers")? {
+                ids.push(read_subscription_id(&mut reader, 1)?);
+            }
+        }
+        let mut group = None;
+        if flags & DEALT != 0 {
+            let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
+            group = memberships.iter().find(|other| &*other.share == share && &*other.filter == filter).cloned();
+        }
+        let content = if flags & SHARED != 0 {
+            Content::Body(reader.u64("a message's number")?)
+        } else {
+            Content::Here(read_message(&mut reader, now, tenant)?)
+        };
+        end(&reader)?;
+        let ids = SubscriptionIds::from_slice(&ids);
+        let (retain, latest) = (flags & RETAIN != 0, flags & LATEST != 0);
+        Ok(Self { qos, retain, latest, group, ids, sent, content })
+    }
+
+    /// The number of the message elsewhere that an entry refers to, if it does.
+    pub(super) fn body_of(value: &[u8]) -> Option<u64> {
+        value.first().filter(|flags| **flags & SHARED != 0)?;
+        // It stands at the end, whatever comes before.
+        let (_, last) = value.split_last_chunk::<8>()?;
+        Some(u64::from_le_bytes(*last))
+    }
+}
+
+/// How far a message has come that was not sent at once, or has come further since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SentRecord {
+    pub id: PacketId,
+    pub state: State,
+    /// Its place among what was sent to the session.
+    pub order: u64,
+}
+
+impl SentRecord {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.put_u16(self.id.get());
+        out.put_u8(match self.state {
+            State::AwaitPubAck => 0,
+            State::AwaitPubRec => 1,
+            State::AwaitPubComp => 2,
+        });
+        out.put_u64(self.order);
+    }
+
+    pub(super) fn read(value: &[u8]) -> Result<Self, WireError> {
+        let mut reader = WireReader::new(value);
+        let id = read_packet_id(&mut reader)?;
+        let state = match reader.u8("a state")? {
+            0 => State::AwaitPubAck,
+            1 => State::AwaitPubRec,
+            2 => State::AwaitPubComp,
+            _ => return Err(WireError { reading: "a state" }),
+        };
+        let order = reader.u64("an order")?;
+        end(&reader)?;
+        Ok(Self { id, state, order })
+    }
+}
+
+/// A subscription's options and identifier.
+pub(crate) fn put_subscription(out: &mut Vec<u8>, options: u8, subscription_id: u32) {
+    out.put_u8(options);
+    out.put_u32(subscription_id);
+}
+
+/// Reads a subscription's options and identifier.
+pub(super) fn read_subscription(value: &[u8]) -> Result<(u8, u32), WireError> {
+    let mut reader = WireReader::new(value);
+    let options = reader.u8("subscription options")?;
+    if QoS::from_bits(options & QOS).is_none() {
+        return Err(WireError { reading: "subscription options" });
+    }
+    let id = read_subscription_id(&mut reader, 0)?;
+    end(&reader)?;
+    Ok((options, id))
+}
+
+fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
+    PacketId::new(reader.u16("a packet id")?).ok_or(WireError { reading: "a packet id" })
+}
+
+pub(super) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
+    if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a value" }) }
+}
+
+/// A session's own value.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionRecord {
+    pub tenant: TenantId,
+    pub client_id: Box<str>,
+    pub expiry_seconds: u32,
+    pub receive_maximum: u16,
+    pub listener: ListenerId,
+    /// Whether its client was connected.
+    pub connected: bool,
+    /// When it ends, if its client is away.
+    pub ends_at: Millis,
+    pub will: Option<Will>,
+    /// When its will is due, if it waits.
+    pub will_due: Millis,
+    pub identity: Option<Arc<Identity>>,
+}
+
+impl SessionRecord {
+    /// Appends the value of a session as it is now.
+    pub(crate) fn write_session(out: &mut Vec<u8>, now: Now, session: &Session) {
+        let rare = session.rare.as_deref();
+        out.put_u8(RECORD_VERSION);
+        out.put_u16(session.tenant.0);
+        out.put_bytes(session.client_id.as_bytes());
+        out.put_u32(session.expiry_seconds);
+        out.put_u16(session.receive_maximum);
+        out.put_u16(session.listener.0);
+        out.put_u8(u8::from(session.connection.is_some()));
+        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
+        let will = rare.and_then(|rare| rare.will.as_ref());
+        out.put_u8(u8::from(will.is_some()));
+        if let Some(will) = will {
+            put_message(out, now, &will.message.publication());
+            out.put_u32(will.delay_seconds);
+            out.put_u8(u8::from(will.expiry_seconds.is_some()));
+            out.put_u32(will.expiry_seconds.unwrap_or(0));
+            out.put_u64(now.to_unix(rare.and_then(|rare| rare.will_due).unwrap_or(Millis::NEVER)));
+        }
+        out.put_u8(u8::from(session.identity.is_some()));
+        if let Some(identity) = &session.identity {
+            identity.write(out);
+        }
+    }
+
+    /// Reads a session's value.
+    pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
+        let mut reader = WireReader::new(value);
+        if reader.u8("a version")? != RECORD_VERSION {
+            return Err(WireError { reading: "a session of this version" });
+        }
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let client_id: Box<str> = reader.text("a client id")?.into();
+        let expiry_seconds = reader.u32("a session expiry")?;
+        let receive_maximum = reader.u16("a receive maximum")?;
+        let listener = ListenerId(reader.u16("a listener")?);
+        let connected = reader.flag("whether it was connected")?;
+        let ends_at = now.from_unix(reader.u64("a session's end")?);
+        let (mut will, mut will_due) = (None, Millis::NEVER);
+        if reader.flag("whether there is a will")? {
+            let message = read_message(&mut reader, now, tenant)?;
+            let delay_seconds = reader.u32("a will delay")?;
+            let expires = reader.flag("whether a will expires")?;
+            let expiry = reader.u32("a will's expiry")?;
+            will_due = now.from_unix(reader.u64("a will's time")?);
+            will = Some(Will { message, delay_seconds, expiry_seconds: expires.then_some(expiry) });
+        }
+        let mut identity = None;
+        if reader.flag("whether there is an identity")? {
+            identity = Some(Arc::new(Identity::read(&mut reader)?));
+        }
+        end(&reader)?;
+        if client_id.is_empty() || expiry_seconds == 0 {
+            return Err(WireError { reading: "a session that lasts" });
+        }
+        Ok(Self {
+            tenant,
+            client_id,
+            expiry_seconds,
+            receive_maximum,
+            listener,
+            connected,
+            ends_at,
+            will,
+            will_due,
+            identity,
+        })
+    }
+}
+
+/// The session that a value belongs to, without the rest of it.
+pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
+    let mut reader = WireReader::new(value);
+    if reader.u8("a version")? != RECORD_VERSION {
+        return Err(WireError { reading: "a session of this version" });
+    }
+    let tenant = TenantId(reader.u16("a tenant")?);
+    Ok((tenant, reader.text("a client id")?))
+}
+
+/// What the engine writes for a message that is owed.
+impl super::Journal {
+    /// Puts a message that a session is owed under a number of its own.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a delivery before it is made")]
+    #[inline]
+    pub(crate) fn put_entry(
+        &mut self,
+        session: StoredSession,
+        number: u64,
+        publication: &mut Publication<'_>,
+        terms: &crate::deliver::Terms<'_>,
+        qos: QoS,
+        sent: Option<PacketId>,
+        latest: bool,
+    ) {
+        let body = publication.wide.then(|| self.body_of(publication));
+        let entry = Entry {
+            qos,
+            retain: terms.retain,
+            group: terms.group.map(|group| &**group),
+            ids: terms.subscription_ids,
+            latest,
+            sent,
+            body,
+        };
+        let now = self.now;
+        self.put(super::keys::Key::Entry(session, number), |out| entry.write(out, now, publication));
+    }
+
+    /// The number of a message that several sessions share; stored on first use.
+    fn body_of(&mut self, publication: &mut Publication<'_>) -> u64 {
+        if publication.body == 0 {
+            publication.body = self.new_body();
+            let now = self.now;
+            self.put(super::keys::Key::Body(publication.body), |out| {
+                out.put_u16(publication.tenant.0);
+                put_message(out, now, publication);
+            });
+        }
+        publication.body
+    }
+
+    /// Puts the retained message of its topic.
+    pub(crate) fn put_retained(&mut self, publication: &Publication<'_>) {
+        let now = self.now;
+        self.put(super::keys::Key::Retained(publication.tenant, publication.topic), |out| {
+            put_message(out, now, publication);
+        });
+    }
+
+    /// Puts how far a message has come.
+    #[inline]
+    pub(crate) fn put_sent(&mut self, session: StoredSession, number: u64, id: PacketId, state: State, order: u64) {
+        self.put(super::keys::Key::Sent(session, number), |out| SentRecord { id, state, order }.write(out));
+    }
+
+    /// A message is not owed any more.
+    #[inline]
+    pub(crate) fn delete_entry(&mut self, session: StoredSession, delivery: Numbers) {
+        if delivery.entry == 0 {
+            return;
+        }
+        self.delete(super::keys::Key::Entry(session, delivery.entry));
+        if delivery.separate {
+            self.delete(super::keys::Key::Sent(session, delivery.entry));
+        }
+    }
+}
+
+/// Under which number a message is stored, 0 if it is not, and whether a record of its own says how far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub entry: u64,
+    pub separate: bool,
+}
+
+/// A delivery out of an entry.
+pub(super) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> Delivery {
+    let ReadEntry { qos, retain, latest, group, ids, .. } = entry;
+    Delivery { message, qos, retain, latest, ids, group, number }
+}

@@ -1,0 +1,436 @@
+//! Taking in what a store holds, before any client is served.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
+use std::rc::Rc;
+
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::hash::NameHasher;
+use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::link::envelope::Ticket;
+use crate::link::record::{MemberOptions, Record};
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
+use crate::packet_ids::{Inflight, State};
+use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::topics::{Subscriber, SubscriberOptions};
+use crate::wire::{WireError, WireReader};
+
+use super::keys::{Key, StoredSession};
+use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
+use super::records::{client_of, delivery, end, read_message, read_subscription};
+
+/// Why what a store holds was not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreError {
+    /// A pair is not of this version, or damaged in a way that its checksum did not show.
+    Malformed {
+        /// The key, in hexadecimal.
+        key: String,
+        /// What was being read.
+        error: WireError,
+    },
+    /// A part of a session came without the session.
+    NoSession {
+        /// The session's number.
+        session: u64,
+    },
+    /// Messages that sessions are owed are missing.
+    MissingMessages {
+        /// How many.
+        messages: u64,
+    },
+}
+
+impl std::fmt::Display for RestoreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed { key, error } => write!(f, "the value of key {key} cannot be read: {error}"),
+            Self::NoSession { session } => write!(f, "a part of session {session} is there and the session is not"),
+            Self::MissingMessages { messages } => {
+                write!(f, "{messages} messages that sessions are owed are missing")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RestoreError {}
+
+/// What was taken in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Sessions.
+    pub sessions: u64,
+    /// Their subscriptions, shared ones included.
+    pub subscriptions: u64,
+    /// Messages that sessions are owed.
+    pub messages: u64,
+    /// Retained messages.
+    pub retained: u64,
+}
+
+impl Restored {
+    /// Adds what another shard has taken in.
+    pub fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.subscriptions += other.subscriptions;
+        self.messages += other.messages;
+        self.retained += other.retained;
+    }
+}
+
+/// Which shard takes which pair in: pairs are shown to it in the order of their keys.
+#[derive(Debug)]
+pub struct RestoreRoute {
+    place: Place,
+    homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
+}
+
+/// Who is to be given a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takers {
+    /// One shard.
+    One(ShardId),
+    /// Every shard: those that do not need it leave it.
+    All,
+    /// No shard: it is not the engine's.
+    None,
+}
+
+impl RestoreRoute {
+    /// A route for so many shards.
+    pub fn new(shards: u16) -> Self {
+        Self { place: Place { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
+    }
+
+    /// Who is to be given a pair.
+    ///
+    /// # Errors
+    /// When the pair cannot be read, or is a part of a session that is not there.
+    pub fn takers(&mut self, key: &[u8], value: &[u8]) -> Result<Takers, RestoreError> {
+        let read = Key::read(key).map_err(|error| malformed(key, error))?;
+        Ok(match read {
+            Key::Session(session) => {
+                let (tenant, client_id) = client_of(value).map_err(|error| malformed(key, error))?;
+                let home = self.place.home_of(partition_of(tenant, client_id));
+                self.homes.insert(session.0.get(), home);
+                Takers::One(home)
+            }
+            Key::Subscription(session, _)
+            | Key::Received(session, _)
+            | Key::Entry(session, _)
+            | Key::Sent(session, _) => {
+                let home = self.homes.get(&session.0.get()).copied();
+                Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
+            }
+            Key::Body(_) => Takers::All,
+            Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
+            Key::Foreign => Takers::None,
+        })
+    }
+}
+
+fn malformed(key: &[u8], error: WireError) -> RestoreError {
+    use std::fmt::Write;
+    let key = key.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    RestoreError::Malformed { key, error }
+}
+
+/// The barrier behind a restore carries this connection index, which no connection has.
+const RESTORING_INDEX: u32 = u32::MAX - 2;
+
+/// A session while its parts come in.
+#[derive(Debug)]
+struct Restoring {
+    key: SessionKey,
+    tenant: TenantId,
+    memberships: Vec<Rc<Membership>>,
+    entries: BTreeMap<u64, RestoredEntry>,
+}
+
+#[derive(Debug)]
+struct RestoredEntry {
+    entry: ReadEntry,
+    sent: Option<SentRecord>,
+}
+
+/// Everything that is being taken in.
+#[derive(Debug, Default)]
+pub(crate) struct Restoration {
+    sessions: BTreeMap<StoredSession, Restoring>,
+    bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
+    /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
+    broken_off: Vec<SessionKey>,
+    done: Restored,
+}
+
+impl Engine {
+    /// Takes in one pair of a store. Pairs come in the order of their keys, those that [`RestoreRoute::takers`] names for
+    /// this shard; [`Engine::finish_restore`] follows the last one.
+    ///
+    /// # Errors
+    /// When the pair cannot be taken in. The engine is of no use then: something of what was promised is missing.
+    pub fn restore(&mut self, now: Now, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let mut restoration = self.restoration.take().unwrap_or_default();
+        let done = self.restore_pair(now, &mut restoration, key, value);
+        self.restoration = Some(restoration);
+        done
+    }
+
+    fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
+        let wrong = |error| malformed(key, error);
+        let read = Key::read(key).map_err(wrong)?;
+        self.desk.journal.note_used(read);
+        let part = |all: &Restoration, session: StoredSession| {
+            all.sessions
+                .contains_key(&session)
+                .then_some(())
+                .ok_or(RestoreError::NoSession { session: session.0.get() })
+        };
+        match read {
+            Key::Session(session) => {
+                let record = SessionRecord::read(value, now).map_err(wrong)?;
+                self.restore_session(now, all, session, record).map_err(wrong)?;
+            }
+            Key::Subscription(session, filter) => {
+                part(all, session)?;
+                let (options, id) = read_subscription(value).map_err(wrong)?;
+                self.restore_subscription(now, all, session, filter, options, id).map_err(wrong)?;
+            }
+            Key::Received(session, id) => {
+                part(all, session)?;
+                let known = all.sessions.get(&session).map(|restoring| restoring.key);
+                if let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) {
+                    session.flow_mut().received.insert(id);
+                }
+            }
+            Key::Entry(session, number) => {
+                part(all, session)?;
+                let Some(restoring) = all.sessions.get_mut(&session) else { return Ok(()) };
+                let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
+                let sent =
+                    entry.sent.map(|id| SentRecord { id, state: crate::deliver::awaited(entry.qos), order: number });
+                restoring.entries.insert(number, RestoredEntry { entry, sent });
+            }
+            Key::Sent(session, number) => {
+                part(all, session)?;
+                let sent = SentRecord::read(value).map_err(wrong)?;
+                let entry = all.sessions.get_mut(&session).and_then(|restoring| restoring.entries.get_mut(&number));
+                entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
+            }
+            Key::Body(number) => {
+                let mut reader = WireReader::new(value);
+                let tenant = TenantId(reader.u16("a tenant").map_err(wrong)?);
+                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
+                end(&reader).map_err(wrong)?;
+                all.bodies.insert(number, message);
+            }
+            Key::Retained(tenant, _) => {
+                let mut reader = WireReader::new(value);
+                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
+                end(&reader).map_err(wrong)?;
+                all.done.retained += 1;
+                self.restore_retained(now, tenant, message);
+            }
+            Key::Foreign => {}
+        }
+        Ok(())
+    }
+
+    fn restore_session(
+        &mut self,
+        now: Now,
+        all: &mut Restoration,
+        stored: StoredSession,
+        record: SessionRecord,
+    ) -> Result<(), WireError> {
+        if self.desk.find_session(record.tenant, &record.client_id).is_some() {
+            return Err(WireError { reading: "a client id that no other session has" });
+        }
+        let tenant = record.tenant;
+        let mut session = Session {
+            client_id: record.client_id,
+            connection: None,
+            filters: FilterList::default(),
+            flow: None,
+            rare: None,
+            expiry_seconds: record.expiry_seconds,
+            tenant,
+            listener: record.listener,
+            receive_maximum: record.receive_maximum,
+            rights_epoch: 0,
+            stored: Some(stored),
+            identity: record.identity,
+        };
+        // The connection of a client that was connected broke off when the process ended; how long that is ago nobody
+        // knows, so its time begins now.
+        let begins = now.monotonic.plus_seconds(record.expiry_seconds);
+        let ends_at = match record.expiry_seconds {
+            u32::MAX => Millis::NEVER,
+            _ if record.connected || record.ends_at == Millis::NEVER => begins,
+            _ => record.ends_at,
+        };
+        if ends_at != Millis::NEVER {
+            session.rare_mut().ends_at = Some(ends_at);
+        }
+        let mut will_due = None;
+        if let Some(will) = record.will {
+            let delay = will.delay_seconds.min(record.expiry_seconds);
+            let due =
+                if record.will_due == Millis::NEVER { now.monotonic.plus_seconds(delay) } else { record.will_due };
+            session.rare_mut().will = Some(will);
+            session.rare_mut().will_due = Some(due);
+            will_due = Some(due);
+        }
+        let key = self.desk.insert_session(session);
+        if ends_at != Millis::NEVER {
+            self.desk.timers.set(ends_at, Timer::SessionEnd(key));
+        }
+        if let Some(due) = will_due {
+            self.desk.timers.set(due, Timer::Will(key));
+        }
+        if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
+            all.broken_off.push(key);
+        }
+        all.done.sessions += 1;
+        all.sessions.insert(stored, Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new() });
+        Ok(())
+    }
+
+    fn restore_subscription(
+        &mut self,
+        now: Now,
+        all: &mut Restoration,
+        stored: StoredSession,
+        filter: &str,
+        options: u8,
+        subscription_id: u32,
+    ) -> Result<(), WireError> {
+        let wrong = WireError { reading: "a topic filter" };
+        let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
+        let Some(restoring) = all.sessions.get_mut(&stored) else { return Ok(()) };
+        all.done.subscriptions += 1;
+        let (key, tenant) = (restoring.key, restoring.tenant);
+        if let Some((share, filter)) = filter.shared() {
+            let home = self.place.home_of(crate::groups::group_partition(tenant, share, filter.as_str()));
+            let membership = Rc::new(Membership {
+                tenant,
+                share: share.into(),
+                filter: filter.as_str().into(),
+                home,
+                member: MemberOptions { options, subscription_id },
+            });
+            restoring.memberships.push(Rc::clone(&membership));
+            self.rejoin_group(now, key, &membership);
+        } else {
+            let options = SubscriberOptions::from_bits(options);
+            let subscriber = Subscriber { session: key, options, subscription_id };
+            self.adopt_subscription(now, tenant, filter.as_str(), subscriber);
+        }
+        Ok(())
+    }
+
+    fn restore_retained(&mut self, now: Now, tenant: TenantId, message: MessageRef) {
+        let topic = message.topic().to_owned();
+        if let Err(reason) = self.retained.set(tenant, &topic, message, now.monotonic) {
+            self.desk.counters.drop_message(reason);
+            self.desk.journal.delete(Key::Retained(tenant, &topic));
+        }
+    }
+
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client before
+    /// [`Engine::is_settled`] says that they do.
+    ///
+    /// # Errors
+    /// When messages are missing that sessions are owed.
+    pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
+        let Some(mut all) = self.restoration.take() else { return Ok(Restored::default()) };
+        let mut missing = 0;
+        for (stored, restoring) in std::mem::take(&mut all.sessions) {
+            missing += self.restore_queue(&mut all, stored, restoring);
+        }
+        if missing > 0 {
+            return Err(RestoreError::MissingMessages { messages: missing });
+        }
+        for key in std::mem::take(&mut all.broken_off) {
+            self.desk.store_session(key);
+        }
+        let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
+        for shard in self.place.others() {
+            self.links.send(shard, Record::InterestBarrier { ticket });
+            self.interest_under_way += 1;
+        }
+        self.rules.recheck();
+        self.after_frame(now);
+        Ok(all.done)
+    }
+
+    /// Whether all other shards know what this one is interested in.
+    pub fn is_settled(&self) -> bool {
+        self.interest_under_way == 0
+    }
+
+    /// Puts together what a session is owed; returns how many messages are missing.
+    fn restore_queue(&mut self, all: &mut Restoration, stored: StoredSession, restoring: Restoring) -> u64 {
+        let mut missing = 0;
+        let mut sent = Vec::new();
+        let mut queue = Vec::new();
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last);
+        for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
+            let message = match &entry.content {
+                Content::Here(message) => Rc::clone(message),
+                Content::Body(body) => match all.bodies.get(body) {
+                    Some(message) => Rc::clone(message),
+                    None => {
+                        missing += 1;
+                        continue;
+                    }
+                },
+            };
+            all.done.messages += 1;
+            let delivery = delivery(entry, message, number);
+            match record {
+                Some(record) => sent.push((record, delivery)),
+                None => queue.push(delivery),
+            }
+        }
+        sent.sort_by_key(|(record, _)| record.order);
+        let last_sent = sent.last().map_or(0, |(record, _)| record.order);
+        let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
+        if sent.is_empty() && queue.is_empty() {
+            session.settle();
+            return missing;
+        }
+        debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let flow = session.flow_mut();
+        flow.next_number = next.max(last_sent);
+        let in_flight = sent.into_iter().map(|(record, delivery)| {
+            let numbers = Numbers { entry: delivery.number, separate: true };
+            let keep = record.state != State::AwaitPubComp;
+            (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
+        });
+        let in_flight: Vec<_> = in_flight.collect();
+        let kept = in_flight.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
+        match Inflight::from_entries(in_flight) {
+            Some(inflight) => flow.inflight = inflight,
+            None => missing += 1,
+        }
+        let mut queue_bytes = 0;
+        for delivery in &queue {
+            queue_bytes += delivery.cost();
+        }
+        flow.queue = queue.into_iter().collect();
+        flow.queue_bytes = queue_bytes;
+        let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
+        session.settle();
+        self.desk.queued_messages += waiting;
+        self.desk.queued_bytes += queue_bytes;
+        self.desk.memory += queue_bytes + inflight_bytes;
+        missing
+    }
+}

@@ -1,0 +1,41 @@
+//! What of a store is nobody's any more.
+
+use std::collections::BTreeSet;
+
+use super::keys::{Key, StoredSession};
+use super::records::ReadEntry;
+
+/// Decides which pairs of a store are still somebody's, in one pass over all of them in the order of their keys. A session
+/// that ends is deleted by its own key alone, and a message that several sessions share by nobody: both leave the rest to
+/// this.
+#[derive(Debug, Default)]
+pub struct Sweep {
+    /// The session whose parts are being looked at.
+    session: Option<StoredSession>,
+    /// Messages that entries refer to.
+    bodies: BTreeSet<u64>,
+}
+
+impl Sweep {
+    /// Whether a pair is to be kept. What this version cannot read is: throwing it away is not for a sweep to decide.
+    pub fn keep(&mut self, key: &[u8], value: &[u8]) -> bool {
+        match Key::read(key) {
+            Ok(Key::Session(session)) => {
+                self.session = Some(session);
+                true
+            }
+            Ok(Key::Subscription(session, _) | Key::Received(session, _) | Key::Sent(session, _)) => {
+                self.session == Some(session)
+            }
+            Ok(Key::Entry(session, _)) => {
+                let lives = self.session == Some(session);
+                if lives {
+                    self.bodies.extend(ReadEntry::body_of(value));
+                }
+                lives
+            }
+            Ok(Key::Body(number)) => self.bodies.contains(&number),
+            Ok(Key::Retained(..) | Key::Foreign) | Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Cycles: start, look, load, fault, and again.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::broker::{Broker, NotUp, Recipe};
+use crate::checks;
+use crate::failure::Failure;
+use crate::ledger::{Finding, Findings};
+use crate::rng::Rng;
+use crate::world::{Mood, Size, World};
+
+/// What happens to the broker at the end of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// `kill -9`: the system keeps what was written.
+    Kill,
+    /// The power fails: what was not synced may be gone, in part or in whole.
+    Power,
+    /// SIGTERM: a graceful stop.
+    Terminate,
+}
+
+/// What a run is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cycles: u64,
+    pub(crate) seed: u64,
+    /// One of these is chosen for each cycle.
+    pub(crate) faults: Vec<Fault>,
+    /// Longest load of one cycle.
+    pub(crate) load: Duration,
+    pub(crate) size: Size,
+    /// How long nothing may come before what is missing counts as lost.
+    pub(crate) patience: Duration,
+    /// How long a start may take.
+    pub(crate) start_limit: Duration,
+    /// Where the broker keeps its data.
+    pub(crate) data: PathBuf,
+    /// Says what happens on standard error.
+    pub(crate) verbose: bool,
+}
+
+/// A run in progress.
+pub(crate) struct Run {
+    settings: Settings,
+    recipe: Recipe,
+    pub(crate) world: World,
+    rng: Rng,
+    cycle: u64,
+}
+
+/// Runs all cycles and gives what was found.
+pub(crate) fn run(settings: Settings, recipe: Recipe) -> Result<Findings, Failure> {
+    let world = World::new(settings.size, recipe.port, settings.seed)?;
+    let rng = Rng::new(settings.seed ^ 0x5eed);
+    let mut run = Run { settings, recipe, world, rng, cycle: 0 };
+    while run.cycle < run.settings.cycles {
+        run.cycle += 1;
+        if !run.cycle()? {
+            return Ok(run.world.ledger.findings);
+        }
+    }
+    run.last()?;
+    Ok(run.world.ledger.findings)
+}
+
+impl Run {
+    /// One cycle. False when the broker does not come up any more, so that nothing can follow.
+    fn cycle(&mut self) -> Result<bool, Failure> {
+        let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
+        if self.rng.chance(10) {
+            self.fall_while_starting(fault)?;
+        }
+        let Some(mut broker) = self.start()? else {
+            return Ok(false);
+        };
+        if self.cycle == 1 || self.rng.chance(60) {
+            self.look(&mut broker)?;
+        }
+        self.load(&mut broker)?;
+        self.strike(fault, &mut broker)?;
+        self.report(fault);
+        Ok(true)
+    }
+
+    /// The last start, after which everything must be as promised.
+    fn last(&mut self) -> Result<(), Failure> {
+        if let Some(mut broker) = self.start()? {
+            self.look(&mut broker)?;
+            broker.terminate(self.settings.start_limit)?;
+            self.world.aftermath()?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, text: String) {
+        let clock = self.world.ledger.tick();
+        self.world.ledger.trace.mark(clock, text);
+    }
+
+    /// A start that is cut short: what recovery does must bear that, too.
+    fn fall_while_starting(&mut self, fault: Fault) -> Result<(), Failure> {
+        let mut broker = self.recipe.start()?;
+        let lives = Duration::from_micros(self.rng.within(0..40_000));
+        while broker.started.elapsed() < lives {
+            self.world.turn(Mood::Over)?;
+        }
+        self.mark(format!("cycle {}: {fault:?} while starting", self.cycle));
+        self.strike(fault, &mut broker)
+    }
+
+    /// Starts the broker and compares the retained values. `None` when it does not come up.
+    fn start(&mut self) -> Result<Option<Broker>, Failure> {
+        let mut broker = self.recipe.start()?;
+        self.mark(format!("cycle {}: started", self.cycle));
+        let name = format!("visitor-{}", self.cycle);
+        let begun = broker.started;
+        let mut took = self.settings.start_limit.as_millis() as u64;
+        let wrong = match broker.wait_until_listening(self.recipe.port, self.settings.start_limit) {
+            Err(NotUp::Ended(status)) => Some(format!("the broker ended with {status}")),
+            Err(NotUp::TooSlow) => Some("the port does not answer".to_owned()),
+            Ok(()) => {
+                took = begun.elapsed().as_millis() as u64;
+                let answered =
+                    checks::retained(&mut self.world, name, self.settings.start_limit, self.settings.patience)?;
+                (!answered).then(|| "a new client gets no answer".to_owned())
+            }
+        };
+        if let Some(wrong) = wrong {
+            let output = broker.output();
+            if self.cycle <= 1 && self.world.ledger.findings.totals.starts == 0 {
+                return Err(Failure::Broker(format!("{wrong}; it said: {}", output.join(" / "))));
+            }
+            let text = format!("cycle {}: {wrong} after {took} ms", self.cycle);
+            self.world.ledger.findings.add(Finding::Restart, text, output);
+            return Ok(None);
+        }
+        let totals = &mut self.world.ledger.findings.totals;
+        totals.starts += 1;
+        totals.slowest_start_ms = totals.slowest_start_ms.max(took);
+        Ok(Some(broker))
+    }
+
+    /// Lets everything finish, and settles the accounts.
+    fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+        self.world.wake();
+        if !self.drain(broker)? {
+            self.name_the_unanswered();
+        }
+        let names: Vec<String> =
+            self.world.subscribers.iter().map(|subscriber| subscriber.session.name.clone()).collect();
+        let subscribers = &self.world.subscribers;
+        let holds = |owed: crate::ledger::Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);
+        self.world.ledger.settle(holds, |place| names[usize::from(place)].clone());
+        let name = format!("prober-{}", self.cycle);
+        checks::subscriptions(&mut self.world, name, self.settings.patience)?;
+        self.mark(format!("cycle {}: accounts settled", self.cycle));
+        Ok(())
+    }
+
+    /// Waits until nothing is owed. False when nothing came for longer than anybody should have to wait.
+    fn drain(&mut self, broker: &mut Broker) -> Result<bool, Failure> {
+        loop {
+            self.world.turn(Mood::Drain)?;
+            let world = &self.world;
+            let finished =
+                world.publishers.iter().all(|publisher| publisher.session.is_open() && publisher.under_way() == 0)
+                    && world.subscribers.iter().all(super::subscriber::Subscriber::is_settled);
+            let holds = |owed: crate::ledger::Expectation| world.subscribers[usize::from(owed.subscriber)].holds(owed);
+            if finished && world.ledger.outstanding(holds) == 0 {
+                return Ok(true);
+            }
+            if world.last_news.elapsed() > self.settings.patience || broker.ended().is_some() {
+                return Ok(finished);
+            }
+        }
+    }
+
+    fn name_the_unanswered(&mut self) {
+        let mut found = Vec::new();
+        for publisher in &mut self.world.publishers {
+            if let Some(what) = publisher.unanswered() {
+                found.push(format!("{}: {what}", publisher.session.name));
+            }
+        }
+        for subscriber in &mut self.world.subscribers {
+            let name = subscriber.session.name.clone();
+            found.extend(subscriber.give_up().into_iter().map(|what| format!("{name}: {what}")));
+        }
+        for text in found {
+            let text = format!("cycle {}: {text}", self.cycle);
+            self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+        }
+    }
+
+    /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends by itself.
+    fn load(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+        self.world.wake();
+        let load = self.settings.load.as_micros() as u64;
+        let mut time = Duration::from_micros(self.rng.within(load / 20..load + 1));
+        let mut bytes = u64::MAX;
+        if self.rng.chance(50) {
+            time = self.settings.load;
+            bytes = self.world.bytes() + self.rng.within(1_000..load / 2 + 2_000);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < time && self.world.bytes() < bytes {
+            self.world.turn(Mood::Load)?;
+            if broker.ended().is_some() {
+                self.world.ledger.findings.totals.gave_up += 1;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
+        self.mark(format!("cycle {}: {fault:?}", self.cycle));
+        match fault {
+            Fault::Kill | Fault::Power => broker.kill()?,
+            Fault::Terminate => {
+                let begun = Instant::now();
+                if !broker.terminate(self.settings.start_limit)? {
+                    let text = format!("cycle {}: SIGTERM did not end the broker in {:?}", self.cycle, begun.elapsed());
+                    self.world.ledger.findings.add(Finding::Restart, text, broker.output());
+                }
+            }
+        }
+        self.world.aftermath()
+    }
+
+    fn report(&self, fault: Fault) {
+        if self.settings.verbose {
+            let findings = &self.world.ledger.findings;
+            eprintln!(
+                "cycle {:>4} {fault:<9?} sent {:>8} delivered {:>8} found {:>6}",
+                self.cycle,
+                findings.totals.sent,
+                findings.totals.delivered,
+                findings.total()
+            );
+        }
+    }
+}
