@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 use tidegate_mqtt::QoS;
 
 use crate::class::{Class, names_messages};
-use crate::filter::{covers, matches};
+use crate::filter::matches;
+use crate::grants::Granted;
 use crate::pattern::{Filled, Pattern};
 use crate::request::{DecidedBy, Decision, Request};
 use crate::rule::{Effect, Rule, RuleId};
@@ -56,26 +57,26 @@ struct OwnIndex {
 #[derive(Clone, Debug)]
 struct Rare {
     superuser: bool,
-    publish: Option<Box<[OwnTopics]>>,
-    subscribe: Option<Box<[OwnTopics]>>,
+    granted: Option<Granted>,
     index: Option<Arc<OwnIndex>>,
 }
 
+/// A topic that was filled in for a client.
 #[derive(Clone, Debug)]
-struct Own {
-    rule: RuleId,
-    topics: OwnTopics,
+pub(crate) struct Own {
+    pub(crate) rule: RuleId,
+    pub(crate) topics: OwnTopics,
 }
 
 #[derive(Clone, Debug)]
-enum OwnTopics {
+pub(crate) enum OwnTopics {
     Matched(Box<str>),
     Exactly(Box<str>),
     Everything,
 }
 
 impl OwnTopics {
-    fn fill(pattern: &Pattern, subject: &Subject<'_>, effect: Effect) -> Option<Self> {
+    pub(crate) fn fill(pattern: &Pattern, subject: &Subject<'_>, effect: Effect) -> Option<Self> {
         let text: Box<str> = match pattern.fill(subject, effect) {
             Filled::Plain(text) => text.into(),
             Filled::Own(text) => text.into(),
@@ -85,7 +86,7 @@ impl OwnTopics {
         Some(if pattern.exact { Self::Exactly(text) } else { Self::Matched(text) })
     }
 
-    fn as_topics(&self) -> Topics<'_> {
+    pub(crate) fn as_topics(&self) -> Topics<'_> {
         match self {
             Self::Matched(text) => Topics::Matched(text),
             Self::Exactly(text) => Topics::Exactly(text),
@@ -122,7 +123,8 @@ impl Compiler {
 
     /// The view of one client. To be made anew when anything about the subject changes.
     pub fn compile(&self, subject: &Subject<'_>) -> Compiled {
-        let applying = if subject.superuser { Vec::new() } else { self.rules.applying(subject) };
+        let applying =
+            if subject.superuser || subject.granted.is_some() { Vec::new() } else { self.rules.applying(subject) };
         let mut own = Vec::new();
         let mut plain = Vec::new();
         for id in applying {
@@ -174,38 +176,18 @@ impl OwnIndex {
 
 impl Rare {
     fn of(subject: &Subject<'_>, index: Option<Arc<OwnIndex>>) -> Option<Box<Self>> {
-        let granted = subject.granted;
-        if !subject.superuser && granted.is_none() && index.is_none() {
+        if !subject.superuser && subject.granted.is_none() && index.is_none() {
             return None;
         }
-        let fill = |text: &String| OwnTopics::fill(&Pattern::parse(text).ok()?, subject, Effect::Allow);
-        let list = |texts: &Option<Vec<String>>| texts.as_ref().map(|texts| texts.iter().filter_map(fill).collect());
-        Some(Box::new(Self {
-            superuser: subject.superuser,
-            publish: granted.and_then(|granted| list(&granted.publish)),
-            subscribe: granted.and_then(|granted| list(&granted.subscribe)),
-            index,
-        }))
+        let granted = subject.granted.map(|grants| Granted::of(grants, subject));
+        Some(Box::new(Self { superuser: subject.superuser, granted, index }))
     }
 
     fn decide(&self, request: &Request<'_>) -> Option<Decision> {
         if self.superuser {
             return Some(Decision::allow(DecidedBy::Superuser));
         }
-        let list = match request {
-            Request::Publish { .. } => self.publish.as_ref(),
-            Request::Subscribe { .. } | Request::Receive { .. } => self.subscribe.as_ref(),
-        }?;
-        let granted = list.iter().any(|topics| match request {
-            Request::Publish { topic, .. } => names(topics.as_topics(), topic.as_str(), true, Effect::Allow),
-            Request::Receive { topic } => names(topics.as_topics(), topic.as_str(), false, Effect::Allow),
-            Request::Subscribe { filter, .. } => match topics.as_topics() {
-                Topics::Matched(granted) => covers(granted, filter.proper().as_str()),
-                Topics::Exactly(granted) => granted == filter.proper().as_str(),
-                Topics::Everything => true,
-            },
-        });
-        Some(if granted { Decision::allow(DecidedBy::Grants) } else { Decision::deny(DecidedBy::Grants) })
+        self.granted.as_ref().map(|granted| granted.decide(request))
     }
 }
 

@@ -11,12 +11,16 @@
 mod chain;
 mod clock;
 mod decision;
+#[cfg(test)]
+mod fake_server;
 mod fetch;
 pub mod password;
 mod permits;
 mod provider;
 mod providers;
 mod request;
+#[cfg(test)]
+mod scratch;
 mod settings;
 
 pub use chain::{Answer, Chain, Counters, Differences};

@@ -84,10 +84,10 @@ mod tests {
 
     use super::*;
 
-    fn decide(settings: CertificateSettings, certificate: Option<ClientCertificate>) -> Decision {
+    fn decide(settings: &CertificateSettings, certificate: Option<ClientCertificate>) -> Decision {
         let request = Request { certificate, client_id: "c".to_owned(), ..Request::default() };
         let left = Duration::from_secs(1);
-        Certificate::new("certs", &settings).decide(&request, Context { left })
+        Certificate::new("certs", settings).decide(&request, Context { left })
     }
 
     fn certificate() -> ClientCertificate {
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn names_come_from_the_certificate() {
-        let Decision::Allow(identity) = decide(BY_NAME, Some(certificate())) else { panic!("refused") };
+        let Decision::Allow(identity) = decide(&BY_NAME, Some(certificate())) else { panic!("refused") };
         assert_eq!(identity.user_name.as_deref(), Some("meter 7"));
         assert_eq!(identity.client_id.as_deref(), Some("m7.example"));
         assert!(identity.attributes.contains(&("cert.fingerprint".to_owned(), "ab".to_owned())));
@@ -112,16 +112,16 @@ mod tests {
 
     #[test]
     fn without_a_certificate_the_next_provider_is_asked() {
-        assert_eq!(decide(BY_NAME, None), Decision::Ignore);
+        assert_eq!(decide(&BY_NAME, None), Decision::Ignore);
     }
 
     #[test]
     fn a_certificate_without_the_name_is_refused() {
         let settings = CertificateSettings { user_name: NameSource::Email, client_id: None };
-        assert!(matches!(decide(settings, Some(certificate())), Decision::Deny(_)));
+        assert!(matches!(decide(&settings, Some(certificate())), Decision::Deny(_)));
         let odd = ClientCertificate { common_name: Some("a\0b".to_owned()), ..certificate() };
-        assert!(matches!(decide(BY_NAME, Some(odd)), Decision::Deny(_)));
+        assert!(matches!(decide(&BY_NAME, Some(odd)), Decision::Deny(_)));
         let empty = ClientCertificate { common_name: Some(String::new()), ..certificate() };
-        assert!(matches!(decide(BY_NAME, Some(empty)), Decision::Deny(_)));
+        assert!(matches!(decide(&BY_NAME, Some(empty)), Decision::Deny(_)));
     }
 }

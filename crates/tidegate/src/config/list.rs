@@ -52,6 +52,30 @@ impl Value for Paths {
     }
 }
 
+/// Texts, such as names, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Texts(pub(crate) Vec<String>);
+
+/// Longest text of a list, bytes.
+const MAX_TEXT: usize = 1024;
+
+impl Value for Texts {
+    fn read(raw: &Raw, _: &Kind) -> Result<Self, Problem> {
+        let texts = read_texts(raw)?;
+        match texts.iter().find(|text| text.len() > MAX_TEXT || text.contains('\0')) {
+            Some(text) if text.len() > MAX_TEXT => {
+                Err(Problem::new(format!("must have texts of at most {MAX_TEXT} bytes, not {}", text.len())))
+            }
+            Some(_) => Err(Problem::new("must not contain the character U+0000")),
+            None => Ok(Self(texts)),
+        }
+    }
+
+    fn show(&self) -> String {
+        show_texts(self.0.iter().cloned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
 mod key;
-mod list;
+pub(crate) mod list;
 pub(crate) mod overrides;
 pub(crate) mod path;
 pub(crate) mod reference;
@@ -31,6 +31,8 @@ use finding::Findings;
 use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
+use sections::access::AccessRules;
+use sections::tenant::Tenant;
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
@@ -54,6 +56,8 @@ pub(crate) struct Inputs {
 pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listeners: Vec<Listener>,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
     pub(crate) queue: Queue,
     pub(crate) retained: Retained,
@@ -102,10 +106,10 @@ impl Config {
     /// # Errors
     /// When there is no such listener or the value is refused; the message continues a sentence that begins with the key.
     pub(crate) fn try_set(&mut self, path: KeyPath, raw: &Raw, source: Source) -> Result<(), Problem> {
-        let count = self.listeners.len();
+        let (name, count) = (path.section, self.sections(path.section).len());
         let section = self
             .section_mut(&path)
-            .ok_or_else(|| Problem::new(format!("names a listener that is not there; there are {count}")))?;
+            .ok_or_else(|| Problem::new(format!("names a {name} that is not there; there are {count}")))?;
         section.set(path.key, raw)?;
         self.sources.insert(path, source);
         Ok(())
@@ -131,6 +135,8 @@ impl Config {
         match name {
             "node" => vec![&self.node],
             "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
+            "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
+            "access" => vec![&self.access],
             "limits" => vec![&self.limits],
             "queue" => vec![&self.queue],
             "retained" => vec![&self.retained],
@@ -147,6 +153,8 @@ impl Config {
         Some(match path.section {
             "node" => &mut self.node,
             "listener" => self.listeners.get_mut(path.index)?,
+            "tenant" => self.tenants.get_mut(path.index)?,
+            "access" => &mut self.access,
             "limits" => &mut self.limits,
             "queue" => &mut self.queue,
             "retained" => &mut self.retained,
@@ -159,12 +167,23 @@ impl Config {
         })
     }
 
+    /// Makes room for so many sections of a name that may stand several times.
+    fn resize(&mut self, section: &str, count: usize) {
+        match section {
+            "listener" => self.listeners.resize(count, Listener::default()),
+            "tenant" => self.tenants.resize(count, Tenant::default()),
+            _ => {}
+        }
+    }
+
     fn apply_file(&mut self, findings: &mut Findings) {
         let Some(file) = self.file.take() else {
             return;
         };
         let entries = file::read(&file, findings);
-        self.listeners.resize(entries.listeners, Listener::default());
+        for (section, count) in &entries.repeated {
+            self.resize(section, *count);
+        }
         for entry in entries.list {
             self.set(entry.path, &entry.raw, Source::File(entry.span), findings);
         }
@@ -172,8 +191,10 @@ impl Config {
     }
 
     fn apply_override(&mut self, it: Override, findings: &mut Findings) {
-        if it.path.section == "listener" && it.path.index == self.listeners.len() {
-            self.listeners.push(Listener::default());
+        // One more than there are is named to add one.
+        let count = self.sections(it.path.section).len();
+        if it.path.index == count {
+            self.resize(it.path.section, count + 1);
         }
         self.set(it.path, &Raw::Word(it.value), it.source, findings);
     }

@@ -1,5 +1,8 @@
 //! Every key of the configuration with its type, default, range and documentation.
 
+pub(crate) mod access;
+pub(crate) mod tenant;
+
 use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
@@ -283,8 +286,20 @@ section! {
 }
 
 /// All sections, in the order of the reference page.
-pub(crate) static SECTIONS: &[&SectionKeys] =
-    &[&NODE, &LISTENER, &LIMITS, &QUEUE, &RETAINED, &SHARED, &SYS, &ADMIN, &LOG, &SHUTDOWN];
+pub(crate) static SECTIONS: &[&SectionKeys] = &[
+    &NODE,
+    &LISTENER,
+    &access::ACCESS,
+    &tenant::TENANT,
+    &LIMITS,
+    &QUEUE,
+    &RETAINED,
+    &SHARED,
+    &SYS,
+    &ADMIN,
+    &LOG,
+    &SHUTDOWN,
+];
 
 /// The section of that name.
 pub(crate) fn section_keys(name: &str) -> Option<&'static SectionKeys> {

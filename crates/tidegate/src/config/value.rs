@@ -79,6 +79,8 @@ pub(crate) enum Kind {
     Lifetime(Range),
     /// Text of at most so many bytes; empty means none.
     Text { max_len: usize },
+    /// Texts, such as names.
+    Texts,
     /// A name of letters, digits, `-`, `_` and `.`; empty where one is chosen by the broker.
     Name { empty: bool },
     /// One of a few words, each with its meaning.
@@ -147,6 +149,7 @@ impl Kind {
                 format!("a duration in whole seconds, {range}, or `\"unlimited\"`")
             }
             Self::Text { max_len } => format!("text of at most {max_len} bytes; empty for none"),
+            Self::Texts => "text in quotes, or a list of such".to_owned(),
             Self::Name { empty } => {
                 let chosen = if *empty { "; empty for one made from the address" } else { "" };
                 format!("a name of at most {NAME_LEN} letters, digits, `-`, `_` and `.`{chosen}")
