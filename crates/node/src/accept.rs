@@ -10,7 +10,9 @@ use crate::shard::Shard;
 impl Shard {
     /// Whether connections wait to be accepted and may be.
     pub(crate) fn wants_to_accept(&mut self) -> bool {
-        self.serving && self.acceptors.iter().any(|acceptor| acceptor.ready) && !self.shortage.is_resting(self.now.monotonic)
+        self.serving
+            && self.acceptors.iter().any(|acceptor| acceptor.ready)
+            && !self.shortage.is_resting(self.now.monotonic)
     }
 
     /// Accepts a bounded number of connections from each listener that has some.

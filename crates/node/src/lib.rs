@@ -36,8 +36,8 @@ pub mod websocket;
 
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use clock::Clock;
-pub use files::{OpenFileLimit, TooFewFiles};
 pub use durable::DurableError;
+pub use files::{OpenFileLimit, TooFewFiles};
 pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
 pub use node::{Node, StartError, Stopped};

@@ -1,6 +1,6 @@
 //! Starting and stopping: from settings to running shards, and back.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, ShardId};
+use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
 use crate::clock::{Clock, time_until};
+use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
-use crate::inbox::{Admin, inbox};
-use crate::durable::{self, DurableError, ShardJournal, restorer};
+use crate::inbox::{Admin, InboxSender, ToShard, inbox};
 use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
@@ -87,7 +88,6 @@ pub struct Stopped {
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
 /// [`Node::stop`].
-#[derive(Debug)]
 pub struct Node {
     handle: NodeHandle,
     clock: Clock,
@@ -98,6 +98,12 @@ pub struct Node {
     restored: Restored,
     /// Looks at the files of TLS listeners as long as the node lives.
     _watch: Option<FileWatch>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("addresses", &self.addresses).field("handle", &self.handle).finish_non_exhaustive()
+    }
 }
 
 impl Node {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
-use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::clock::{Clock, time_until};
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
@@ -168,6 +168,8 @@ impl Shard {
                 return;
             }
             self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
         }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
@@ -189,8 +191,10 @@ impl Shard {
     /// is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
-        let busy =
-            (!self.ring.is_empty() && !self.stalled) || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+        let busy = (!self.ring.is_empty() && !self.stalled)
+            || !self.dirty.is_empty()
+            || self.wants_to_accept()
+            || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

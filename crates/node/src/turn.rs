@@ -186,7 +186,11 @@ impl Shard {
                 Event::Authenticate { key, request } => {
                     if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
                         let facts = self.facts(key);
-                        self.shared.observer.authenticate(request, facts, Answer { shard, place: self.place.shard, key });
+                        self.shared.observer.authenticate(
+                            request,
+                            facts,
+                            Answer { shard, place: self.place.shard, key },
+                        );
                     }
                 }
                 Event::AnswerChallenge { key, data } => {

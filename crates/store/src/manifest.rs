@@ -117,6 +117,8 @@ impl Manifest {
         let file = disk.create(ASIDE).map_err(writing)?;
         file.write_at(self.encode().as_bytes(), 0).map_err(writing)?;
         file.sync_data().map_err(writing)?;
+        // The files that it names have to be there before it is.
+        disk.sync_directory().map_err(writing)?;
         disk.rename(ASIDE, NAME).map_err(writing)?;
         disk.sync_directory().map_err(writing)
     }

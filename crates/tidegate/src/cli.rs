@@ -14,6 +14,7 @@ Examples:
   tidegate                                    a broker on 127.0.0.1:1883, for this machine
   tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
   tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
+  tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
   tidegate sub -t 'sensors/#' -v              show what is published
   tidegate pub -t sensors/1 -m 21.5           publish a message
@@ -115,6 +116,10 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<String>,
 
+    /// Keep sessions, what they are owed and retained messages in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
@@ -143,6 +148,7 @@ impl ConfigArgs {
         let ports = self.port.iter().map(|port| (port.to_string(), format!("--port {port}")));
         let single = [
             ("node.shards", "--shards", &self.shards),
+            ("store.directory", "--data", &self.data),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

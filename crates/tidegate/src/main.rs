@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod config;
+mod durable;
 mod exit;
 mod logging;
 mod mosquitto_conf;

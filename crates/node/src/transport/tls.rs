@@ -308,7 +308,7 @@ impl Tls {
         if !self.flush()? {
             return Ok(Wrote::Blocked);
         }
-        let Some(output) = output.filter(|output| !output.is_empty()).filter(|_| self.can_send()) else {
+        let Some(output) = output.filter(|output| output.is_writable()).filter(|_| self.can_send()) else {
             return self.finish();
         };
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
@@ -317,7 +317,7 @@ impl Tls {
         output.advance(sent.bytes);
         Ok(match sent.blocked {
             true => Wrote::Blocked,
-            false if output.is_empty() && !self.is_waiting() => Wrote::All,
+            false if !output.is_writable() && !self.is_waiting() => Wrote::All,
             false => Wrote::Some,
         })
     }

@@ -73,7 +73,7 @@ impl WebSocket {
                 return Ok(Wrote::All);
             }
         }
-        let waiting = output.as_deref().map_or(0, Output::len);
+        let waiting = output.as_deref().map_or(0, Output::writable_len);
         let outgoing = self.endpoint.outgoing();
         let in_frame = outgoing.prepare(waiting);
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];

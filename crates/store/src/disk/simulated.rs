@@ -125,6 +125,11 @@ impl SimulatedDisk {
         state.power_loss_at = Some(state.operations + operations);
     }
 
+    /// Takes back [`Self::lose_power_after`].
+    pub fn keep_power(&self) {
+        self.state().power_loss_at = None;
+    }
+
     /// Cuts the power now: what was not synced is forgotten, wholly or in part. Nothing works until [`Self::restart`].
     pub fn lose_power(&self) {
         self.state().lose_power();

@@ -167,13 +167,16 @@ impl JournalWriter {
     }
 
     fn commit(&mut self) -> Result<(), ()> {
+        let is_broken = self.active.as_ref().is_some_and(|active| active.broken);
+        if is_broken && !self.buffer.is_empty() {
+            // What was handed to this file goes into another one, and is synced there.
+            self.replace_segment()?;
+        }
         if self.written == self.buffer.len() {
             if self.written >= UNSYNCED_BYTES {
                 self.sync_written()?;
             }
             self.prepare_group()?;
-        } else if self.active.as_ref().is_none_or(|active| active.broken) {
-            self.replace_segment()?;
         }
         if self.written < self.buffer.len() {
             self.write_buffer()?;

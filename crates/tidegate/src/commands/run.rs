@@ -44,7 +44,14 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let console = start_console(config, &status)?;
-    let node = Node::start(node_settings(config, log)).map_err(|error| error.to_string())?;
+    let store = crate::durable::open_store(config)?;
+    let settings = node_settings(config, log);
+    let node = match store {
+        Some(store) => Node::start_with_store(settings, store),
+        None => Node::start(settings),
+    };
+    let node = node.map_err(|error| error.to_string())?;
+    crate::durable::tell_restored(&node);
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {

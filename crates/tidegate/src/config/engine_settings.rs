@@ -9,7 +9,7 @@ use tidegate_mqtt::QoS;
 use crate::physical_memory;
 
 use super::Config;
-use super::sections::Listener;
+use super::sections::{Listener, StoreDurability};
 use super::value::Lifetime;
 
 /// Shards that a broker has at most.
@@ -72,6 +72,18 @@ impl Config {
             sys_events: self.sys.events,
             authentication: engine::Authentication::Open,
             wills_on_shutdown: self.shutdown.publish_wills,
+            durability: self.durability(),
+            tenants: None,
+        }
+    }
+
+    /// What outlives the process: nothing where there is no directory for it.
+    pub(crate) fn durability(&self) -> engine::Durability {
+        match self.store.durability {
+            _ if self.store.directory.is_none() => engine::Durability::Memory,
+            StoreDurability::Memory => engine::Durability::Memory,
+            StoreDurability::Relaxed => engine::Durability::Relaxed,
+            StoreDurability::Commit => engine::Durability::Commit,
         }
     }
 

@@ -35,7 +35,7 @@ use path::KeyPath;
 use sections::access::AccessRules;
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
-use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
 
@@ -67,6 +67,7 @@ pub(crate) struct Config {
     pub(crate) dead_letter: DeadLetters,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
+    pub(crate) store: Store,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -149,6 +150,7 @@ impl Config {
             "dead_letter" => vec![&self.dead_letter],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
+            "store" => vec![&self.store],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -170,6 +172,7 @@ impl Config {
             "dead_letter" => &mut self.dead_letter,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
+            "store" => &mut self.store,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,

@@ -17,6 +17,10 @@ use super::list::Paths;
 use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
 
+mod store;
+
+pub(crate) use store::{STORE, Store, StoreDurability};
+
 /// One second, in the milliseconds that ranges of durations count.
 const SECOND: u64 = 1_000;
 /// One hour.
@@ -317,6 +321,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &QUEUE,
     &RETAINED,
     &SHARED,
+    &STORE,
     &SYS,
     &ADMIN,
     &LOG,
