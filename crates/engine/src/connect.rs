@@ -122,6 +122,10 @@ impl Engine {
     }
 
     pub(crate) fn check_topic_levels(&self, topic: &str) -> Result<(), Refused> {
+        let max_bytes = usize::from(self.settings.limits.max_topic_bytes);
+        if topic.len() > max_bytes {
+            return Err(Refused::new(Reason::TopicTooLong, format!("the topic has more than {max_bytes} bytes")));
+        }
         let max = usize::from(self.settings.limits.max_topic_levels);
         // A topic cannot have more levels than bytes, which spares counting those of nearly all.
         if topic.len() > max && topic.split('/').count() > max {

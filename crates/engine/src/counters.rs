@@ -43,6 +43,12 @@ pub struct Counters {
     pub shard_messages_in: u64,
     /// Times that a publisher was parked by a full queue or link.
     pub publishers_parked: u64,
+    /// Times that a publisher was parked since it was faster than its listener allows.
+    pub rate_limited: u64,
+    /// Dropped messages that were published once more as dead letters.
+    pub dead_letters: u64,
+    /// Dropped messages that were to be published once more, and were not: too many came at once.
+    pub dead_letters_lost: u64,
     /// Unacknowledged messages sent again with DUP after a session was resumed.
     pub redelivered: u64,
 }
@@ -69,6 +75,9 @@ impl Default for Counters {
             shard_messages_out: 0,
             shard_messages_in: 0,
             publishers_parked: 0,
+            rate_limited: 0,
+            dead_letters: 0,
+            dead_letters_lost: 0,
             redelivered: 0,
         }
     }
@@ -103,6 +112,9 @@ impl Counters {
         self.shard_messages_out += other.shard_messages_out;
         self.shard_messages_in += other.shard_messages_in;
         self.publishers_parked += other.publishers_parked;
+        self.rate_limited += other.rate_limited;
+        self.dead_letters += other.dead_letters;
+        self.dead_letters_lost += other.dead_letters_lost;
         self.redelivered += other.redelivered;
     }
 

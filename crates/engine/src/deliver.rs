@@ -12,9 +12,11 @@ use crate::ids::SessionKey;
 use crate::layouts::{Layouts, Shape};
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::overflow::Arriving;
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
+use crate::settings::OverflowPolicy;
 
 /// How a subscription wants a message.
 #[derive(Clone, Copy, Debug)]
@@ -131,8 +133,13 @@ impl Desk {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        if !terms.metered && !self.make_room(now, to, &delivery, terms.publisher) {
-            return;
+        if !terms.metered {
+            let bounds = self.bounds_of(to, publication.topic);
+            delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
+            let arriving = Arriving { to, delivery: &delivery, publisher: terms.publisher, bounds };
+            if !self.make_room(now, &arriving) {
+                return;
+            }
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let cost = delivery.cost();
@@ -214,7 +221,7 @@ impl Desk {
             let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
-                self.counters.drop_message(Reason::MessageExpired);
+                self.discard(Reason::MessageExpired, &next.message);
                 self.forget_stored(stored, next.number);
                 continue;
             }
@@ -282,14 +289,18 @@ impl Desk {
 
     /// Lets those go on who waited for a queue that has room again.
     pub(crate) fn after_refill(&mut self, to: SessionKey) {
-        let max = self.settings.queue.max_messages as usize;
-        let max_bytes = self.settings.queue.max_bytes;
+        let default = self.overflow.default_bounds();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let fetching = session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
         let empty = match session.flow.as_mut() {
             None => true,
             Some(flow) => {
-                if flow.queue.len() <= max / 2 && flow.queue_bytes <= max_bytes / 2 {
+                let bounds = flow.full_at.unwrap_or(default);
+                if bounds.has_room_again(flow.queue.len(), flow.queue_bytes) {
+                    flow.full_at = None;
+                    if std::mem::take(&mut flow.gave_back) {
+                        self.roomy.push(to);
+                    }
                     if !flow.blocking.is_empty() {
                         self.to_unpark.append(&mut flow.blocking);
                         self.blockers.remove(&to.0);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::Rules;
+use crate::admission::Admissions;
 use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
@@ -53,6 +54,10 @@ pub struct Engine {
     pub(crate) stopping: bool,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
+    /// Messages for which other shards were asked for room.
+    pub(crate) admissions: Admissions,
+    /// The PUBLISH at hand has to wait, and its publisher is parked.
+    pub(crate) held_back: bool,
     /// What a store holds, while it is taken in.
     pub(crate) restoration: Option<Restoration>,
     /// Whether [`Engine::work_off`] is running.
@@ -79,7 +84,7 @@ impl Engine {
             place,
             desk: Desk::new(Arc::clone(&settings), place.shard, now),
             index: SubscriptionIndex::default(),
-            cache: RouteCache::default(),
+            cache: RouteCache::new(Arc::clone(&settings)),
             scratch_route: Route::default(),
             scratch_properties: Vec::new(),
             layouts: Layouts::default(),
@@ -94,6 +99,8 @@ impl Engine {
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             exporting: false,
+            admissions: Admissions::default(),
+            held_back: false,
             restoration: None,
             working_off: false,
             settings,
@@ -266,6 +273,7 @@ impl Engine {
         match timer {
             Timer::Connection(key) => self.handle_connection_timer(now, key),
             Timer::Parked(key) => self.give_up_parking(now, key),
+            Timer::Rate(key) => self.handle_rate_timer(now, key),
             Timer::Will(session) => self.handle_will_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::Sys => self.publish_sys(now),
@@ -336,7 +344,8 @@ impl Engine {
     pub(crate) fn after_frame(&mut self, now: Now) {
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        if nothing_to_wait_for && desk.to_close.is_empty() && desk.hungry.is_empty() {
+        let nothing_to_tell = desk.roomy.is_empty() && !desk.has_dead_letters();
+        if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
             return;
         }
         self.work_off(now);
@@ -363,7 +372,10 @@ impl Engine {
                 self.fetches.wake(&self.desk, session);
             } else if let Some(publisher) = self.desk.to_unpark.pop() {
                 self.unpark_publisher(now, publisher);
-            } else {
+            } else if let Some(session) = self.desk.roomy.pop() {
+                let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
+                self.announce_presence(session, online);
+            } else if !self.publish_dead_letter(now) {
                 break;
             }
         }

@@ -57,6 +57,7 @@
 
 mod access;
 mod acknowledge;
+mod admission;
 mod alias;
 mod audit;
 mod close;
@@ -64,6 +65,7 @@ mod completion;
 mod connect;
 mod connection;
 mod counters;
+mod dead_letter;
 mod deliver;
 mod desk;
 mod dispatch;
@@ -86,15 +88,19 @@ mod output;
 mod overflow;
 mod packet_ids;
 mod peers;
+mod priority;
 mod publish;
 mod queue;
+mod rate;
 mod reason;
+mod reservations;
 mod retained;
 mod retained_fetch;
 mod session;
 mod settings;
 mod shared_group;
 mod slab;
+mod slow;
 mod subscribe;
 mod sys;
 mod timers;
@@ -115,7 +121,8 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, Durability, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
-    SharedSettings, SharedStrategy, Tenants,
+    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
 };
+pub use slow::SlowSession;
 pub use wire::WireError;

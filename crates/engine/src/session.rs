@@ -14,6 +14,7 @@ use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
+use crate::overflow::Bounds;
 use crate::packet_ids::{Inflight, ReceivedIds};
 use crate::queue::SessionQueue;
 use crate::topics::FilterKey;
@@ -104,6 +105,10 @@ pub(crate) struct Flow {
     pub blocking: Vec<BlockedPublisher>,
     /// A publisher waited too long: until the queue has room again, what comes is dropped.
     pub block_given_up: bool,
+    /// Under which bounds the queue was full last; it counts as full until it is half empty.
+    pub full_at: Option<Bounds>,
+    /// A message of a shared group was given back since the queue is full: its groups are told when it has room.
+    pub gave_back: bool,
     /// The log was told that the queue is full.
     pub full_told: bool,
     /// How many at the back of `inflight` are still to be sent again after the session was resumed.

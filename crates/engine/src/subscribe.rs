@@ -123,6 +123,7 @@ impl Engine {
         if request.filter.levels().count() > max_levels || !storable {
             return Err(Reason::InvalidTopicFilter);
         }
+        self.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
         let shared = request.filter.shared().is_some();
         if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {
@@ -167,6 +168,19 @@ impl Engine {
             waits.add_told(self.announce_interest(request.tenant, filter, true, Some(request.ticket)));
         } else {
             waits.add_told(0);
+        }
+        Ok(())
+    }
+
+    /// What makes a filter long to write or wide to match.
+    fn check_filter_size(&self, filter: TopicFilter<'_>) -> Result<(), Reason> {
+        let limits = &self.settings.limits;
+        let max_wildcards = usize::from(limits.max_filter_wildcards);
+        if filter.as_str().len() > usize::from(limits.max_topic_bytes) {
+            return Err(Reason::FilterTooLong);
+        }
+        if max_wildcards != 0 && filter.levels().filter(|level| *level == "+").count() > max_wildcards {
+            return Err(Reason::TooManyWildcards);
         }
         Ok(())
     }

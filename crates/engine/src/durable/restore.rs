@@ -421,10 +421,10 @@ impl Engine {
             None => missing += 1,
         }
         let mut queue_bytes = 0;
-        for delivery in queue {
+        for delivery in &queue {
             queue_bytes += delivery.cost();
-            flow.queue.push_back(delivery);
         }
+        flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();

@@ -7,7 +7,7 @@ use super::finding::Findings;
 use super::path::KeyPath;
 use super::source::Source;
 use super::value::Problem;
-use super::{Config, MAX_LISTENERS, tls_settings};
+use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -24,6 +24,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     }
     check_admin_is_safe(config, findings);
     crate::access::check(config, findings);
+    waiting_settings::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

@@ -21,6 +21,7 @@ pub(crate) mod source;
 mod suggestion;
 mod tls_settings;
 pub(crate) mod value;
+mod waiting_settings;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
 use sections::tenant::Tenant;
+use sections::waiting::{DeadLetters, Overflow, Priority};
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
@@ -60,6 +62,9 @@ pub(crate) struct Config {
     pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
     pub(crate) queue: Queue,
+    pub(crate) overflow: Vec<Overflow>,
+    pub(crate) priority: Vec<Priority>,
+    pub(crate) dead_letter: DeadLetters,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
@@ -145,6 +150,9 @@ impl Config {
             "access" => vec![&self.access],
             "limits" => vec![&self.limits],
             "queue" => vec![&self.queue],
+            "overflow" => self.overflow.iter().map(|it| it as &dyn Section).collect(),
+            "priority" => self.priority.iter().map(|it| it as &dyn Section).collect(),
+            "dead_letter" => vec![&self.dead_letter],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
@@ -164,6 +172,9 @@ impl Config {
             "access" => &mut self.access,
             "limits" => &mut self.limits,
             "queue" => &mut self.queue,
+            "overflow" => self.overflow.get_mut(path.index)?,
+            "priority" => self.priority.get_mut(path.index)?,
+            "dead_letter" => &mut self.dead_letter,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
@@ -179,6 +190,8 @@ impl Config {
     fn resize(&mut self, section: &str, count: usize) {
         match section {
             "listener" => self.listeners.resize(count, Listener::default()),
+            "overflow" => self.overflow.resize(count, Overflow::default()),
+            "priority" => self.priority.resize(count, Priority::default()),
             "tenant" => self.tenants.resize(count, Tenant::default()),
             _ => {}
         }
