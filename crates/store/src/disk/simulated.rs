@@ -188,7 +188,7 @@ impl SimulatedDisk {
 }
 
 impl State {
-    /// The next random number (SplitMix64).
+    /// The next random number (as `SplitMix64` makes them).
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.random;

@@ -335,12 +335,10 @@ impl JournalWriter {
             self.prepared = Some((segment, self.next));
             return Err(error);
         }
-        if let Some(old) = self.active.take() {
-            if old.segment.end() > old.position {
-                // Some of what was given up here could be read already.
-                old.segment.set_end(old.position);
-                catalog.abandoned += 1;
-            }
+        if let Some(old) = self.active.take().filter(|old| old.segment.end() > old.position) {
+            // Some of what was given up here could be read already.
+            old.segment.set_end(old.position);
+            catalog.abandoned += 1;
         }
         shared.measure(&catalog);
         self.ask_for_merge(&catalog);
