@@ -17,6 +17,7 @@ use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
+use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
 use super::records::{client_of, delivery, end, read_message, read_subscription};
@@ -114,7 +115,7 @@ impl RestoreRoute {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
-            Key::Body(_) => Takers::All,
+            Key::Body(_) | Key::Numbers(_) => Takers::All,
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })
@@ -172,7 +173,6 @@ impl Engine {
     fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
         let wrong = |error| malformed(key, error);
         let read = Key::read(key).map_err(wrong)?;
-        self.desk.journal.note_used(read);
         let part = |all: &Restoration, session: StoredSession| {
             all.sessions
                 .contains_key(&session)
@@ -180,6 +180,10 @@ impl Engine {
                 .ok_or(RestoreError::NoSession { session: session.0.get() })
         };
         match read {
+            Key::Numbers(_) => {
+                let reserved = Reserved::read(value).map_err(wrong)?;
+                self.desk.journal.note_used(reserved);
+            }
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;

@@ -64,7 +64,7 @@ impl Simulation {
             self.check_received(device);
         }
         match self.profile.kind {
-            Kind::Mixed => self.check_nothing_lost(),
+            Kind::Mixed | Kind::Crashing => self.check_nothing_lost(),
             Kind::Exact => self.check_accounts(),
         }
         self.check_retained();
@@ -185,7 +185,7 @@ impl Simulation {
     /// New readers on all shards find the same values, and each is the last one of its publisher.
     fn check_retained(&mut self) {
         let mut seen: Vec<BTreeMap<String, String>> = Vec::new();
-        for shard in 0..self.profile.shards {
+        for shard in 0..self.world.shards() {
             let reader = self.world.connect(v5(&self.world.name_on(shard, "reader")));
             for filter in ["#", "$w/#"] {
                 reader.send_subscribe(&[(filter, SubscriptionOptions::new(QoS::AtLeastOnce))], None);
@@ -223,7 +223,7 @@ impl Simulation {
         assert_eq!((gauges.queued_messages, gauges.queued_bytes), (0, 0), "seed {seed}: {gauges:?}");
         assert_eq!((gauges.inflight_messages, gauges.input_bytes), (0, 0), "seed {seed}: {gauges:?}");
         assert_eq!(self.world.batches_under_way(), 0, "seed {seed}");
-        let ended: u64 = counters.disconnects.iter().sum();
+        let ended: u64 = counters.disconnects.iter().sum::<u64>() + self.world.broken();
         assert_eq!(ended, counters.connects_accepted, "seed {seed}: connections that came and went");
         let accepted = counters.packets_out[PacketType::ConnAck as usize];
         assert!(accepted >= counters.connects_accepted, "seed {seed}: each was told");

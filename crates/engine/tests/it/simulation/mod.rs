@@ -99,6 +99,7 @@ impl Simulation {
             97 if online => {
                 self.devices[device].repeat_last();
             }
+            98..=99 if self.profile.kind == Kind::Crashing && self.random.percent(60) => self.crash(),
             // 30 to 49, and whatever does not apply.
             _ => self.process(device),
         }
@@ -192,6 +193,22 @@ impl Simulation {
             self.devices[device].habits.holds_acknowledgements = true;
         } else {
             self.devices[device].release();
+        }
+    }
+
+    /// The process dies with a part of what it has not committed, and another one with so many shards goes on.
+    fn crash(&mut self) {
+        let waiting = self.world.uncommitted();
+        let crash = Crash {
+            kept: self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]),
+            shards: self.profile.next_shards(&mut self.random),
+            away: self.random.pick(&[0, 1, 700, 3000]),
+            stepped: self.random.pick(&[0, 0, 0, 500, -200]),
+            swept: self.random.percent(50),
+        };
+        self.world.crash(crash);
+        for device in &mut self.devices {
+            device.notice_close();
         }
     }
 
@@ -303,9 +320,16 @@ fn every_message_is_delivered_or_counted_with_its_reason() {
 }
 
 #[test]
+fn what_was_promised_outlives_any_crash() {
+    for seed in seeds() {
+        Simulation::new(Kind::Crashing, seed).play();
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_run_again() {
     for seed in 0..3 {
-        for kind in [Kind::Mixed, Kind::Exact] {
+        for kind in [Kind::Mixed, Kind::Exact, Kind::Crashing] {
             let once = Simulation::new(kind, seed).play();
             assert_eq!(once, Simulation::new(kind, seed).play(), "seed {seed}");
         }
