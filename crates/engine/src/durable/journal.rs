@@ -113,6 +113,9 @@ impl Journal {
 
     /// Numbers that an earlier process may have given out are not given out again.
     pub(crate) fn note_used(&mut self, reserved: Reserved) {
+        // What this shard will write takes the place of what it wrote before: nothing of that may be lost.
+        self.reserved.sessions = self.reserved.sessions.max(reserved.sessions);
+        self.reserved.bodies = self.reserved.bodies.max(reserved.bodies);
         if let Some(behind) = reserved.sessions.checked_sub(self.next_session.get()) {
             let rounds = behind / NUMBERS + 1;
             self.next_session = self.next_session.saturating_add(rounds.saturating_mul(NUMBERS));

@@ -129,9 +129,11 @@ pub(crate) struct Trace {
     pub digest: u64,
     pub steps: u64,
     tail: VecDeque<String>,
+    /// How many lines are kept.
+    lines: usize,
 }
 
-/// Lines shown when a test fails.
+/// Lines shown when a test fails, unless `TIDEGATE_TRACE_LINES` says another number.
 const TAIL_LINES: usize = 60;
 /// Steps after which a world that does not come to rest is taken to go round in circles.
 const STEPS_MAX: usize = 400_000;
@@ -142,7 +144,7 @@ impl Trace {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.steps += 1;
-        if self.tail.len() == TAIL_LINES {
+        if self.tail.len() == self.lines {
             self.tail.pop_front();
         }
         self.tail.push_back(line);
@@ -164,6 +166,8 @@ impl Drop for Net {
 impl Net {
     pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
+        let lines = std::env::var("TIDEGATE_TRACE_LINES").ok().and_then(|text| text.parse().ok());
+        let lines = lines.unwrap_or(TAIL_LINES);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
         let place = |shard| Place { shard: ShardId(shard), shards };
         let engine = |shard| Engine::new(Arc::clone(&settings), place(shard), 7 + u64::from(shard), now);
@@ -192,7 +196,7 @@ impl Net {
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
             asked_back: Vec::new(),
-            trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
+            trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
             next_acceptor: 0,
         }

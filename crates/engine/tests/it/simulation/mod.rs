@@ -2,7 +2,8 @@
 //! limits are tight and the clock runs. A seed decides about everything, so that a run can be repeated:
 //!
 //! - `TIDEGATE_SEED=17` plays only that seed;
-//! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed.
+//! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed;
+//! - `TIDEGATE_TRACE_LINES=100000` shows so many of the last steps when one fails.
 
 mod checks;
 mod profile;

@@ -72,6 +72,7 @@ impl Profile {
             settings.queue.overflow = OverflowPolicy::DropOldest;
         }
         let shards = random.pick(&[1, 2, 3, 3, 4]);
+        let shards = if kind == Kind::Crashing && std::env::var("ONE").is_ok() { 1 } else { shards };
         if kind == Kind::Crashing {
             settings.durability = Durability::Commit;
         }
@@ -80,7 +81,9 @@ impl Profile {
 
     /// Shards of the next process.
     pub(super) fn next_shards(&self, random: &mut Random) -> u16 {
-        random.pick(&[1, 2, 3, self.shards])
+        let one = std::env::var("ONE").is_ok();
+        let next = random.pick(&[1, 2, 3, self.shards]);
+        if one { 1 } else { next }
     }
 
     /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
@@ -118,7 +121,8 @@ impl Profile {
         if self.kind == Kind::Exact {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
-        let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        let mut qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        if std::env::var("QOS1").is_ok() && self.kind == Kind::Crashing { qos = qos.min(QoS::AtLeastOnce); }
         // What becomes of a retained message that may be lost cannot be said.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
         Draft { topic, qos, retain }
