@@ -215,6 +215,11 @@ impl World {
         self.run();
     }
 
+    /// Commits again from now on.
+    pub(crate) fn release_commits_later(&self) {
+        self.0.borrow_mut().store.held = false;
+    }
+
     /// Batches on their way to the store.
     pub(crate) fn uncommitted(&self) -> usize {
         self.0.borrow().store.waiting.len()

@@ -100,7 +100,15 @@ impl Simulation {
             97 if online => {
                 self.devices[device].repeat_last();
             }
-            98..=99 if self.profile.kind == Kind::Crashing && self.random.percent(60) => self.crash(),
+            98 if self.profile.kind == Kind::Crashing => self.crash(),
+            99 if self.profile.kind == Kind::Crashing => {
+                // A disk that stands still for a while.
+                if self.random.percent(50) {
+                    self.world.hold_commits();
+                } else {
+                    self.world.release_commits_later();
+                }
+            }
             // 30 to 49, and whatever does not apply.
             _ => self.process(device),
         }
@@ -240,6 +248,7 @@ impl Simulation {
     /// The weather is over: everyone reads, acknowledges and comes back until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
+        self.world.release_commits();
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 if let Some(client) = self.devices[device].client() {
