@@ -13,6 +13,7 @@ use crate::link::record::{MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
+use crate::publish::is_own_topic;
 use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -221,10 +222,13 @@ impl Engine {
                 end(&reader).map_err(wrong)?;
                 all.bodies.insert(number, message);
             }
-            Key::Retained(tenant, _) => {
+            Key::Retained(tenant, topic) => {
                 let mut reader = WireReader::new(value);
                 let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
                 end(&reader).map_err(wrong)?;
+                if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
+                    return Err(wrong(WireError { reading: "the retained message of this topic" }));
+                }
                 all.done.retained += 1;
                 self.restore_retained(now, tenant, message);
             }

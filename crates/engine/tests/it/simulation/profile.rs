@@ -122,7 +122,9 @@ impl Profile {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
         let mut qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
-        if std::env::var("QOS1").is_ok() && self.kind == Kind::Crashing { qos = qos.min(QoS::AtLeastOnce); }
+        if std::env::var("QOS1").is_ok() && self.kind == Kind::Crashing {
+            qos = qos.min(QoS::AtLeastOnce);
+        }
         // What becomes of a retained message that may be lost cannot be said.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
         Draft { topic, qos, retain }
