@@ -112,7 +112,7 @@ impl Wait {
     }
 }
 
-/// Takes all batches that wait; waits for the first one.
+/// Takes batches that wait, as many as make a group; waits for the first one.
 fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Option<Duration>) -> Woken {
     let first = match longest {
         None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -128,7 +128,7 @@ fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Op
             Message::Batch(batch) => writer.take(batch),
             Message::Stop => return Woken::Stop,
         }
-        next = receiver.try_recv().ok();
+        next = if writer.has_group() { None } else { receiver.try_recv().ok() };
     }
     Woken::Work
 }

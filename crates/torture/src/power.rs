@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::rng::Rng;
 use disk::Disk;
-use folder::Snapshot;
+pub(crate) use folder::{Item, Snapshot};
 
 /// The library's source; it is built where it is used, for the C library that is there.
 const SOURCE: &str = include_str!("../preload/volatile.c");
