@@ -126,7 +126,7 @@ impl Desk {
         let Some(session) = self.sessions.get(to.0) else { return false };
         let bounds = self.overflow.bounds(&session.client_id, wanted.topic);
         let (reserved, reserved_bytes) = self.reservations.of(to);
-        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| (flow.queue.len(), flow.queue_bytes));
+        let (waiting, bytes) = session.flow.as_ref().map_or((0, 0), |flow| flow.waiting());
         let away = session.connection.is_none();
         let queues = waiting > 0 || away;
         if away && wanted.qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !session.is_inner() {

@@ -228,6 +228,10 @@ impl Engine {
             self.desk.counters.dropped[reason.number()] += paged.messages;
         }
         let Some(mut flow) = session.flow else { return };
+        if let Some(tail) = flow.tail.take() {
+            self.desk.forget_tail(&tail);
+            self.desk.counters.dropped[reason.number()] += tail.messages;
+        }
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.memory -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {

@@ -151,6 +151,10 @@ pub struct Gauges {
     pub queued_messages: u64,
     /// Bytes of those (a message that waits in several queues counts in each).
     pub queued_bytes: u64,
+    /// Messages waiting in the store alone, behind what queues hold in memory.
+    pub stored_messages: u64,
+    /// Bytes of those, as they will cost in memory.
+    pub stored_bytes: u64,
     /// Messages sent and not acknowledged.
     pub inflight_messages: u64,
     /// Bytes of unfinished packets and parked publishes.
@@ -171,6 +175,8 @@ impl Gauges {
         self.retained_bytes += other.retained_bytes;
         self.queued_messages += other.queued_messages;
         self.queued_bytes += other.queued_bytes;
+        self.stored_messages += other.stored_messages;
+        self.stored_bytes += other.stored_bytes;
         self.inflight_messages += other.inflight_messages;
         self.input_bytes += other.input_bytes;
         self.link_bytes += other.link_bytes;

@@ -54,7 +54,7 @@ impl Desk {
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0);
+        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
         if !queue_is_empty
             || session.is_loading()
             || connection.output_len() > self.settings.limits.output_high_water as usize
@@ -140,6 +140,10 @@ impl Desk {
             if !self.make_room(now, &arriving) {
                 return;
             }
+        }
+        if self.enqueue_in_store(publication, to, terms, &delivery) {
+            self.read_ahead(to);
+            return;
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let cost = delivery.cost();
@@ -296,7 +300,8 @@ impl Desk {
             None => true,
             Some(flow) => {
                 let bounds = flow.full_at.unwrap_or(default);
-                if bounds.has_room_again(flow.queue.len(), flow.queue_bytes) {
+                let (waiting, waiting_bytes) = flow.waiting();
+                if bounds.has_room_again(waiting, waiting_bytes) {
                     flow.full_at = None;
                     if std::mem::take(&mut flow.gave_back) {
                         self.roomy.push(to);
@@ -314,6 +319,7 @@ impl Desk {
         if empty && fetching {
             self.hungry.push(to);
         }
+        self.read_ahead(to);
     }
 
     /// Whether a session would send the next message at once.

@@ -87,6 +87,11 @@ pub(crate) struct Desk {
     pub to_refill: Vec<SessionKey>,
     /// What is to be stored.
     pub journal: Journal,
+    /// Messages that wait in the store alone, and what they will cost in memory.
+    pub stored_messages: u64,
+    pub stored_bytes: u64,
+    /// Sessions whose queue is read on when a batch is committed.
+    pub to_read: VecDeque<(u64, SessionKey)>,
 }
 
 impl Desk {
@@ -124,6 +129,9 @@ impl Desk {
             roomy: Vec::new(),
             to_refill: Vec::new(),
             journal,
+            stored_messages: 0,
+            stored_bytes: 0,
+            to_read: VecDeque::new(),
         }
     }
 

@@ -299,6 +299,8 @@ impl Engine {
             retained_bytes: self.retained.bytes(),
             queued_messages: desk.queued_messages,
             queued_bytes: desk.queued_bytes,
+            stored_messages: desk.stored_messages,
+            stored_bytes: desk.stored_bytes,
             inflight_messages: inflight.map(|flow| flow.inflight.len() as u64).sum(),
             input_bytes: desk.input_bytes,
             link_bytes: self.links.bytes(),
@@ -314,6 +316,8 @@ impl Engine {
 
     /// All batches up to the one of this sequence are committed: what promised them may leave.
     pub fn handle_committed(&mut self, sequence: u64) {
+        self.desk.journal.note_committed(sequence);
+        self.desk.read_committed(sequence);
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));

@@ -103,6 +103,7 @@ mod slab;
 mod slow;
 mod subscribe;
 mod sys;
+mod tail;
 mod timers;
 mod topics;
 mod wire;
@@ -111,7 +112,7 @@ pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
-pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
+pub use event::{Accepted, AuthRequest, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use identity::{Grant, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
@@ -125,4 +126,5 @@ pub use settings::{
     PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
 };
 pub use slow::SlowSession;
+pub use tail::ReadFailure;
 pub use wire::WireError;

@@ -43,7 +43,8 @@ impl Desk {
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
         let flow = session.flow_mut();
-        if bounds.fits(flow.queue.len() + reserved, flow.queue_bytes + reserved_bytes, delivery.cost()) {
+        let (waiting, waiting_bytes) = flow.waiting();
+        if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
             return !over_ceiling || self.make_room_in_shard(arriving);
         }
         flow.full_at = Some(bounds);

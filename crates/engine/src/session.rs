@@ -17,6 +17,7 @@ use crate::now::Millis;
 use crate::overflow::Bounds;
 use crate::packet_ids::{Inflight, ReceivedIds};
 use crate::queue::SessionQueue;
+use crate::tail::Tail;
 use crate::topics::FilterKey;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
@@ -117,6 +118,8 @@ pub(crate) struct Flow {
     pub waiting_since: Millis,
     /// The last number given to something that is stored.
     pub next_number: u64,
+    /// What comes behind the queue and is in the store alone.
+    pub tail: Option<Box<Tail>>,
 }
 
 /// What was sent and is not finished.
@@ -138,7 +141,7 @@ impl Flow {
 
     /// Whether nothing at all is owed or remembered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty()
+        self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty() && self.tail.is_none()
     }
 }
 

@@ -227,6 +227,8 @@ pub struct QueueSettings {
     pub max_messages: u32,
     /// Bytes waiting per session, and as many again kept in flight.
     pub max_bytes: u64,
+    /// Bytes of them in memory where a store holds the rest.
+    pub memory_bytes: u64,
     /// What happens beyond.
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
@@ -241,6 +243,7 @@ impl Default for QueueSettings {
         Self {
             max_messages: 10_000,
             max_bytes: 16 * 1024 * 1024,
+            memory_bytes: 256 * 1024,
             overflow: OverflowPolicy::DropNewest,
             keep_qos0_offline: false,
             lower_priority_share: 10,

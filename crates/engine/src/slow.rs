@@ -75,8 +75,8 @@ fn describe(now: Now, session: &Session) -> SlowSession {
         unacknowledged: oldest.map(|entry| entry.id().get()),
         inflight_messages: flow.map_or(0, |flow| flow.inflight.len() as u64),
         waiting_ms: waiting_ms(now, session),
-        queued_messages: flow.map_or(0, |flow| flow.queue.len() as u64),
-        queued_bytes: flow.map_or(0, |flow| flow.queue_bytes),
+        queued_messages: flow.map_or(0, |flow| flow.waiting().0 as u64),
+        queued_bytes: flow.map_or(0, |flow| flow.waiting().1),
         blocked_publishers: flow.map_or(0, |flow| flow.blocking.len() as u64),
     }
 }

@@ -7,7 +7,7 @@ use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
 use crate::access::AccessFactory;
-use crate::durable::ShardJournal;
+use crate::durable::{QueueRead, ShardJournal};
 use crate::report::ShardReport;
 use crate::transport::Transport;
 use crate::wake::Gate;
@@ -21,6 +21,8 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// The store has read a part of a queue, or not.
+    Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
     /// A request of the control plane.

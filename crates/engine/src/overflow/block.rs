@@ -18,7 +18,7 @@ impl Desk {
         let flow = session.flow_mut();
         // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
         // enters: a message of each, and what is on its way from other shards.
-        let hard = flow.queue_bytes < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
+        let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
         let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow.block_given_up || !hard {
             self.discard(reason, &delivery.message);

@@ -22,7 +22,8 @@ impl Desk {
             let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) else {
                 return false;
             };
-            if bounds.fits(flow.queue.len() + reserved, flow.queue_bytes + reserved_bytes, delivery.cost()) {
+            let (waiting, waiting_bytes) = flow.waiting();
+            if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
                 return true;
             }
             let Some(older) = self.pop_least(to, delivery.message.priority) else {

@@ -75,6 +75,7 @@ impl Profile {
         let shards = if kind == Kind::Crashing && std::env::var("ONE").is_ok() { 1 } else { shards };
         if kind == Kind::Crashing {
             settings.durability = Durability::Commit;
+            settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
         }
         Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }
     }
