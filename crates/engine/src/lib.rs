@@ -86,6 +86,7 @@ mod message;
 mod now;
 mod output;
 mod overflow;
+mod overload;
 mod packet_ids;
 mod peers;
 mod priority;
@@ -104,6 +105,7 @@ mod slow;
 mod subscribe;
 mod sys;
 mod timers;
+mod topic_limits;
 mod topics;
 mod wire;
 
