@@ -114,7 +114,7 @@ pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
 pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
-pub use identity::{Grants, Identity};
+pub use identity::{Grant, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerError, InnerKey, InnerMessage};

@@ -112,7 +112,10 @@ impl Shard {
         flags.clear(Flags::READABLE);
         self.counters.reads += 1;
         let handshaking = transport.is_handshaking();
-        let input = transport.read(&mut self.buffer);
+        let mut input = transport.read(&mut self.buffer);
+        if matches!(input, Ok(Input::Introduced)) {
+            input = transport.read(&mut self.buffer);
+        }
         if handshaking {
             self.read_budget = self.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
             if !transport.is_handshaking() {
@@ -142,7 +145,9 @@ impl Shard {
                 }
                 self.end_transport(key, &ended);
             }
-            Ok(Input::Blocked) => {}
+            // A header that stays incomplete is left in the socket, in front of the end that a read would find.
+            Ok(Input::Blocked | Input::Introduced) if flags.has(Flags::PEER_CLOSED) => self.lose(key),
+            Ok(Input::Blocked | Input::Introduced) => {}
             Ok(Input::Closed) | Err(_) => self.lose(key),
         }
     }
@@ -166,19 +171,17 @@ impl Shard {
             Ended::WebSocket(websocket::Ended::Refused(_)) => self.counters.websocket_refused += 1,
             Ended::WebSocket(websocket::Ended::Violation(_)) => self.counters.websocket_violations += 1,
             Ended::Tls(_) => self.counters.tls_failed += 1,
+            Ended::Proxy(_) => self.counters.proxy_refused += 1,
         }
         if fault && let Some((flags, transport)) = self.table.get(key) {
             flags.set(Flags::WILL_LINGER);
             let peer = transport.peer();
-            if matches!(ended, Ended::Tls(_))
+            if matches!(ended, Ended::Tls(_) | Ended::Proxy(_))
                 && let Some(times) = self.unfit.note(self.now.monotonic)
             {
                 tracing::warn!(%peer, times, "connection closed: {ended}");
             } else {
                 tracing::debug!(%peer, "connection closed: {ended}");
-            }
-            if transport.is_waiting() {
-                self.dirty.push(key);
             }
         }
         self.engine.handle_transport_closed(self.now, key);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tidegate_engine::{Place, Reason, ShardId, TenantId, partition_of};
 
+use crate::access::AccessFactory;
 use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::report::NodeReport;
 use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
@@ -69,6 +70,21 @@ impl NodeHandle {
             report.add(wait(shard, &answers)?);
         }
         Ok(report)
+    }
+
+    /// Puts other access rules in force on every shard, or none, which allows everything. What connected clients may no
+    /// longer do ends in the next turns.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it puts them in force in its next turn, if it has one.
+    pub fn set_access(&self, access: Option<&AccessFactory>) -> Result<(), NoAnswer> {
+        let ask = |inbox: &InboxSender| {
+            let (done, answers) = channel();
+            inbox.send(ToShard::Admin(Admin::SetAccess { access: access.cloned(), done }));
+            answers
+        };
+        let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
+        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
     }
 
     /// Closes the connection of a client with a reason; an MQTT 5 client is told. Returns whether there was one.

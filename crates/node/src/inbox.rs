@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
+use crate::access::AccessFactory;
 use crate::durable::ShardJournal;
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -44,6 +45,8 @@ pub(crate) enum Admin {
     Report(Sender<ShardReport>),
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
+    /// Put other access rules in force, or none, and answer when they are.
+    SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.

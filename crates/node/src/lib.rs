@@ -9,6 +9,7 @@
 //! talks to shards through a [`NodeHandle`].
 
 mod accept;
+mod access;
 pub mod address;
 mod clock;
 mod close;
@@ -22,6 +23,7 @@ mod listener;
 mod memory;
 mod node;
 mod observer;
+pub mod proxy_protocol;
 mod report;
 mod settings;
 mod shard;
@@ -34,6 +36,7 @@ mod turn;
 mod wake;
 pub mod websocket;
 
+pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use clock::Clock;
 pub use durable::DurableError;

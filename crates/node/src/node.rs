@@ -174,6 +174,7 @@ impl Node {
                 inboxes: senders.clone(),
                 acceptors,
                 shared: Arc::clone(&shared),
+                access: settings.access.clone(),
                 restore: restores.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
@@ -312,7 +313,8 @@ fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<Fil
 fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Vec<Acceptor>, BindError> {
     let mut acceptors = Vec::new();
     for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
-        acceptors.extend(bind(address, id, tls.get(position))?);
+        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
+        acceptors.extend(bind(address, id, tls.get(position), proxies)?);
     }
     Ok(acceptors)
 }

@@ -27,6 +27,8 @@ pub struct ShellCounters {
     pub handed_over: u64,
     /// Connections taken in as home shard.
     pub adopted: u64,
+    /// Connections closed because of their header of the PROXY protocol, or for want of one.
+    pub proxy_refused: u64,
     /// TLS handshakes completed, those by a ticket included.
     pub tls_handshakes: u64,
     /// TLS handshakes completed by the ticket of an earlier one.
@@ -59,6 +61,7 @@ impl ShellCounters {
         self.accept_failed += other.accept_failed;
         self.handed_over += other.handed_over;
         self.adopted += other.adopted;
+        self.proxy_refused += other.proxy_refused;
         self.tls_handshakes += other.tls_handshakes;
         self.tls_resumed += other.tls_resumed;
         self.tls_failed += other.tls_failed;

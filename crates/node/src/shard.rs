@@ -9,6 +9,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::access::AccessFactory;
 use crate::clock::{Clock, time_until};
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::inbox::{Inbox, InboxSender};
@@ -57,6 +58,7 @@ pub(crate) struct ShardSeed {
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
+    pub access: Option<AccessFactory>,
     /// How it takes in what a store holds, where there is one.
     pub restore: Option<RestoreSeed>,
 }
@@ -127,11 +129,16 @@ impl Shard {
     /// Builds a shard on its own thread.
     pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
+        let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
+        // Before the first connection, so that none finds the door open.
+        if let Some(access) = seed.access {
+            engine.set_access(Some(access.make(seed.place.shard)));
+        }
         Self {
             place: seed.place,
             clock: seed.clock,
             now,
-            engine: Engine::new(seed.settings, seed.place, seed.seed, now),
+            engine,
             poll: seed.poll,
             table: Table::default(),
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),

@@ -122,6 +122,12 @@ impl Shard {
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
             }
+            Admin::SetAccess { access, done } => {
+                let shard = self.place.shard;
+                self.engine.set_access(access.map(|access| access.make(shard)));
+                // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
             Admin::Serve(journal) => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{publish, request, subscribe};
+use crate::commands::{passwd, publish, request, subscribe};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -49,15 +49,33 @@ pub(crate) enum Command {
     Pub(Box<publish::Args>),
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),
+    Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Ask the access rules
+    #[command(subcommand)]
+    Acl(AclCommand),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
     Completions {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
+}
+
+const ACL_TEST: &str = "\
+Examples:
+  tidegate acl test alice sensor-1 publish plant/1/temperature -c tidegate.toml
+  tidegate acl test - guest subscribe 'public/#' --set access.acl_file=acl --explain
+Exit codes: 0 allowed, 1 denied, 2 the question or the configuration is wrong.";
+
+/// What can be asked of access rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AclCommand {
+    /// Say whether a client may do something, and which rule decides
+    #[command(after_help = ACL_TEST)]
+    Test(Box<crate::commands::AclTestArgs>),
 }
 
 /// What can be done with a configuration.

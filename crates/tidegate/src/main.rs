@@ -2,6 +2,7 @@
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
+mod access;
 mod cli;
 mod commands;
 mod config;

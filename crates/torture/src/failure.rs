@@ -39,6 +39,9 @@ pub(crate) enum Failure {
     /// The books start empty, and so must the broker.
     #[error("{} is not empty; name another folder", .0.display())]
     Used(PathBuf),
+    /// The library does not see what the broker does to its files.
+    #[error("power loss cannot be simulated for this broker, the preload library does not see its file calls: {0}")]
+    Blind(String),
     /// What the preload library wrote makes no sense.
     #[error("the log of file calls is damaged at byte {at}: {what}")]
     Log {

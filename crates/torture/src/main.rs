@@ -5,6 +5,7 @@ mod checks;
 mod failure;
 mod ledger;
 mod peers;
+mod power;
 mod publisher;
 mod report;
 mod rng;
@@ -24,7 +25,7 @@ use clap::{Parser, ValueEnum};
 use crate::broker::Recipe;
 use crate::failure::Failure;
 use crate::ledger::Findings;
-use crate::run::{Fault, Settings};
+use crate::run::{DiskFault, Fault, Settings};
 use crate::world::Size;
 
 /// Kills a broker over and over, and checks that nothing acknowledged was lost.
@@ -44,6 +45,9 @@ struct Arguments {
     /// What happens to the broker.
     #[arg(long, value_enum, default_value = "kill9")]
     fault: FaultKind,
+    /// How the disk misbehaves in every second cycle; may be given several times.
+    #[arg(long, value_enum)]
+    disk_fault: Vec<DiskFault>,
     /// Longest load of a cycle, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds_per_cycle: f64,
@@ -121,7 +125,8 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         size: Size { publishers: arguments.publishers, subscribers: arguments.subscribers, rate: arguments.rate },
         patience: Duration::from_secs_f64(arguments.patience.clamp(0.1, 3600.0)),
         start_limit: Duration::from_secs_f64(arguments.start_limit.clamp(0.1, 3600.0)),
-        data: data.clone(),
+        folder: folder.clone(),
+        disk_faults: arguments.disk_fault.clone(),
         verbose: !arguments.quiet,
     };
     let port = broker::free_port(seed)?;

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use crate::broker::{Broker, NotUp, Recipe};
 use crate::checks;
 use crate::failure::Failure;
+use clap::ValueEnum;
+
 use crate::ledger::{Finding, Findings};
+use crate::power::Power;
 use crate::rng::Rng;
 use crate::world::{Mood, Size, World};
 
@@ -19,6 +22,33 @@ pub(crate) enum Fault {
     Power,
     /// SIGTERM: a graceful stop.
     Terminate,
+}
+
+/// How a disk misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskFault {
+    /// Writes fail with EIO now and then.
+    WriteError,
+    /// Syncs fail with EIO now and then.
+    SyncError,
+    /// Writes take only a part of what they were given.
+    ShortWrite,
+    /// The disk is full for a while.
+    Full,
+}
+
+impl DiskFault {
+    /// What the preload library is told.
+    fn words(self, rng: &mut Rng) -> String {
+        match self {
+            Self::WriteError => format!("write_eio={} ", rng.within(5..300)),
+            Self::SyncError => format!("sync_eio={} ", rng.within(5..300)),
+            Self::ShortWrite => format!("short={} ", rng.within(20..2000)),
+            Self::Full => {
+                format!("enospc_after={} enospc_for={} ", rng.within(5_000..2_000_000), rng.within(1..400))
+            }
+        }
+    }
 }
 
 /// What a run is to do.
@@ -35,8 +65,10 @@ pub(crate) struct Settings {
     pub(crate) patience: Duration,
     /// How long a start may take.
     pub(crate) start_limit: Duration,
-    /// Where the broker keeps its data.
-    pub(crate) data: PathBuf,
+    /// Where everything is kept; the broker's data is in `data` below it.
+    pub(crate) folder: PathBuf,
+    /// How the disk misbehaves in every second cycle.
+    pub(crate) disk_faults: Vec<DiskFault>,
     /// Says what happens on standard error.
     pub(crate) verbose: bool,
 }
@@ -46,15 +78,20 @@ pub(crate) struct Run {
     settings: Settings,
     recipe: Recipe,
     pub(crate) world: World,
+    power: Option<Power>,
     rng: Rng,
     cycle: u64,
+    /// The process id of the last broker.
+    pid: u32,
 }
 
 /// Runs all cycles and gives what was found.
 pub(crate) fn run(settings: Settings, recipe: Recipe) -> Result<Findings, Failure> {
     let world = World::new(settings.size, recipe.port, settings.seed)?;
     let rng = Rng::new(settings.seed ^ 0x5eed);
-    let mut run = Run { settings, recipe, world, rng, cycle: 0 };
+    let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
+    let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
+    let mut run = Run { settings, recipe, world, power, rng, cycle: 0, pid: 0 };
     while run.cycle < run.settings.cycles {
         run.cycle += 1;
         if !run.cycle()? {
@@ -72,6 +109,10 @@ impl Run {
         if self.rng.chance(10) {
             self.fall_while_starting(fault)?;
         }
+        if !self.settings.disk_faults.is_empty() && self.cycle > 1 && self.rng.chance(50) {
+            self.misbehave()?;
+            return Ok(true);
+        }
         let Some(mut broker) = self.start()? else {
             return Ok(false);
         };
@@ -80,7 +121,7 @@ impl Run {
         }
         self.load(&mut broker)?;
         self.strike(fault, &mut broker)?;
-        self.report(fault);
+        self.report(&format!("{fault:?}"));
         Ok(true)
     }
 
@@ -101,18 +142,50 @@ impl Run {
 
     /// A start that is cut short: what recovery does must bear that, too.
     fn fall_while_starting(&mut self, fault: Fault) -> Result<(), Failure> {
-        let mut broker = self.recipe.start()?;
+        let mut broker = self.launch(None)?;
         let lives = Duration::from_micros(self.rng.within(0..40_000));
         while broker.started.elapsed() < lives {
             self.world.turn(Mood::Over)?;
         }
         self.mark(format!("cycle {}: {fault:?} while starting", self.cycle));
-        self.strike(fault, &mut broker)
+        self.strike(if fault == Fault::Terminate { Fault::Kill } else { fault }, &mut broker)
+    }
+
+    /// Load on a disk that misbehaves. The broker may refuse and may give up, but what it acknowledges it must keep.
+    fn misbehave(&mut self) -> Result<(), Failure> {
+        let mut words = format!("seed={} ", self.rng.within(1..1 << 40));
+        for fault in &self.settings.disk_faults {
+            if self.settings.disk_faults.len() == 1 || self.rng.chance(60) {
+                words += &fault.words(&mut self.rng);
+            }
+        }
+        self.mark(format!("cycle {}: the disk misbehaves: {words}", self.cycle));
+        let mut broker = self.launch(Some(&words))?;
+        if broker.wait_until_listening(self.recipe.port, self.settings.start_limit).is_ok() {
+            self.load(&mut broker)?;
+        } else {
+            self.world.ledger.findings.totals.gave_up += 1;
+        }
+        let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
+        self.strike(fault, &mut broker)?;
+        self.report(&words);
+        Ok(())
+    }
+
+    /// Starts the process, on a disk that misbehaves as the words say.
+    fn launch(&mut self, faults: Option<&str>) -> Result<Broker, Failure> {
+        if let Some(power) = &mut self.power {
+            power.prepare()?;
+            self.recipe.environment = power.environment(faults);
+        }
+        let broker = self.recipe.start()?;
+        self.pid = broker.pid();
+        Ok(broker)
     }
 
     /// Starts the broker and compares the retained values. `None` when it does not come up.
     fn start(&mut self) -> Result<Option<Broker>, Failure> {
-        let mut broker = self.recipe.start()?;
+        let mut broker = self.launch(None)?;
         self.mark(format!("cycle {}: started", self.cycle));
         let name = format!("visitor-{}", self.cycle);
         let begun = broker.started;
@@ -227,14 +300,24 @@ impl Run {
                 }
             }
         }
-        self.world.aftermath()
+        self.world.aftermath()?;
+        if let (Fault::Power, Some(power)) = (fault, &mut self.power) {
+            let outage = power.fail(self.pid, &mut self.rng)?;
+            let text = format!(
+                "cycle {}: the disk kept {}, {} of {} operations undone",
+                self.cycle, outage.style, outage.undone, outage.unsafe_operations
+            );
+            self.world.ledger.findings.totals.undone += outage.undone as u64;
+            self.mark(text);
+        }
+        Ok(())
     }
 
-    fn report(&self, fault: Fault) {
+    fn report(&self, fault: &str) {
         if self.settings.verbose {
             let findings = &self.world.ledger.findings;
             eprintln!(
-                "cycle {:>4} {fault:<9?} sent {:>8} delivered {:>8} found {:>6}",
+                "cycle {:>4} {fault:<9} sent {:>8} delivered {:>8} found {:>6}",
                 self.cycle,
                 findings.totals.sent,
                 findings.totals.delivered,

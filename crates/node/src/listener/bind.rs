@@ -15,6 +15,7 @@ use tidegate_engine::ListenerId;
 use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
+use crate::proxy_protocol::Network;
 use crate::tls::TlsListener;
 
 /// A listener could not be started.
@@ -59,12 +60,13 @@ pub(crate) fn bind(
     address: &ListenAddress,
     id: ListenerId,
     tls: Option<&Arc<TlsListener>>,
+    proxies: Option<Arc<[Network]>>,
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
         ListenAddress::Tcp(_) | ListenAddress::Tls(_) | ListenAddress::Unix(_) => None,
     };
-    let over = Layers { tls: tls.cloned(), path };
+    let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
         ListenAddress::Tcp(at)
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
-        bind(&text.parse().unwrap(), ListenerId(0), None)
+        bind(&text.parse().unwrap(), ListenerId(0), None, None)
     }
 
     fn temporary(name: &str) -> PathBuf {

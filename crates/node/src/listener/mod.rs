@@ -17,6 +17,7 @@ pub(crate) use bind::{SocketFile, bind};
 pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
+use crate::proxy_protocol::Network;
 use crate::tls::TlsListener;
 use crate::transport::Transport;
 
@@ -33,6 +34,8 @@ pub(crate) struct Layers {
     tls: Option<Arc<TlsListener>>,
     /// The request path of a WebSocket.
     path: Option<Arc<str>>,
+    /// Networks whose proxies tell where clients are.
+    proxies: Option<Arc<[Network]>>,
 }
 
 impl Layers {
@@ -47,7 +50,7 @@ impl Layers {
     }
 
     /// Puts them over a socket.
-    fn put_over(&self, stream: TcpStream) -> io::Result<Accepted> {
+    fn put_over(&self, (stream, peer): (TcpStream, SocketAddr)) -> io::Result<Accepted> {
         let transport = match &self.tls {
             None => Transport::Tcp(stream),
             Some(tls) => match tls.begin() {
@@ -55,9 +58,13 @@ impl Layers {
                 None => return Ok(Accepted::TooManyHandshakes),
             },
         };
-        Ok(Accepted::Connection(match &self.path {
+        let transport = match &self.path {
             None => transport,
             Some(path) => transport.upgrade(Arc::clone(path)),
+        };
+        Ok(Accepted::Connection(match &self.proxies {
+            None => transport,
+            Some(networks) => transport.proxied(peer.ip(), networks),
         }))
     }
 }
@@ -126,7 +133,7 @@ impl Acceptor {
     /// Takes the next connection. One system call: the socket does not block and inherits its options.
     pub(crate) fn accept(&self) -> io::Result<Accepted> {
         match &self.socket {
-            ListenSocket::Tcp(listener, layers) => layers.put_over(listener.accept()?.0),
+            ListenSocket::Tcp(listener, layers) => layers.put_over(listener.accept()?),
             ListenSocket::Unix(listener, _) => Ok(Accepted::Connection(Transport::Unix(listener.accept()?.0))),
         }
     }

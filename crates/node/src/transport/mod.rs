@@ -1,13 +1,14 @@
 //! A connection's socket and what lies between its bytes and MQTT.
 
+mod proxied;
 mod socket;
 mod stream;
 mod tls;
 mod websocket;
 
 use std::fmt;
-use std::io;
-use std::net::Shutdown;
+use std::io::{self, Read};
+use std::net::{IpAddr, Shutdown};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,12 +18,14 @@ use mio::{Interest, Registry, Token};
 use rustls::ServerConfig;
 use tidegate_engine::{Output, Reason};
 
+use self::proxied::Proxied;
 use self::socket::{read, write_output};
 use self::stream::Stream;
 use self::tls::Tls;
 pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
+use crate::proxy_protocol::{Network, ProxyError};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
 /// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
@@ -31,6 +34,7 @@ pub(crate) enum Transport {
     Unix(UnixStream),
     Tls(Box<Tls>),
     WebSocket(Box<WebSocket>),
+    Proxied(Box<Proxied>),
 }
 
 /// Why a transport came to its end by itself.
@@ -42,6 +46,9 @@ pub(crate) enum Ended {
     /// The TLS session failed.
     #[error(transparent)]
     Tls(TlsFailure),
+    /// The header of the PROXY protocol is wrong, missing, or from somebody who may not send one.
+    #[error(transparent)]
+    Proxy(ProxyError),
 }
 
 /// What one read gave.
@@ -51,6 +58,8 @@ pub(crate) enum Input {
     Bytes { payload: Range<usize>, full: bool },
     /// The last MQTT bytes: the transport ended. What it sends as its goodbye is waiting to be written.
     Last { payload: Range<usize>, ended: Ended },
+    /// The beginning has told where the client is; there may be more to read.
+    Introduced,
     /// Nothing more at the moment.
     Blocked,
     /// The peer closed its side.
@@ -92,7 +101,38 @@ impl Transport {
             Self::Unix(stream) => read(stream, buffer),
             Self::Tls(tls) => tls.read(buffer),
             Self::WebSocket(web) => web.read(buffer),
+            Self::Proxied(proxied) => proxied.read(buffer),
         }
+    }
+
+    /// The TCP socket below everything.
+    fn tcp(&mut self) -> Option<&mut TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Unix(_) => None,
+            Self::Tls(tls) => Some(tls.stream_mut()),
+            Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
+            Self::Proxied(proxied) => proxied.inner.tcp(),
+        }
+    }
+
+    /// Looks at what has arrived in the socket and leaves it there.
+    fn peek(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.peek(room))
+    }
+
+    /// Reads once, and throws away what was read.
+    fn discard(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
+        let Some(stream) = self.tcp() else { return Ok(Input::Closed) };
+        Ok(match read(stream, buffer)? {
+            Input::Bytes { full, .. } => Input::Bytes { payload: 0..0, full },
+            other => other,
+        })
+    }
+
+    /// Takes bytes out of the socket that are known to be there.
+    fn take(&mut self, room: &mut [u8]) -> io::Result<()> {
+        self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.read_exact(room))
     }
 
     /// Writes once: as much of `output` and of the transport's own bytes as the socket takes. `scratch` is room to work in,
@@ -104,6 +144,7 @@ impl Transport {
             (Self::Tcp(_) | Self::Unix(_), None) => Ok(Wrote::All),
             (Self::Tls(tls), output) => tls.write(output, scratch),
             (Self::WebSocket(web), output) => web.write(output, scratch),
+            (Self::Proxied(proxied), output) => proxied.inner.write(output, scratch),
         }
     }
 
@@ -113,6 +154,22 @@ impl Transport {
             Self::Tcp(_) | Self::Unix(_) => None,
             Self::Tls(tls) => Some(tls),
             Self::WebSocket(web) => web.stream().tls(),
+            Self::Proxied(proxied) => proxied.inner.session(),
+        }
+    }
+
+    /// Puts the PROXY protocol below everything, for a connection from `peer`.
+    #[must_use]
+    pub(crate) fn proxied(self, peer: IpAddr, networks: &Arc<[Network]>) -> Self {
+        Self::Proxied(Box::new(Proxied::new(self, peer, networks)))
+    }
+
+    /// Whether it is known where the client is; a connection through a proxy has to tell first.
+    #[allow(dead_code, reason = "for limits by address, which count a connection when its address is known")]
+    pub(crate) fn is_introduced(&self) -> bool {
+        match self {
+            Self::Proxied(proxied) => proxied.is_introduced(),
+            _ => true,
         }
     }
 
@@ -142,6 +199,7 @@ impl Transport {
             Self::Tcp(_) | Self::Unix(_) => false,
             Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
+            Self::Proxied(proxied) => proxied.inner.is_waiting(),
         }
     }
 
@@ -151,6 +209,7 @@ impl Transport {
             Self::Tcp(_) | Self::Unix(_) => false,
             Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
+            Self::Proxied(proxied) => proxied.inner.has_ended(),
         }
     }
 
@@ -160,6 +219,7 @@ impl Transport {
             Self::Tcp(_) | Self::Unix(_) => {}
             Self::Tls(tls) => tls.close(),
             Self::WebSocket(web) => web.close(reason),
+            Self::Proxied(proxied) => proxied.inner.close(reason),
         }
     }
 
@@ -171,6 +231,7 @@ impl Transport {
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
             Self::Tls(tls) => tls.stream().shutdown(Shutdown::Write),
             Self::WebSocket(web) => web.stream().socket().shutdown(Shutdown::Write),
+            Self::Proxied(proxied) => return proxied.inner.shutdown_write(),
         };
     }
 
@@ -191,6 +252,7 @@ impl Transport {
             Self::Unix(stream) => stream,
             Self::Tls(tls) => tls.stream_mut(),
             Self::WebSocket(web) => web.stream_mut().socket_mut(),
+            Self::Proxied(proxied) => proxied.inner.source(),
         }
     }
 
@@ -214,13 +276,16 @@ impl Transport {
         self.source().deregister(registry)
     }
 
-    /// Where the peer is, for the log.
+    /// Where the client is, as a proxy has told where one is named.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {
             Self::Unix(_) => return Peer::Unix,
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Tls(tls) => tls.stream().peer_addr(),
             Self::WebSocket(web) => web.stream().socket().peer_addr(),
+            Self::Proxied(proxied) => {
+                return proxied.source().map_or_else(|| proxied.inner.peer(), Peer::Address);
+            }
         };
         address.map_or(Peer::Gone, Peer::Address)
     }
@@ -233,6 +298,7 @@ impl fmt::Debug for Transport {
             Self::Unix(_) => "Unix",
             Self::Tls(_) => "Tls",
             Self::WebSocket(_) => "WebSocket",
+            Self::Proxied(_) => "Proxied",
         };
         f.write_str(name)
     }

@@ -192,7 +192,6 @@ impl Tls {
     }
 
     fn fail(&mut self, filled: usize, failure: TlsFailure) -> Input {
-        self.take_alert();
         self.phase = Phase::Failed;
         self.held = Vec::new();
         Input::Last { payload: 0..filled, ended: Ended::Tls(failure) }
@@ -202,18 +201,19 @@ impl Tls {
     /// record that is still to come: a record's plaintext is shorter than the record, and there is room for one before the
     /// first. Returns the length of the plaintext, and why the session is at its end.
     fn open_records(&mut self, buffer: &mut [u8], mut start: usize, end: usize) -> (usize, Option<TlsFailure>) {
-        let mut filled = 0;
-        let failure = loop {
-            let Some((front, back)) = buffer.split_at_mut_checked(start) else { break None };
+        let (mut filled, mut failure) = (0, None);
+        while let Some((front, back)) = buffer.split_at_mut_checked(start) {
             let records = back.get_mut(..end - start).unwrap_or_default();
             let (step, discard) = self.step(records, front, &mut filled);
             start = (start + discard).min(end);
             match step {
                 Step::Again => {}
-                Step::Wait => break None,
-                Step::Fail(failure) => break Some(failure),
+                Step::Wait => break,
+                // Once more: behind its first failure the session offers the alert that tells the client why.
+                Step::Fail(first) if failure.is_none() => failure = Some(first),
+                Step::Fail(_) => break,
             }
-        };
+        }
         let rest = buffer.get(start..end).unwrap_or_default();
         if rest.len() > HELD_MAX {
             return (filled, failure.or(Some(TlsFailure::TooLong)));
@@ -277,18 +277,6 @@ impl Tls {
         }
     }
 
-    /// Takes the alert that tells the client why, if there is one.
-    fn take_alert(&mut self) {
-        // The session offers what waits before it says again that it has failed. Nothing here can repeat for ever.
-        for _ in 0..8 {
-            match self.session.process_tls_records(&mut []).state {
-                Ok(ConnectionState::EncodeTlsData(mut data)) => append(&mut self.waiting, |out| data.encode(out)),
-                Ok(ConnectionState::TransmitTlsData(data)) => data.done(),
-                _ => return,
-            }
-        }
-    }
-
     /// Writes what is encrypted already. False when the socket does not take all of it.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while !self.waiting.is_empty() {
@@ -326,8 +314,9 @@ impl Tls {
     pub(super) fn finish(&mut self) -> io::Result<Wrote> {
         if self.goodbye == Goodbye::Wanted && self.can_send() {
             self.goodbye = Goodbye::Said;
-            let mut held = std::mem::take(&mut self.held);
-            if let Ok(ConnectionState::WriteTraffic(mut traffic)) = self.session.process_tls_records(&mut held).state {
+            if let Ok(ConnectionState::WriteTraffic(mut traffic)) =
+                self.session.process_tls_records(&mut self.held).state
+            {
                 append(&mut self.waiting, |out| {
                     traffic.queue_close_notify(out).map_err(|error| match error {
                         rustls::unbuffered::EncryptError::InsufficientSize(size) => EncodeError::InsufficientSize(size),
@@ -349,7 +338,8 @@ impl Tls {
         if plain.is_empty() {
             return Ok(Sent { bytes: 0, blocked: false });
         }
-        // Nothing is done with these bytes, but a message that is split over records is known by its place in them.
+        // Nothing is done with the bytes that are held, for no record in them is complete; but the session knows a message
+        // that is split over records by its place in them.
         let UnbufferedStatus { state, .. } = self.session.process_tls_records(&mut self.held);
         let length = match state {
             Ok(ConnectionState::WriteTraffic(mut traffic)) => {

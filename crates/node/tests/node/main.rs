@@ -7,10 +7,12 @@ mod flow;
 mod homes;
 mod limits;
 mod pki;
+mod proxy;
 mod start;
 mod tls;
 mod transports;
 mod wire;
+mod witness;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

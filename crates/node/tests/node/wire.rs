@@ -131,7 +131,8 @@ pub(crate) trait Socket: Read + Write + Send {
 
 impl Socket for TcpStream {
     fn finish(&mut self) {
-        self.shutdown(Shutdown::Write).unwrap();
+        // A broker that has reset the connection has ended it, too.
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
@@ -155,8 +156,13 @@ impl Socket for TlsSocket {
 
 /// A TLS client that has not shaken hands yet.
 pub(crate) fn tls(at: SocketAddr, config: &Arc<ClientConfig>) -> TlsSocket {
+    tls_over(tcp(at), config)
+}
+
+/// The same over a socket that is connected.
+pub(crate) fn tls_over(socket: TcpStream, config: &Arc<ClientConfig>) -> TlsSocket {
     let session = ClientConnection::new(Arc::clone(config), "localhost".try_into().unwrap()).unwrap();
-    StreamOwned::new(session, tcp(at))
+    StreamOwned::new(session, socket)
 }
 
 pub(crate) fn tcp(at: SocketAddr) -> TcpStream {

@@ -1,11 +1,15 @@
 //! One file per command.
 
+mod acl;
 mod completions;
 mod config;
+pub(crate) mod passwd;
 pub(crate) mod publish;
 pub(crate) mod request;
 mod run;
 pub(crate) mod subscribe;
+
+pub(crate) use acl::TestArgs as AclTestArgs;
 
 use std::process::ExitCode;
 
@@ -19,6 +23,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Pub(args)) => publish::run(*args),
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),
+        Some(Command::Acl(command)) => acl::run(&command).into(),
+        Some(Command::Passwd(args)) => passwd::run(&args).into(),
         Some(Command::Config(command)) => config::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }

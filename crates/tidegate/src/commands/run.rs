@@ -4,8 +4,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 
+use crate::access;
+use crate::access::tenants::TenantNames;
 use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
@@ -44,8 +46,10 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
     let console = start_console(config, &status)?;
+    let rules = access::load(config).map_err(|error| error.to_string())?;
+    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
     let store = crate::durable::open_store(config)?;
-    let settings = node_settings(config, log);
+    let settings = node_settings(config, log, access);
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
@@ -79,14 +83,16 @@ fn warn_of_open_listeners(config: &Config) {
     }
 }
 
-fn node_settings(config: &Config, log: &Log) -> NodeSettings {
+fn node_settings(config: &Config, log: &Log, access: Option<AccessFactory>) -> NodeSettings {
     let shards = config.shards();
     NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
+        proxies: std::collections::BTreeMap::new(),
         tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
+        access,
         max_connections: config.limits.max_connections,
         seed: None,
         observer: Arc::new(BrokerObserver::new(log.clone())),

@@ -23,6 +23,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         }
     }
     check_admin_is_safe(config, findings);
+    crate::access::check(config, findings);
     waiting_settings::check(config, findings);
 }
 

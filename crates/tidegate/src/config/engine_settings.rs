@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
+use crate::access::tenants::{TenantMap, Traits};
 use crate::physical_memory;
 
 use super::Config;
@@ -49,7 +50,7 @@ impl Config {
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
+            listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: engine::QueueSettings {
                 max_messages: self.queue.max_messages,
@@ -87,6 +88,16 @@ impl Config {
         }
     }
 
+    /// Listeners, each with the tenant of clients of which nothing else is known.
+    fn engine_listeners(&self, shards: u16) -> Vec<engine::ListenerSettings> {
+        let tenants = TenantMap::of(self);
+        let tenant = |listener: &Listener| {
+            let client = Traits { listener: &listener.name, ..Traits::default() };
+            tenants.resolve(&client).unwrap_or(engine::TenantId::DEFAULT)
+        };
+        self.listeners.iter().map(|listener| listener_settings(listener, tenant(listener), shards)).collect()
+    }
+
     fn engine_limits(&self, shards: u16) -> engine::Limits {
         let limits = &self.limits;
         engine::Limits {
@@ -112,10 +123,10 @@ impl Config {
     }
 }
 
-fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettings {
+fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16) -> engine::ListenerSettings {
     engine::ListenerSettings {
         name: listener.name.clone(),
-        tenant: engine::TenantId::DEFAULT,
+        tenant,
         max_packet_size: listener.max_packet_size.narrow(),
         receive_maximum: listener.receive_maximum,
         receive_maximum_lenient: listener.receive_maximum_lenient,

@@ -131,6 +131,11 @@ impl Config {
         self.source(&KeyPath { section, index: 0, key })
     }
 
+    /// Whether clients say who they are, so that rules can tell them apart.
+    pub(crate) fn has_users(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+    }
+
     /// The file that was read.
     pub(crate) fn file(&self) -> Option<&FileText> {
         self.file.as_ref()

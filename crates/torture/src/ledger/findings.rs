@@ -70,6 +70,8 @@ pub(crate) struct Totals {
     pub(crate) closed_by_broker: u64,
     /// Times the broker ended by itself, such as for a failing disk.
     pub(crate) gave_up: u64,
+    /// File operations that power losses have undone.
+    pub(crate) undone: u64,
     /// Damaged data that the broker refused to start with.
     pub(crate) damage_refused: u64,
     /// Damaged data that the broker started with and reported.
@@ -142,7 +144,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 20] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 21] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -161,6 +163,7 @@ impl Totals {
             ("sessions checked", self.sessions_checked),
             ("connections closed by the broker", self.closed_by_broker),
             ("broker gave up by itself", self.gave_up),
+            ("file operations undone", self.undone),
             ("damage refused", self.damage_refused),
             ("damage reported", self.damage_reported),
             ("damage without effect", self.damage_harmless),
@@ -185,6 +188,7 @@ impl Totals {
         self.sessions_checked += other.sessions_checked;
         self.closed_by_broker += other.closed_by_broker;
         self.gave_up += other.gave_up;
+        self.undone += other.undone;
         self.damage_refused += other.damage_refused;
         self.damage_reported += other.damage_reported;
         self.damage_harmless += other.damage_harmless;
