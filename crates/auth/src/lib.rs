@@ -23,7 +23,7 @@ mod request;
 mod scratch;
 mod settings;
 
-pub use chain::{Answer, Chain, Counters, Differences};
+pub use chain::{Answer, Chain, Counters, Differences, Prepared};
 pub use clock::{Clock, SystemClock};
 pub use decision::{AclAction, AclClaims, AclRule, Decision, Identity, Refusal, RefusalKind};
 pub use fetch::FetchError;
@@ -32,5 +32,5 @@ pub use providers::{KeyProblem, KeysError, ProviderError};
 pub use request::{ClientCertificate, Enhanced, Request, Secret};
 pub use settings::{
     CacheSettings, CertificateSettings, ChainSettings, HttpSettings, JwtKeys, JwtSettings, NameSource, ProviderKind,
-    ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable,
+    ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable, is_algorithm,
 };

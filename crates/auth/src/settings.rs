@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::providers::ProviderError;
+use crate::providers::{self, ProviderError};
 use crate::request::Secret;
 
 /// A chain of providers, and the bounds of its work.
@@ -150,6 +150,11 @@ impl JwtSettings {
             superuser_claim: None,
         }
     }
+}
+
+/// Whether there is an algorithm of tokens of that name, such as `ES256`.
+pub fn is_algorithm(name: &str) -> bool {
+    providers::is_algorithm(name)
 }
 
 /// Where the keys of tokens come from.

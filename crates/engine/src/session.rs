@@ -323,7 +323,9 @@ impl Session {
 
     /// Frees what an idle session does not need.
     pub(crate) fn settle(&mut self) {
-        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) {
+        // What is outside memory may be stored under numbers that must not be given out again meanwhile.
+        let numbered = self.stored.is_some() && self.is_loading();
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !numbered {
             self.flow = None;
         }
         if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {

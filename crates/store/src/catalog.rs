@@ -155,8 +155,8 @@ impl Work {
         let mut wanted = match longest {
             None => self.changed.wait_while(wanted, idle).unwrap_or_else(PoisonError::into_inner),
             Some(longest) => {
-                let waited = self.changed.wait_timeout_while(wanted, longest, idle);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                let outcome = self.changed.wait_timeout_while(wanted, longest, idle);
+                outcome.unwrap_or_else(PoisonError::into_inner).0
             }
         };
         let taken = *wanted;

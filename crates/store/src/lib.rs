@@ -16,6 +16,7 @@
 //! running.stop();
 //! ```
 
+pub mod inspect;
 pub mod operation;
 
 mod catalog;

@@ -97,10 +97,8 @@ impl Loader {
             }
             let (in_table, in_journal) =
                 (stored.is_some_and(|(stored, _)| stored == key), newer.is_some_and(|(newer, _)| newer == key));
-            if in_table {
-                if let Some(table) = &mut table {
-                    table.advance()?;
-                }
+            if in_table && let Some(table) = &mut table {
+                table.advance()?;
             }
             if in_journal {
                 journal.next();
@@ -146,7 +144,7 @@ impl Loader {
             let bytes = read_part(&*segment.file, self.position, length);
             let bytes = bytes.map_err(|error| ReadError::reading(&name, error))?;
             let mut frames = Frames { bytes: &bytes, salt: segment.salt, position: 0, expected: self.number };
-            while let Some(frame) = frames.next() {
+            for frame in frames.by_ref() {
                 let payload = bytes.get(frame.payload.clone()).unwrap_or_default();
                 let at = self.position + frame.payload.start as u64;
                 note(&mut self.index, segment.id, at, payload);

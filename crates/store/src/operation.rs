@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_key_that_is_too_long_leaves_the_batch_as_it_was() {
         let mut batch = vec![DELETE, 0, 0];
-        assert_eq!(put(&mut batch, &[0; 65_536], b""), Err(OperationError::KeyTooLong(65_536)));
+        assert_eq!(put(&mut batch, &vec![0; 65_536], b""), Err(OperationError::KeyTooLong(65_536)));
         assert_eq!(batch, [DELETE, 0, 0]);
     }
 }

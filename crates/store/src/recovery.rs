@@ -86,17 +86,16 @@ pub(crate) fn recover(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFacto
     })?;
     let names = disk.list().map_err(|error| ReadError::reading("the directory", error))?;
     let mut report = RecoveryReport::default();
-    let manifest = match Manifest::load(&*disk)? {
-        Some(manifest) => manifest,
-        None => {
-            require_empty(&names)?;
-            report.created = true;
-            let manifest = Manifest::empty();
-            manifest.save(&*disk)?;
-            manifest
-        }
+    let manifest = if let Some(manifest) = Manifest::load(&*disk)? {
+        manifest
+    } else {
+        require_empty(&names)?;
+        report.created = true;
+        let manifest = Manifest::empty();
+        manifest.save(&*disk)?;
+        manifest
     };
-    let found = read(&*disk, manifest, &mut |_| {})?;
+    let found = read(&*disk, manifest)?;
     report.clean = found.journal.clean || report.created;
     report.segments = found.segments.len() as u64;
     report.frames = found.journal.frames;
@@ -142,11 +141,11 @@ fn go_on(
         orphans: Vec::new(),
         abandoned: 0,
     };
-    let shared = Arc::new(Shared::new(Arc::clone(&disk), settings, sweep, catalog));
+    let shared = Arc::new(Shared::new(disk, settings, sweep, catalog));
     let mut writer = JournalWriter::new(Arc::clone(&shared), journal.durable, journal.next, journal.unsynced);
     writer.begin()?;
     for name in names.iter().filter(|name| number_of(name).is_some()) {
-        if !kept.contains(name) && !spares.contains(name) && disk.remove(name).is_ok() {
+        if !kept.contains(name) && !spares.contains(name) && shared.disk.remove(name).is_ok() {
             report.removed.push(name.clone());
         }
     }
@@ -158,7 +157,7 @@ fn usable(disk: &dyn Disk, name: &str, bytes: u64) -> bool {
 }
 
 /// The number in the name of one of our files.
-fn number_of(name: &str) -> Option<u64> {
+pub(crate) fn number_of(name: &str) -> Option<u64> {
     let (kind, rest) = name.split_once('-')?;
     let (number, ending) = rest.split_once('.')?;
     let known = [("journal", "log"), ("spare", "log"), ("table", "tbl"), ("run", "tmp")];
@@ -168,9 +167,8 @@ fn number_of(name: &str) -> Option<u64> {
     number.parse().ok()
 }
 
-/// Reads and checks the files that a manifest names: all frames of the journal, and the table's index. Tells of each file
-/// that is right.
-pub(crate) fn read(disk: &dyn Disk, manifest: Manifest, seen: &mut dyn FnMut(&str)) -> Result<Found, ReadError> {
+/// Reads and checks the files that a manifest names: all frames of the journal, and the table's index.
+pub(crate) fn read(disk: &dyn Disk, manifest: Manifest) -> Result<Found, ReadError> {
     let table = match manifest.table {
         Some(generation) => Some(Arc::new(open_table(disk, generation, manifest.merged)?)),
         None => None,
@@ -183,7 +181,6 @@ pub(crate) fn read(disk: &dyn Disk, manifest: Manifest, seen: &mut dyn FnMut(&st
     for (index, segment) in segments.iter().enumerate() {
         let limit = segments.get(index + 1).map(|next| next.first);
         journal.read(segment, limit)?;
-        seen(&segment.name());
     }
     Ok(Found { manifest, table, segments, journal })
 }

@@ -112,7 +112,7 @@ impl Wait {
     }
 }
 
-/// Takes all batches that wait; waits for the first one.
+/// Takes batches that wait, as many as make a group; waits for the first one.
 fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Option<Duration>) -> Woken {
     let first = match longest {
         None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -128,7 +128,7 @@ fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Op
             Message::Batch(batch) => writer.take(batch),
             Message::Stop => return Woken::Stop,
         }
-        next = receiver.try_recv().ok();
+        next = if writer.has_group() { None } else { receiver.try_recv().ok() };
     }
     Woken::Work
 }
@@ -170,11 +170,11 @@ fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits
 /// The loading thread.
 pub(crate) fn load(mut loader: Loader, requests: &Receiver<Request>) {
     while let Ok(Request::Load(load)) = requests.recv() {
-        let loaded = loader.load(&load.from, &load.to, load.max_bytes);
-        if let Err(error) = &loaded {
+        let answer = loader.load(&load.from, &load.to, load.max_bytes);
+        if let Err(error) = &answer {
             tracing::error!(%error, "a part of the store could not be loaded");
         }
-        (load.callback)(loaded);
+        (load.callback)(answer);
     }
 }
 
@@ -188,10 +188,10 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
         if wanted.stop {
             return;
         }
-        if wanted.spare {
-            if let Err(error) = make_spare(shared) {
-                tracing::warn!(%error, "no file could be made ready for the journal; its syncs take longer");
-            }
+        if wanted.spare
+            && let Err(error) = make_spare(shared)
+        {
+            tracing::warn!(%error, "no file could be made ready for the journal; its syncs take longer");
         }
         let waits = failed_at.is_some_and(|at| at + pause > Instant::now());
         if waits || !(wanted.merge || failed_at.is_some()) {

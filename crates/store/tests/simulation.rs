@@ -14,7 +14,7 @@ use tidegate_store::{Durability, Failure, OpenError, Opened, Settings, Simulated
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Random numbers that are the same in every run (SplitMix64).
+/// Random numbers that are the same in every run (as `SplitMix64` makes them).
 struct Random(u64);
 
 impl Random {

@@ -53,9 +53,17 @@ pub(crate) enum Command {
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Have a running broker read its configuration anew: exit code 0 when it is in force, 1 when it was refused
+    Reload(crate::commands::reload::Args),
     /// Ask the access rules
     #[command(subcommand)]
     Acl(AclCommand),
+    /// Check, measure, export and import a data directory that no broker uses
+    #[command(subcommand)]
+    Store(crate::commands::store::StoreCommand),
+    /// Make certificates
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
     Completions {
@@ -69,6 +77,19 @@ Examples:
   tidegate acl test alice sensor-1 publish plant/1/temperature -c tidegate.toml
   tidegate acl test - guest subscribe 'public/#' --set access.acl_file=acl --explain
 Exit codes: 0 allowed, 1 denied, 2 the question or the configuration is wrong.";
+
+const CERT_DEV: &str = "\
+Examples:
+  tidegate cert dev
+  tidegate cert dev --out /tmp/certs --name broker.lan --name 192.168.1.20";
+
+/// What can be made of certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertCommand {
+    /// Make an authority, a server's certificate and a client's, to try TLS
+    #[command(after_help = CERT_DEV)]
+    Dev(crate::commands::CertDevArgs),
+}
 
 /// What can be asked of access rules.
 #[derive(Debug, Subcommand)]

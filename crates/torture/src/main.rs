@@ -2,6 +2,7 @@
 
 mod broker;
 mod checks;
+mod damage;
 mod failure;
 mod ledger;
 mod peers;
@@ -22,7 +23,6 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
-use crate::broker::Recipe;
 use crate::failure::Failure;
 use crate::ledger::Findings;
 use crate::run::{DiskFault, Fault, Settings};
@@ -88,6 +88,8 @@ enum FaultKind {
     Term,
     /// One of these at random for each cycle.
     Mixed,
+    /// Damage to a file between two runs; each cycle begins anew.
+    Damage,
 }
 
 fn main() -> ExitCode {
@@ -116,7 +118,7 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         cycles: arguments.cycles,
         seed,
         faults: match arguments.fault {
-            FaultKind::Kill9 => vec![Fault::Kill],
+            FaultKind::Kill9 | FaultKind::Damage => vec![Fault::Kill],
             FaultKind::Power => vec![Fault::Power],
             FaultKind::Term => vec![Fault::Terminate],
             FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
@@ -131,9 +133,11 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     };
     let port = broker::free_port(seed)?;
     let command = peers::command(&arguments.broker, &folder, port)?;
-    let recipe = Recipe { command, port, data, environment: Vec::new() };
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
-    let findings = run::run(settings, recipe)?;
+    let findings = match arguments.fault {
+        FaultKind::Damage => damage::run(&settings, &command, port)?,
+        _ => run::run(settings, command, port)?,
+    };
     report::print(&findings);
     if let Some(path) = &arguments.json {
         report::write_json(&findings, seed, path)?;

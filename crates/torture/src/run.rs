@@ -13,6 +13,9 @@ use crate::power::Power;
 use crate::rng::Rng;
 use crate::world::{Mood, Size, World};
 
+/// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
+const DRAIN_PATIENCES: u32 = 20;
+
 /// What happens to the broker at the end of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -75,8 +78,8 @@ pub(crate) struct Settings {
 
 /// A run in progress.
 pub(crate) struct Run {
-    settings: Settings,
-    recipe: Recipe,
+    pub(crate) settings: Settings,
+    pub(crate) recipe: Recipe,
     pub(crate) world: World,
     power: Option<Power>,
     rng: Rng,
@@ -86,12 +89,8 @@ pub(crate) struct Run {
 }
 
 /// Runs all cycles and gives what was found.
-pub(crate) fn run(settings: Settings, recipe: Recipe) -> Result<Findings, Failure> {
-    let world = World::new(settings.size, recipe.port, settings.seed)?;
-    let rng = Rng::new(settings.seed ^ 0x5eed);
-    let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
-    let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
-    let mut run = Run { settings, recipe, world, power, rng, cycle: 0, pid: 0 };
+pub(crate) fn run(settings: Settings, command: String, port: u16) -> Result<Findings, Failure> {
+    let mut run = Run::new(settings, command, port)?;
     while run.cycle < run.settings.cycles {
         run.cycle += 1;
         if !run.cycle()? {
@@ -103,6 +102,16 @@ pub(crate) fn run(settings: Settings, recipe: Recipe) -> Result<Findings, Failur
 }
 
 impl Run {
+    /// Clients that are all away, and a broker that was not started.
+    pub(crate) fn new(settings: Settings, command: String, port: u16) -> Result<Self, Failure> {
+        let recipe = Recipe { command, port, data: settings.folder.join("data"), environment: Vec::new() };
+        let world = World::new(settings.size, recipe.port, settings.seed)?;
+        let rng = Rng::new(settings.seed ^ 0x5eed);
+        let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
+        let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
+        Ok(Self { settings, recipe, world, power, rng, cycle: 0, pid: 0 })
+    }
+
     /// One cycle. False when the broker does not come up any more, so that nothing can follow.
     fn cycle(&mut self) -> Result<bool, Failure> {
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
@@ -173,7 +182,7 @@ impl Run {
     }
 
     /// Starts the process, on a disk that misbehaves as the words say.
-    fn launch(&mut self, faults: Option<&str>) -> Result<Broker, Failure> {
+    pub(crate) fn launch(&mut self, faults: Option<&str>) -> Result<Broker, Failure> {
         if let Some(power) = &mut self.power {
             power.prepare()?;
             self.recipe.environment = power.environment(faults);
@@ -184,10 +193,9 @@ impl Run {
     }
 
     /// Starts the broker and compares the retained values. `None` when it does not come up.
-    fn start(&mut self) -> Result<Option<Broker>, Failure> {
+    pub(crate) fn start(&mut self) -> Result<Option<Broker>, Failure> {
         let mut broker = self.launch(None)?;
         self.mark(format!("cycle {}: started", self.cycle));
-        let name = format!("visitor-{}", self.cycle);
         let begun = broker.started;
         let mut took = self.settings.start_limit.as_millis() as u64;
         let wrong = match broker.wait_until_listening(self.recipe.port, self.settings.start_limit) {
@@ -195,9 +203,7 @@ impl Run {
             Err(NotUp::TooSlow) => Some("the port does not answer".to_owned()),
             Ok(()) => {
                 took = begun.elapsed().as_millis() as u64;
-                let answered =
-                    checks::retained(&mut self.world, name, self.settings.start_limit, self.settings.patience)?;
-                (!answered).then(|| "a new client gets no answer".to_owned())
+                (!self.greet()?).then(|| "a new client gets no answer".to_owned())
             }
         };
         if let Some(wrong) = wrong {
@@ -215,8 +221,14 @@ impl Run {
         Ok(Some(broker))
     }
 
+    /// Lets a new client look at the retained values. False when it gets no answer.
+    pub(crate) fn greet(&mut self) -> Result<bool, Failure> {
+        let name = format!("visitor-{}", self.world.ledger.tick());
+        checks::retained(&mut self.world, name, self.settings.start_limit, self.settings.patience)
+    }
+
     /// Lets everything finish, and settles the accounts.
-    fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+    pub(crate) fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
         self.world.wake();
         if !self.drain(broker)? {
             self.name_the_unanswered();
@@ -234,6 +246,7 @@ impl Run {
 
     /// Waits until nothing is owed. False when nothing came for longer than anybody should have to wait.
     fn drain(&mut self, broker: &mut Broker) -> Result<bool, Failure> {
+        let begun = Instant::now();
         loop {
             self.world.turn(Mood::Drain)?;
             let world = &self.world;
@@ -244,7 +257,8 @@ impl Run {
             if finished && world.ledger.outstanding(holds) == 0 {
                 return Ok(true);
             }
-            if world.last_news.elapsed() > self.settings.patience || broker.ended().is_some() {
+            let slow = begun.elapsed() > self.settings.patience * DRAIN_PATIENCES;
+            if slow || world.last_news.elapsed() > self.settings.patience || broker.ended().is_some() {
                 return Ok(finished);
             }
         }
@@ -268,7 +282,7 @@ impl Run {
     }
 
     /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends by itself.
-    fn load(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+    pub(crate) fn load(&mut self, broker: &mut Broker) -> Result<(), Failure> {
         self.world.wake();
         let load = self.settings.load.as_micros() as u64;
         let mut time = Duration::from_micros(self.rng.within(load / 20..load + 1));
@@ -288,7 +302,7 @@ impl Run {
         Ok(())
     }
 
-    fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
+    pub(crate) fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
         self.mark(format!("cycle {}: {fault:?}", self.cycle));
         match fault {
             Fault::Kill | Fault::Power => broker.kill()?,

@@ -66,7 +66,7 @@ pub(crate) struct World {
     pub(crate) rng: Rng,
     /// When publishers were last given something to do.
     paced: Instant,
-    /// When something other than an answer to a ping was last received.
+    /// When anything of a message or a subscription was last received.
     pub(crate) last_news: Instant,
     /// Bytes of connections that have ended.
     bytes: u64,
@@ -323,7 +323,10 @@ impl World {
 }
 
 fn news(packet: &Incoming, before: Instant, now: Instant) -> Instant {
-    if *packet == Incoming::PingResp { before } else { now }
+    match packet {
+        Incoming::PingResp | Incoming::ConnAck { .. } | Incoming::Disconnect { .. } => before,
+        _ => now,
+    }
 }
 
 /// Handles CONNACK and PINGRESP, which concern any client. Gives Session Present of a CONNACK that accepts.

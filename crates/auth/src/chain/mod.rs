@@ -34,9 +34,13 @@ pub type Answer = Box<dyn FnOnce(Decision) + Send>;
 #[derive(Debug)]
 pub struct Chain {
     shared: Arc<Shared>,
-    /// One reload at a time.
-    reloading: Mutex<()>,
+    /// One set of providers comes in force at a time.
+    committing: Mutex<()>,
 }
+
+/// Providers that were made and wait to be put in force by [`Chain::commit`].
+#[derive(Debug)]
+pub struct Prepared(ProviderSet);
 
 /// What the threads share.
 #[derive(Debug)]
@@ -111,7 +115,7 @@ impl Chain {
             tally: Tally::default(),
         });
         // From here on dropping it stops whichever threads have been started.
-        let chain = Self { shared, reloading: Mutex::new(()) };
+        let chain = Self { shared, committing: Mutex::new(()) };
         workers::start(&chain.shared, threads)?;
         Ok(chain)
     }
@@ -186,22 +190,37 @@ impl Chain {
         self.shared.set().begin(request).is_some()
     }
 
-    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do they
-    /// take effect and is the cache emptied. The number of threads stays.
+    /// Makes providers anew from their settings and files, without putting them in force.
     ///
     /// # Errors
-    /// As [`Chain::start`]; everything stays as it was.
-    pub fn reload(&self, settings: ChainSettings) -> Result<Differences, SettingsError> {
-        let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+    /// As [`Chain::start`].
+    pub fn prepare(&self, settings: ChainSettings) -> Result<Prepared, SettingsError> {
         let before = self.shared.set();
-        let after = ProviderSet::make(settings, Some(&before), before.epoch + 1, &self.shared.clock)?;
+        ProviderSet::make(settings, Some(&before), before.epoch, &self.shared.clock).map(Prepared)
+    }
+
+    /// Puts providers in force, all at once, and empties the cache. The number of threads stays.
+    pub fn commit(&self, prepared: Prepared) -> Differences {
+        let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.shared.set();
+        let Prepared(mut after) = prepared;
+        after.epoch = before.epoch + 1;
         let after = Arc::new(after);
         let differences = Differences::between(&before, &after);
         let cache = Cache::new(after.settings.cache);
         *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&after);
         self.shared.epoch.store(after.epoch, Ordering::Release);
         self.replace_cache(cache);
-        Ok(differences)
+        differences
+    }
+
+    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do they
+    /// take effect.
+    ///
+    /// # Errors
+    /// As [`Chain::start`]; everything stays as it was.
+    pub fn reload(&self, settings: ChainSettings) -> Result<Differences, SettingsError> {
+        Ok(self.commit(self.prepare(settings)?))
     }
 
     /// Forgets all decisions, so that everybody is asked about again.

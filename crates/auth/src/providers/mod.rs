@@ -17,6 +17,7 @@ use crate::permits::Permits;
 use crate::provider::Provider;
 use crate::settings::{JwtKeys, ProviderKind, ProviderSettings};
 
+pub(crate) use jwt::is_algorithm;
 pub use jwt::{KeyProblem, KeysError};
 
 /// What providers are made with.

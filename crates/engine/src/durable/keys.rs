@@ -5,9 +5,10 @@ use std::num::NonZeroU64;
 
 use tidegate_mqtt::PacketId;
 
-use crate::ids::TenantId;
+use crate::ids::{ShardId, TenantId};
 use crate::wire::{WireError, WireReader};
 
+const NUMBERS: u8 = 0x08;
 const SESSION: u8 = 0x10;
 const BODY: u8 = 0x20;
 const RETAINED: u8 = 0x30;
@@ -27,6 +28,8 @@ pub(crate) struct StoredSession(pub NonZeroU64);
 /// What a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'a> {
+    /// Below which numbers a shard gives out those of sessions and shared messages.
+    Numbers(ShardId),
     /// The session itself.
     Session(StoredSession),
     /// One of its subscriptions, by its filter as the client gave it.
@@ -50,6 +53,10 @@ impl Key<'_> {
     #[inline]
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
+            Self::Numbers(shard) => {
+                out.push(NUMBERS);
+                out.extend_from_slice(&shard.0.to_be_bytes());
+            }
             Self::Session(session) => put_session(out, *session, HEAD),
             Self::Subscription(session, filter) => {
                 put_session(out, *session, SUBSCRIPTION);
@@ -84,6 +91,7 @@ impl Key<'_> {
     pub(crate) fn read(key: &[u8]) -> Result<Key<'_>, WireError> {
         let mut reader = WireReader::new(key);
         let read = match reader.u8("a key")? {
+            NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
             SESSION => return read_session_key(&mut reader),
             BODY => Key::Body(read_number(&mut reader)?),
             RETAINED => {
@@ -155,6 +163,7 @@ mod tests {
         let session = StoredSession(NonZeroU64::new(0x0102_0304_0506_0708).unwrap());
         let id = PacketId::new(65_535).unwrap();
         for key in [
+            Key::Numbers(ShardId(513)),
             Key::Session(session),
             Key::Subscription(session, "$share/g/a/+/b"),
             Key::Received(session, id),
@@ -181,6 +190,7 @@ mod tests {
     fn a_session_comes_before_its_parts_and_its_entries_in_their_order() {
         let session = |number| StoredSession(NonZeroU64::new(number).unwrap());
         let keys = [
+            Key::Numbers(ShardId(7)),
             Key::Session(session(1)),
             Key::Subscription(session(1), "a"),
             Key::Entry(session(1), 255),
@@ -199,6 +209,6 @@ mod tests {
             .collect();
         assert!(written.is_sorted());
         let (from, to) = entries_from(session(1), 256);
-        assert!(written[2] < from && written[3] == from && written[3] < to && to <= written[4]);
+        assert!(written[3] < from && written[4] == from && written[4] < to && to <= written[5]);
     }
 }

@@ -13,10 +13,12 @@ use crate::link::record::{MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
+use crate::publish::is_own_topic;
 use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
+use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
 use super::records::{client_of, delivery, end, read_message, read_subscription};
@@ -124,7 +126,7 @@ impl RestoreRoute {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
-            Key::Body(_) => Takers::All,
+            Key::Body(_) | Key::Numbers(_) => Takers::All,
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })
@@ -184,7 +186,6 @@ impl Engine {
     fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
         let wrong = |error| malformed(key, error);
         let read = Key::read(key).map_err(wrong)?;
-        self.desk.journal.note_used(read);
         let part = |all: &Restoration, session: StoredSession| {
             all.sessions
                 .contains_key(&session)
@@ -192,6 +193,10 @@ impl Engine {
                 .ok_or(RestoreError::NoSession { session: session.0.get() })
         };
         match read {
+            Key::Numbers(_) => {
+                let reserved = Reserved::read(value).map_err(wrong)?;
+                self.desk.journal.note_used(reserved);
+            }
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;
@@ -229,10 +234,13 @@ impl Engine {
                 end(&reader).map_err(wrong)?;
                 all.bodies.insert(number, message);
             }
-            Key::Retained(tenant, _) => {
+            Key::Retained(tenant, topic) => {
                 let mut reader = WireReader::new(value);
                 let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
                 end(&reader).map_err(wrong)?;
+                if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
+                    return Err(wrong(WireError { reading: "the retained message of this topic" }));
+                }
                 all.done.retained += 1;
                 self.restore_retained(now, tenant, message);
             }

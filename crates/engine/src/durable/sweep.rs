@@ -35,7 +35,7 @@ impl Sweep {
                 lives
             }
             Ok(Key::Body(number)) => self.bodies.contains(&number),
-            Ok(Key::Retained(..) | Key::Foreign) | Err(_) => true,
+            Ok(Key::Numbers(_) | Key::Retained(..) | Key::Foreign) | Err(_) => true,
         }
     }
 }

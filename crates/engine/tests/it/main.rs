@@ -12,6 +12,7 @@ mod harness;
 mod access;
 mod authentication;
 mod connections;
+mod durable;
 mod inner;
 mod keep_alive;
 mod links;

@@ -209,9 +209,11 @@ impl Tls {
             match step {
                 Step::Again => {}
                 Step::Wait => break,
-                // Once more: behind its first failure the session offers the alert that tells the client why.
-                Step::Fail(first) if failure.is_none() => failure = Some(first),
-                Step::Fail(_) => break,
+                Step::Fail(first) => failure = failure.or(Some(first)),
+            }
+            // A session that has failed still offers the alert that tells the client why; nothing else may be asked of it.
+            if failure.is_some() && !self.session.wants_write() {
+                break;
             }
         }
         let rest = buffer.get(start..end).unwrap_or_default();

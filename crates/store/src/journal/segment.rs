@@ -157,20 +157,33 @@ pub(crate) fn tail(bytes: &[u8], position: usize, expected: u64, salt: u32) -> T
     }
     let mut at = position;
     while let Some(number) = frame::number_at(bytes, at) {
-        if number > expected && number - expected < FARTHEST {
-            if let Some(frame) = frame::parse(bytes, at, salt) {
-                tail.frames += 1;
-                end = frame.payload.end;
-                if frame.durable > tail.durable {
-                    tail.durable = frame.durable;
-                    tail.witness = at as u64;
-                }
-                at = end;
-                continue;
+        let later = number > expected && number - expected < FARTHEST;
+        if later && let Some(frame) = frame::parse(bytes, at, salt) {
+            tail.frames += 1;
+            end = frame.payload.end;
+            if frame.durable > tail.durable {
+                tail.durable = frame.durable;
+                tail.witness = at as u64;
             }
+            at = end;
+            continue;
         }
         at += 1;
     }
     tail.bytes = (end - position) as u64;
     tail
+}
+
+/// The next right frame behind a broken one: where it is, and its number.
+pub(crate) fn next_frame(bytes: &[u8], position: usize, expected: u64, salt: u32) -> Option<(usize, u64)> {
+    let bytes = without_zeros(bytes);
+    let mut at = position;
+    loop {
+        let number = frame::number_at(bytes, at)?;
+        let later = number > expected && number - expected < FARTHEST;
+        if later && frame::parse(bytes, at, salt).is_some() {
+            return Some((at, number));
+        }
+        at += 1;
+    }
 }

@@ -70,6 +70,8 @@ pub(crate) struct JournalWriter {
     /// All frames below are synced.
     durable: u64,
     pending: VecDeque<Batch>,
+    /// What waits there counts for, bytes.
+    pending_weight: u64,
     /// Frames from `durable` on.
     buffer: Vec<u8>,
     /// How much of the buffer is written.
@@ -98,6 +100,7 @@ impl JournalWriter {
             next,
             durable,
             pending: VecDeque::new(),
+            pending_weight: 0,
             buffer,
             written: 0,
             marks: Vec::new(),
@@ -108,7 +111,13 @@ impl JournalWriter {
 
     /// Takes a batch; the next steps write it.
     pub(crate) fn take(&mut self, batch: Batch) {
+        self.pending_weight += batch.weight();
         self.pending.push_back(batch);
+    }
+
+    /// Whether as much waits as a group may have.
+    pub(crate) fn has_group(&self) -> bool {
+        self.pending_weight >= GROUP_BYTES as u64
     }
 
     /// Whether batches wait for a step.
@@ -219,6 +228,7 @@ impl JournalWriter {
             self.group.batches += 1;
             self.group.operations += batch.operations;
             self.group.weight += batch.weight();
+            self.pending_weight -= batch.weight();
             match self.marks.iter_mut().find(|(writer, _)| *writer == batch.writer) {
                 Some((_, sequence)) => *sequence = batch.sequence,
                 None => self.marks.push((batch.writer, batch.sequence)),
@@ -335,12 +345,10 @@ impl JournalWriter {
             self.prepared = Some((segment, self.next));
             return Err(error);
         }
-        if let Some(old) = self.active.take() {
-            if old.segment.end() > old.position {
-                // Some of what was given up here could be read already.
-                old.segment.set_end(old.position);
-                catalog.abandoned += 1;
-            }
+        if let Some(old) = self.active.take().filter(|old| old.segment.end() > old.position) {
+            // Some of what was given up here could be read already.
+            old.segment.set_end(old.position);
+            catalog.abandoned += 1;
         }
         shared.measure(&catalog);
         self.ask_for_merge(&catalog);

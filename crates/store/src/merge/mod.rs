@@ -146,11 +146,9 @@ impl Merge {
                 return Ok(false);
             };
             // This is the lowest layer: what is deleted leaves no trace.
-            if let Some(value) = value {
-                if self.sweep.keep(key, value) {
-                    let added = self.output.add(key, Some(value));
-                    added.map_err(|error| OpenError::writing(&table::name(self.generation), error))?;
-                }
+            if let Some(value) = value.filter(|value| self.sweep.keep(key, value)) {
+                let added = self.output.add(key, Some(value));
+                added.map_err(|error| OpenError::writing(&table::name(self.generation), error))?;
             }
             self.entries.advance()?;
         }

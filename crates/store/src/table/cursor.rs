@@ -84,19 +84,24 @@ impl Cursor {
         Ok(())
     }
 
-    /// After an error: goes to the first entry of the next block that can be read, and tells of each error on the way.
-    pub(crate) fn skip_block(&mut self, damaged: &mut dyn FnMut(ReadError)) {
+    /// Before the first entry, for [`Self::advance_or_skip`].
+    pub(crate) fn before(table: Arc<Table>) -> Self {
+        Self { table, next_block: 0, block: Vec::new(), position: 0, current: None }
+    }
+
+    /// Goes to the next entry that can be read, and tells of each damage on the way. Says whether there is one.
+    pub(crate) fn advance_or_skip(&mut self, damaged: &mut dyn FnMut(ReadError)) -> bool {
         loop {
+            let (block, is_new) = (self.next_block, self.position >= self.block.len());
+            match self.advance() {
+                Ok(()) => return self.current.is_some(),
+                Err(error) => damaged(error),
+            }
+            // The rest of this block is left out.
+            self.next_block = if is_new { block + 1 } else { block };
             self.block.clear();
             self.position = 0;
             self.current = None;
-            let block = self.next_block;
-            match self.advance() {
-                Ok(()) => return,
-                Err(error) => damaged(error),
-            }
-            // A block that could not be read has not been counted.
-            self.next_block = self.next_block.max(block + 1);
         }
     }
 

@@ -156,3 +156,23 @@ fn rows(mut index: &[u8]) -> Option<Vec<Block>> {
     }
     Some(blocks)
 }
+
+/// The contents of all blocks with a right checksum in the bytes of a table whose index is lost.
+pub(crate) fn search_blocks(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut found = Vec::new();
+    let mut at = HEADER;
+    while at + BLOCK_HEADER < bytes.len() {
+        let begin = at + BLOCK_HEADER;
+        let payload = bytes.get(begin..begin.saturating_add(word(bytes, at + 4) as usize));
+        // A block begins with an entry, which spares most checksums.
+        let whole = payload.filter(|payload| matches!(payload.first(), Some(1 | 2)));
+        match whole.filter(|payload| block_checksum(at as u64, payload) == word(bytes, at)) {
+            Some(payload) => {
+                found.push(payload);
+                at = begin + payload.len();
+            }
+            None => at += 1,
+        }
+    }
+    found
+}

@@ -1,10 +1,11 @@
 //! What several keys say together: addresses that meet, and addresses that lead off the machine.
 
-use tidegate_node::ListenAddress;
+use tidegate_node::{ClientCertificates, ListenAddress};
 
 use super::address::{AdminAddress, on_loopback};
 use super::finding::Findings;
 use super::path::KeyPath;
+use super::sections::Listener;
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
@@ -18,13 +19,18 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     for index in 0..config.listeners.len() {
         check_unique(config, index, findings);
         check_listener_is_safe(config, index, findings);
-        for (key, problem) in config.listeners.get(index).map(tls_settings::problems).unwrap_or_default() {
-            findings.push(problem, listener_source(config, index, key));
+        if let Some(listener) = config.listeners.get(index) {
+            for (key, problem) in
+                tls_settings::problems(listener).into_iter().chain(tls_settings::proxy_problems(listener))
+            {
+                findings.push(problem, listener_source(config, index, key));
+            }
         }
     }
     check_admin_is_safe(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
+    crate::authentication::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
@@ -68,7 +74,7 @@ fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings
     let Some(listener) = config.listeners.get(index) else {
         return;
     };
-    if listener.address.is_local() || listener.allow_anonymous {
+    if listener.address.is_local() || listener.allow_anonymous || config.asks_who(listener) {
         return;
     }
     let source = listener_source(config, index, "address");
@@ -90,6 +96,14 @@ fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings
         listener.name, listener.address
     );
     findings.push(Problem::new(text).hint(hint), source);
+}
+
+impl Config {
+    /// Whether nobody comes in through a listener without saying and proving who it is.
+    pub(crate) fn asks_who(&self, listener: &Listener) -> bool {
+        let certificate = listener.client_certificate == ClientCertificates::Required;
+        !listener.allow_anonymous && (!self.auths.is_empty() || (certificate && listener.address.is_tls()))
+    }
 }
 
 fn check_admin_is_safe(config: &Config, findings: &mut Findings) {

@@ -7,6 +7,7 @@ use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
 use crate::access::tenants::{TenantMap, Traits};
+use crate::authentication;
 use crate::physical_memory;
 
 use super::Config;
@@ -71,7 +72,11 @@ impl Config {
             shared: engine::SharedSettings { available: self.shared.available, strategy: self.shared.strategy },
             sys_interval_seconds: seconds(self.sys.interval),
             sys_events: self.sys.events,
-            authentication: engine::Authentication::Open,
+            authentication: if authentication::is_needed(self) {
+                engine::Authentication::External
+            } else {
+                engine::Authentication::Open
+            },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
             tenants: None,

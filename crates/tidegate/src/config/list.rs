@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use tidegate_node::proxy_protocol::Network;
+
 use super::value::{Kind, Problem, Raw, Value, quote};
 
 /// Entries that a list may have.
@@ -76,6 +78,21 @@ impl Value for Texts {
     }
 }
 
+/// Networks by address and prefix, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Networks(pub(crate) Vec<Network>);
+
+impl Value for Networks {
+    fn read(raw: &Raw, _: &Kind) -> Result<Self, Problem> {
+        let networks = read_texts(raw)?.iter().map(|text| text.parse()).collect::<Result<_, _>>();
+        networks.map(Self).map_err(|error| Problem::new(format!("cannot be read: {error}")))
+    }
+
+    fn show(&self) -> String {
+        show_texts(self.0.iter().map(ToString::to_string))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +111,10 @@ mod tests {
             let read = Paths::read(&raw, &Kind::Paths).unwrap();
             assert_eq!((&read, read.show().as_str()), (&expected, shown));
         }
+        let networks = Networks::read(&Raw::Word("10.0.0.0/8,::1".into()), &Kind::Networks).unwrap();
+        assert_eq!(networks.show(), "[\"10.0.0.0/8\", \"::1/128\"]");
+        let problem = Networks::read(&Raw::Text("10.0.0.1/8".into()), &Kind::Networks).unwrap_err();
+        assert!(problem.message.contains("the network is 10.0.0.0/8"), "{problem:?}");
         assert!(Paths::read(&Raw::Integer(1), &Kind::Paths).is_err());
         assert!(Paths::read(&Raw::List(vec!["x".into(); 257]), &Kind::Paths).is_err());
     }

@@ -33,6 +33,7 @@ use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
+use sections::auth::{Auth, Authentication};
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
@@ -59,6 +60,8 @@ pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) tenants: Vec<Tenant>,
+    pub(crate) auths: Vec<Auth>,
+    pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
     pub(crate) queue: Queue,
@@ -133,7 +136,8 @@ impl Config {
 
     /// Whether clients say who they are, so that rules can tell them apart.
     pub(crate) fn has_users(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+        !self.auths.is_empty()
+            || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
     }
 
     /// The file that was read.
@@ -147,6 +151,8 @@ impl Config {
             "node" => vec![&self.node],
             "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
             "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
+            "auth" => self.auths.iter().map(|it| it as &dyn Section).collect(),
+            "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
             "limits" => vec![&self.limits],
             "queue" => vec![&self.queue],
@@ -169,6 +175,8 @@ impl Config {
             "node" => &mut self.node,
             "listener" => self.listeners.get_mut(path.index)?,
             "tenant" => self.tenants.get_mut(path.index)?,
+            "auth" => self.auths.get_mut(path.index)?,
+            "authentication" => &mut self.authentication,
             "access" => &mut self.access,
             "limits" => &mut self.limits,
             "queue" => &mut self.queue,
@@ -193,6 +201,7 @@ impl Config {
             "overflow" => self.overflow.resize(count, Overflow::default()),
             "priority" => self.priority.resize(count, Priority::default()),
             "tenant" => self.tenants.resize(count, Tenant::default()),
+            "auth" => self.auths.resize(count, Auth::default()),
             _ => {}
         }
     }

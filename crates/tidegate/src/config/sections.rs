@@ -1,6 +1,7 @@
 //! Every key of the configuration with its type, default, range and documentation.
 
 pub(crate) mod access;
+pub(crate) mod auth;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
 
@@ -13,7 +14,7 @@ use tidegate_node::{
 
 use super::address::{AdminAddress, loopback};
 use super::key::{Key, Section, SectionKeys, section};
-use super::list::Paths;
+use super::list::{Networks, Paths};
 use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
 
@@ -78,6 +79,11 @@ section! {
         tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
         /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
+        /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
+        proxy_protocol: bool = false, in Kind::Boolean;
+        /// Where those proxies are. From there each connection must begin with a header, from elsewhere none may:
+        /// whoever could send one could pass for anybody.
+        proxy_networks: Networks = Networks::default(), in Kind::Networks;
         /// Longest packet taken from a client; MQTT 5 clients are told.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
@@ -312,6 +318,8 @@ section! {
 pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &NODE,
     &LISTENER,
+    &auth::AUTH,
+    &auth::AUTHENTICATION,
     &access::ACCESS,
     &tenant::TENANT,
     &LIMITS,

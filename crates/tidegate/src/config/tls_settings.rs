@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use tidegate_node::{CertificateFiles, ClientCertificates, IdentityField, IdentityRole, TlsSettings, TlsVersion};
 
+use tidegate_node::proxy_protocol::Network;
+
 use super::Config;
 use super::sections::Listener;
 use super::value::{Problem, words};
@@ -46,6 +48,35 @@ impl Config {
     pub(crate) fn tls_settings(&self) -> BTreeMap<usize, TlsSettings> {
         let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
         listeners.map(|(position, listener)| (position, settings(listener))).collect()
+    }
+}
+
+impl Config {
+    /// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
+    pub(crate) fn proxies(&self) -> BTreeMap<usize, Vec<Network>> {
+        let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
+        listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
+    }
+}
+
+/// What is wrong with the keys of one listener that are about proxies, each with the key that is to blame.
+pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let name = &listener.name;
+    let problem = |key, text: String, hint: &str| vec![(key, Problem::new(text).hint(hint))];
+    match (listener.proxy_protocol, listener.proxy_networks.0.is_empty()) {
+        (true, _) if listener.address.host_port().is_none() => {
+            let text = format!("listener `{name}` is a Unix socket, and the PROXY protocol is not spoken there");
+            problem("proxy_protocol", text, "let the proxy connect over TCP, to an address on loopback")
+        }
+        (true, true) => {
+            let text = format!("listener `{name}` has `proxy_protocol` and names no proxy");
+            problem("proxy_protocol", text, "add `proxy_networks = [\"10.0.0.0/8\"]` with the addresses of the proxies")
+        }
+        (false, false) => {
+            let text = format!("listener `{name}` has `proxy_networks` and does not speak the PROXY protocol");
+            problem("proxy_networks", text, "add `proxy_protocol = true`, or leave the networks out")
+        }
+        _ => Vec::new(),
     }
 }
 

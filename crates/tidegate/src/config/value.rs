@@ -87,6 +87,8 @@ pub(crate) enum Kind {
     OneOf(&'static [(&'static str, &'static str)]),
     /// Paths of files, one or a list.
     Paths,
+    /// Networks, one or a list.
+    Networks,
     /// Where a listener listens.
     ListenAddress,
     /// Where the admin listener listens, or `"off"`.
@@ -159,6 +161,7 @@ impl Kind {
                 format!("one of {}", words.join(", "))
             }
             Self::Paths => "a file, or a list of files; relative to where the broker is started".to_owned(),
+            Self::Networks => "a network such as `\"10.0.0.0/8\"` or an address, or a list of these".to_owned(),
             Self::ListenAddress => "`\"HOST:PORT\"`, `\"PORT\"` (on loopback), `\"mqtts://HOST:PORT\"`, \
                  `\"ws://HOST:PORT/PATH\"`, `\"wss://HOST:PORT/PATH\"` or `\"unix:/PATH\"`"
                 .to_owned(),

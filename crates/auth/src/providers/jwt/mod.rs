@@ -24,6 +24,11 @@ use algorithm::Algorithm;
 use source::Source;
 use token::Token;
 
+/// Whether tokens may be signed with an algorithm of that name.
+pub(crate) fn is_algorithm(name: &str) -> bool {
+    Algorithm::parse(name).is_some()
+}
+
 pub use key::{KeyProblem, KeysError};
 
 /// Takes tokens. What is no token is left to the next provider; a token that is not good is refused.

@@ -1,6 +1,6 @@
 //! What kind of clients and limits a run has.
 
-use tidegate_engine::{OverflowPolicy, Settings, SharedStrategy};
+use tidegate_engine::{Durability, OverflowPolicy, Settings, SharedStrategy};
 use tidegate_mqtt::QoS;
 
 use crate::harness::*;
@@ -11,6 +11,8 @@ pub(super) enum Kind {
     Mixed,
     /// QoS 2 only and subscriptions that stay, under tight limits: every single message can be accounted for.
     Exact,
+    /// As [`Kind::Mixed`], with a store that promises, and processes that die.
+    Crashing,
 }
 
 pub(super) struct Profile {
@@ -65,12 +67,23 @@ impl Profile {
                 OverflowPolicy::Block,
             ]);
         }
-        if kind == Kind::Mixed && settings.queue.overflow == OverflowPolicy::Disconnect {
+        if kind != Kind::Exact && settings.queue.overflow == OverflowPolicy::Disconnect {
             // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for ever.
             settings.queue.overflow = OverflowPolicy::DropOldest;
         }
         let shards = random.pick(&[1, 2, 3, 3, 4]);
+        let shards = if kind == Kind::Crashing && std::env::var("ONE").is_ok() { 1 } else { shards };
+        if kind == Kind::Crashing {
+            settings.durability = Durability::Commit;
+        }
         Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }
+    }
+
+    /// Shards of the next process.
+    pub(super) fn next_shards(&self, random: &mut Random) -> u16 {
+        let one = std::env::var("ONE").is_ok();
+        let next = random.pick(&[1, 2, 3, self.shards]);
+        if one { 1 } else { next }
     }
 
     /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
@@ -89,7 +102,7 @@ impl Profile {
             QoS::AtLeastOnce,
             QoS::ExactlyOnce,
         ]));
-        if self.kind == Kind::Mixed && random.percent(40) {
+        if self.kind != Kind::Exact && random.percent(40) {
             connecting = connecting.will(if device % 3 == 1 { will } else { will.delay(random.below(4) as u32) });
         }
         if self.is_steady(device) {
@@ -108,7 +121,10 @@ impl Profile {
         if self.kind == Kind::Exact {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
-        let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        let mut qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
+        if std::env::var("QOS1").is_ok() && self.kind == Kind::Crashing {
+            qos = qos.min(QoS::AtLeastOnce);
+        }
         // What becomes of a retained message that may be lost cannot be said.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
         Draft { topic, qos, retain }
