@@ -118,7 +118,8 @@ impl Engine {
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
             let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
-            found.holds(held > 0 || slowed, || format!("{key:?} is parked and nobody will release it"));
+            let short = self.desk.overload.holds(&publisher);
+            found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }
 

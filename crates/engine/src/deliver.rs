@@ -161,6 +161,7 @@ impl Desk {
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
+        self.note_queued(to, terms.publisher);
     }
 
     /// Takes the message at the front of a queue; it is owed no more.

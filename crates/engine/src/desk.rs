@@ -19,6 +19,7 @@ use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
 use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
 use crate::overflow::OverflowRules;
+use crate::overload::Overload;
 use crate::reason::Reason;
 use crate::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
@@ -49,6 +50,8 @@ pub(crate) struct Desk {
     pub settings: Arc<Settings>,
     pub shard: ShardId,
     pub overflow: OverflowRules,
+    /// Publishers that wait for memory.
+    pub overload: Overload,
     /// Room that is kept in queues.
     pub reservations: Reservations,
     /// Dropped messages on their way to being published again, if that is wanted.
@@ -104,6 +107,7 @@ impl Desk {
             settings,
             shard,
             overflow,
+            overload: Overload::default(),
             reservations: Reservations::default(),
             dead_letters,
             connections: GenSlab::default(),

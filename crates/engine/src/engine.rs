@@ -28,6 +28,7 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
 /// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays there.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
@@ -348,7 +349,7 @@ impl Engine {
     pub(crate) fn after_frame(&mut self, now: Now) {
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        let nothing_to_tell = desk.roomy.is_empty() && !desk.has_dead_letters();
+        let nothing_to_tell = desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
         if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
             return;
         }
@@ -376,6 +377,8 @@ impl Engine {
                 self.fetches.wake(&self.desk, session);
             } else if let Some(publisher) = self.desk.to_unpark.pop() {
                 self.unpark_publisher(now, publisher);
+            } else if self.desk.has_memory_again() {
+                self.desk.release_for_memory();
             } else if let Some(session) = self.desk.roomy.pop() {
                 let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.announce_presence(session, online);

@@ -13,6 +13,7 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
+use crate::settings::ListenerSettings;
 
 /// Whether the next frame of the same connection may be taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -211,7 +212,7 @@ impl Engine {
         match packet_type {
             PacketType::Publish => {
                 let listener = self.desk.listener(connection.listener);
-                let limits_rate = listener.is_some_and(|listener| listener.limits_rate());
+                let limits_rate = listener.is_some_and(ListenerSettings::limits_rate);
                 self.handle_publish(now, key, version, frame)?;
                 if std::mem::take(&mut self.held_back) {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;

@@ -86,6 +86,7 @@ mod message;
 mod now;
 mod output;
 mod overflow;
+mod overload;
 mod packet_ids;
 mod peers;
 mod priority;
@@ -105,6 +106,7 @@ mod subscribe;
 mod sys;
 mod tail;
 mod timers;
+mod topic_limits;
 mod topics;
 mod wire;
 

@@ -68,16 +68,10 @@ impl Desk {
             return true;
         }
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
-        match exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten() {
-            Some(older) => {
-                self.discard(Reason::MemoryCeiling, &older.message);
-                true
-            }
-            None => {
-                self.discard(Reason::MemoryCeiling, &delivery.message);
-                false
-            }
-        }
+        let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
+        let dropped = older.as_ref().unwrap_or(delivery);
+        self.discard(Reason::MemoryCeiling, &dropped.message);
+        older.is_some()
     }
 
     /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.

@@ -179,6 +179,7 @@ impl Engine {
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
+        self.desk.overload.give_up(&publisher);
         let sessions = &mut self.desk.sessions;
         self.desk.blockers.retain(|key| {
             let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };

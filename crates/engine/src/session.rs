@@ -146,7 +146,7 @@ impl Flow {
 }
 
 /// Who has to wait for a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockedPublisher {
     /// The publisher's shard.
     pub shard: ShardId,

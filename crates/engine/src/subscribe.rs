@@ -172,19 +172,6 @@ impl Engine {
         Ok(())
     }
 
-    /// What makes a filter long to write or wide to match.
-    fn check_filter_size(&self, filter: TopicFilter<'_>) -> Result<(), Reason> {
-        let limits = &self.settings.limits;
-        let max_wildcards = usize::from(limits.max_filter_wildcards);
-        if filter.as_str().len() > usize::from(limits.max_topic_bytes) {
-            return Err(Reason::FilterTooLong);
-        }
-        if max_wildcards != 0 && filter.levels().filter(|level| *level == "+").count() > max_wildcards {
-            return Err(Reason::TooManyWildcards);
-        }
-        Ok(())
-    }
-
     /// Someone else's interest in the same filter may still be on its way: then a SUBACK waits until it has arrived, too.
     /// Returns how many shards will confirm.
     ///

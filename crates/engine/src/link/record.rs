@@ -245,6 +245,19 @@ impl<'a> Record<'a> {
                 out.put_u32(*round);
                 out.put_bytes(values);
             }
+            Self::Credit { bytes } => {
+                out.put_u8(14);
+                out.put_u64(*bytes);
+            }
+            Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
+                self.write_reservation(out);
+            }
+            group => group.write_group(head, out, shared),
+        }
+    }
+
+    fn write_reservation(&self, out: &mut Vec<u8>) {
+        match self {
             Self::Reserve { number, tenant, topic, qos, cost, waits } => {
                 out.put_u8(30);
                 out.put_u32(*number);
@@ -267,11 +280,7 @@ impl<'a> Record<'a> {
                 out.put_u8(33);
                 out.put_u32(*number);
             }
-            Self::Credit { bytes } => {
-                out.put_u8(14);
-                out.put_u64(*bytes);
-            }
-            group => group.write_group(head, out, shared),
+            _ => {}
         }
     }
 

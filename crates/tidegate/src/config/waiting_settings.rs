@@ -89,6 +89,8 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Inputs;
+    use crate::config::source::FileText;
 
     #[test]
     fn every_reason_for_a_dead_letter_is_one() {
@@ -98,5 +100,44 @@ mod tests {
         }
         let config = Config::default();
         assert_eq!(config.dead_letter(2), None);
+    }
+
+    fn load(text: &str) -> Result<Config, String> {
+        let file = FileText { name: "tidegate.toml".into(), text: text.into() };
+        Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string())
+    }
+
+    #[test]
+    fn rules_reach_the_engine_in_their_order() {
+        let config = load(
+            "[[overflow]]\nclients = \"dash-*\"\npolicy = \"keep-last\"\n\
+             [[overflow]]\nfilter = \"bill/#\"\npolicy = \"reject\"\nmax_messages = 7\n\
+             [[priority]]\nfilter = \"alarm/#\"\nsource = \"fixed\"\nlevel = 9\n[[priority]]\nlevel = 3\n\
+             [dead_letter]\ntopic = \"$DEAD\"\nmax_rate = 9\nreasons = [\"message_expired\"]\n",
+        );
+        let settings = config.unwrap().engine_settings(2);
+        let policies: Vec<_> = settings.overflow_rules.iter().map(|rule| (rule.policy, rule.max_messages)).collect();
+        use engine::{OverflowPolicy, PrioritySource, Reason};
+        assert_eq!(policies, [(OverflowPolicy::KeepLast, None), (OverflowPolicy::Reject, Some(7))]);
+        let sources: Vec<_> = settings.priority.iter().map(|rule| (rule.source, rule.default)).collect();
+        assert_eq!(sources, [(PrioritySource::Fixed(9), 9), (PrioritySource::Property, 3)]);
+        let letters = settings.dead_letter.unwrap();
+        assert_eq!((letters.prefix.as_str(), letters.max_rate), ("$DEAD", 5));
+        assert_eq!(letters.reasons, [Reason::MessageExpired]);
+    }
+
+    #[test]
+    fn slips_are_said_with_their_place() {
+        for (text, said) in [
+            ("[[overflow]]\nfilter = \"a/#/b\"", "`overflow.0.filter` must be a topic filter"),
+            ("[[priority]]\n[[priority]]\nfilter = \"$share/g/a\"", "`priority.1.filter` must be a topic filter"),
+            ("[[priority]]\nlevel = 10", "`priority.0.level` must be 0 to 9"),
+            ("[dead_letter]\ntopic = \"a/#\"", "`dead_letter.topic` must be a topic name"),
+            ("[dead_letter]\nreasons = [\"bad_credentials\"]", "`dead_letter.reasons` names \"bad_credentials\""),
+        ] {
+            let findings = load(text).unwrap_err();
+            assert!(findings.contains(said), "{findings}");
+        }
+        assert!(load(&"[[overflow]]\n".repeat(65)).unwrap_err().contains("there are 65 [[overflow]]; at most 64"));
     }
 }
