@@ -11,7 +11,7 @@ use tidegate_mqtt::PacketType;
 
 use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
-use crate::durable::{Journal, Key, SessionRecord, put_subscription};
+use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
@@ -74,6 +74,8 @@ pub(crate) struct Desk {
     pub to_refill: Vec<SessionKey>,
     /// What is to be stored.
     pub journal: Journal,
+    /// Messages on their way to other shards that are stored until they have arrived.
+    pub crossings: Crossings,
 }
 
 impl Desk {
@@ -104,6 +106,7 @@ impl Desk {
             hungry: Vec::new(),
             to_refill: Vec::new(),
             journal,
+            crossings: Crossings::default(),
         }
     }
 

@@ -70,6 +70,12 @@ pub(crate) enum Record<'a> {
     SysReport { round: u32, values: &'a [u8] },
     /// The sender has worked off this many bytes of the receiver's batches.
     Credit { bytes: u64 },
+    /// The message before was written down under this number until it arrives.
+    Crossing { number: u64 },
+    /// It has arrived, and what became of it is written.
+    Crossed { number: u64 },
+    /// The sender has delivered what an earlier process left on its way.
+    Replayed,
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -234,6 +240,15 @@ impl<'a> Record<'a> {
                 out.put_u8(14);
                 out.put_u64(*bytes);
             }
+            Self::Crossing { number } => {
+                out.put_u8(20);
+                out.put_u64(*number);
+            }
+            Self::Crossed { number } => {
+                out.put_u8(21);
+                out.put_u64(*number);
+            }
+            Self::Replayed => out.put_u8(22),
             group => group.write_group(head, out, shared),
         }
     }
@@ -348,6 +363,9 @@ impl<'a> Record<'a> {
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            22 => Self::Replayed,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })
