@@ -216,6 +216,12 @@ impl Simulation {
             swept: self.random.percent(50),
         };
         self.world.crash(crash);
+        if self.random.percent(25) {
+            // The next one dies as well, while it is still busy with what was left to it.
+            let waiting = self.world.uncommitted();
+            let shards = self.profile.next_shards(&mut self.random);
+            self.world.crash(Crash { kept: self.random.below(waiting + 1), shards, ..crash });
+        }
         for device in &mut self.devices {
             device.notice_close();
         }
