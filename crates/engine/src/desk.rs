@@ -12,7 +12,7 @@ use tidegate_mqtt::PacketType;
 use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
 use crate::dead_letter::DeadLetters;
-use crate::durable::{Journal, Key, SessionRecord, put_subscription};
+use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
@@ -95,6 +95,8 @@ pub(crate) struct Desk {
     pub stored_bytes: u64,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,
+    /// Messages on their way to other shards that are stored until they have arrived.
+    pub crossings: Crossings,
 }
 
 impl Desk {
@@ -136,6 +138,7 @@ impl Desk {
             stored_messages: 0,
             stored_bytes: 0,
             to_read: VecDeque::new(),
+            crossings: Crossings::default(),
         }
     }
 

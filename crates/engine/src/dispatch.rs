@@ -4,11 +4,11 @@ use tidegate_mqtt::QoS;
 
 use crate::deliver::Terms;
 use crate::desk::Desk;
-use crate::durable::Key;
+use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, partition_of};
 use crate::layouts::Layouts;
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, Passage, RETAIN_AT_HOME, Ticket};
@@ -225,6 +225,39 @@ impl Reach<'_> {
         }
     }
 
+    /// Delivers to those sessions and groups of this shard whose partitions have not got the message yet.
+    pub(crate) fn deliver_some(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        wants: impl Fn(PartitionId) -> bool,
+    ) {
+        publication.wide = route.targets().len() > 1;
+        self.layouts.begin(route.targets().len());
+        for target in route.targets() {
+            let session = self.desk.sessions.get(target.session.0);
+            if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && target.options.retain_as_published(),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher: None,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        for group in route.groups() {
+            if self.groups.partition_of(*group).is_some_and(&wants) {
+                self.deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+
     /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
     #[cold]
     fn deliver_to_publisher(
@@ -272,6 +305,11 @@ impl Reach<'_> {
             homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }
         let mut bits = remote | homes;
+        let mut crossing = None;
+        if bits != 0 && self.must_be_kept(publication, source) {
+            let way = Way::Publish { shards: self.place.shards, deliver: remote, retain: homes };
+            crossing = Some(self.begin_crossing(publication, &way, bits));
+        }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
             bits &= bits - 1;
@@ -286,6 +324,7 @@ impl Reach<'_> {
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
             let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication);
+            self.links.send_crossing(shard, crossing);
             self.desk.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
             if self.links.is_full(shard) {

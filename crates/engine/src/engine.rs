@@ -7,7 +7,7 @@ use crate::admission::Admissions;
 use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
-use crate::durable::{JournalBatch, Restoration};
+use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
@@ -61,6 +61,14 @@ pub struct Engine {
     pub(crate) held_back: bool,
     /// What a store holds, while it is taken in.
     pub(crate) restoration: Option<Restoration>,
+    /// What an earlier process left on its way between shards, until all shards know of each other.
+    pub(crate) replay: Option<Replay>,
+    /// Numbers of such messages, and where they had arrived, until all shards have delivered them.
+    pub(crate) replayed: Vec<(u64, Vec<Place>)>,
+    /// Other shards that have taken in what the store holds for them.
+    pub(crate) others_restored: u16,
+    /// Other shards that have delivered what was left on its way.
+    pub(crate) others_replayed: u16,
     /// Whether [`Engine::work_off`] is running.
     working_off: bool,
 }
@@ -103,6 +111,10 @@ impl Engine {
             admissions: Admissions::default(),
             held_back: false,
             restoration: None,
+            replay: None,
+            replayed: Vec::new(),
+            others_restored: 0,
+            others_replayed: 0,
             working_off: false,
             settings,
         }

@@ -11,7 +11,7 @@ use crate::desk::Desk;
 use crate::dispatch::{Reach, Source, reach};
 use crate::engine::Engine;
 use crate::hash::{hash_bytes, hash_name};
-use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
@@ -281,8 +281,10 @@ impl Engine {
         if membership.home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), membership.home);
             let envelope = reach!(self).envelope(0, publication, &source, None);
             self.links.send(membership.home, Record::Return { group, not_to: from.0, envelope });
+            self.links.send_crossing(membership.home, crossing);
         }
     }
 
@@ -321,8 +323,10 @@ impl Engine {
         let takes = insists || self.desk.takes_dealt(session, publication);
         if !seated || !takes || !reach!(self).deliver_dealt(now, session, group, publication, source) {
             let source = Source { hops: source.hops + 1, ..*source };
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);
             self.links.send(from, Record::Return { group, not_to: session.0, envelope });
+            self.links.send_crossing(from, crossing);
         }
     }
 }
@@ -361,9 +365,11 @@ impl Reach<'_> {
             self.deliver_dealt(now, SessionKey(session), group, publication, source);
             return;
         }
+        let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
         let envelope = self.envelope(0, publication, source, None);
         let Seat { client, member, full: insists } = seat;
         self.links.send(shard, Record::Deal { session, client, group, member, insists, envelope });
+        self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
     }
 
@@ -441,6 +447,12 @@ impl Groups {
                 }
             }
         }
+    }
+
+    /// The partition whose place deals for a group.
+    pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
+        let dealt = self.dealt.get(key.0)?;
+        Some(group_partition(dealt.tenant, &dealt.share, &dealt.filter))
     }
 
     fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {

@@ -4,6 +4,7 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::admission::Wanted;
 use crate::dispatch::{Source, reach};
+use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId};
@@ -73,7 +74,15 @@ impl Engine {
             Record::Interest { tenant, filter, present, ticket } => {
                 self.handle_interest(now, from, tenant, filter, present, ticket);
             }
-            Record::InterestBarrier { ticket } => self.links.confirm_interest(from, ticket),
+            Record::InterestBarrier { ticket } => {
+                if ticket.connection.index == RESTORING_INDEX {
+                    self.note_restored(now);
+                }
+                self.links.confirm_interest(from, ticket);
+            }
+            Record::Crossing { number } => self.handle_crossing(from, number),
+            Record::Crossed { number } => self.handle_crossed(from, number),
+            Record::Replayed => self.handle_replayed(),
             Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);

@@ -51,6 +51,15 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             let message = read_message(&mut reader, clock, tenant).ok()?;
             Some(format!("message {number}: {:?}, {} bytes", message.topic(), message.payload().len()))
         }
+        Key::Crossing(number) => {
+            let mut replay = super::Replay::default();
+            replay.add(number, value, clock).ok()?;
+            let message = replay.message(number)?;
+            Some(format!("message {number}: {:?}, on its way between shards", message.topic()))
+        }
+        Key::Crossed(number, place) => {
+            Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
+        }
         Key::Retained(tenant, topic) => {
             let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;
             Some(format!("retained {topic:?} (tenant {}): {} bytes", tenant.0, message.payload().len()))

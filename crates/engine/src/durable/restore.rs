@@ -19,6 +19,7 @@ use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
+use super::crossing::Replay;
 use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
@@ -127,7 +128,7 @@ impl RestoreRoute {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
-            Key::Body(_) | Key::Numbers(_) => Takers::All,
+            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) => Takers::All,
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })
@@ -144,7 +145,7 @@ fn malformed(key: &[u8], error: WireError) -> RestoreError {
 }
 
 /// The barrier behind a restore carries this connection index, which no connection has.
-const RESTORING_INDEX: u32 = u32::MAX - 2;
+pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 
 /// A session while its parts come in.
 #[derive(Debug)]
@@ -211,6 +212,7 @@ pub(crate) struct Restoration {
     bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
     /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
     broken_off: Vec<SessionKey>,
+    replay: Replay,
     done: Restored,
 }
 
@@ -280,6 +282,8 @@ impl Engine {
                 end(&reader).map_err(wrong)?;
                 all.bodies.insert(number, message);
             }
+            Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
+            Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Retained(tenant, topic) => {
                 let mut reader = WireReader::new(value);
                 let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
@@ -397,13 +401,14 @@ impl Engine {
         }
     }
 
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client before
-    /// [`Engine::is_settled`] says that they do.
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client and
+    /// lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a process, also
+    /// for one that has taken nothing in.
     ///
     /// # Errors
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let Some(mut all) = self.restoration.take() else { return Ok(Restored::default()) };
+        let mut all = self.restoration.take().unwrap_or_default();
         self.close_restored(&mut all)?;
         let mut missing = 0;
         for (stored, restoring) in std::mem::take(&mut all.pending) {
@@ -421,13 +426,30 @@ impl Engine {
             self.interest_under_way += 1;
         }
         self.rules.recheck();
+        self.replay = Some(all.replay);
+        self.go_on_restoring(now);
         self.after_frame(now);
         Ok(all.done)
     }
 
-    /// Whether all other shards know what this one is interested in.
+    /// Another shard has told all that it has taken in.
+    pub(crate) fn note_restored(&mut self, now: Now) {
+        self.others_restored += 1;
+        self.go_on_restoring(now);
+    }
+
+    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
+    fn go_on_restoring(&mut self, now: Now) {
+        if self.others_restored + 1 >= self.place.shards
+            && let Some(replay) = self.replay.take()
+        {
+            self.replay(now, replay);
+        }
+    }
+
+    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
     pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0
+        self.interest_under_way == 0 && self.replay.is_none()
     }
 
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.

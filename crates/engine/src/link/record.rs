@@ -85,6 +85,12 @@ pub(crate) enum Record<'a> {
     SysReport { round: u32, values: &'a [u8] },
     /// The sender has worked off this many bytes of the receiver's batches.
     Credit { bytes: u64 },
+    /// The message before was written down under this number until it arrives.
+    Crossing { number: u64 },
+    /// It has arrived, and what became of it is written.
+    Crossed { number: u64 },
+    /// The sender has delivered what an earlier process left on its way.
+    Replayed,
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -252,6 +258,15 @@ impl<'a> Record<'a> {
             Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
                 self.write_reservation(out);
             }
+            Self::Crossing { number } => {
+                out.put_u8(20);
+                out.put_u64(*number);
+            }
+            Self::Crossed { number } => {
+                out.put_u8(21);
+                out.put_u64(*number);
+            }
+            Self::Replayed => out.put_u8(22),
             group => group.write_group(head, out, shared),
         }
     }
@@ -407,6 +422,9 @@ impl<'a> Record<'a> {
             31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
             32 => Self::Commit { number: reader.u32("a reservation")? },
             33 => Self::Release { number: reader.u32("a reservation")? },
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            22 => Self::Replayed,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

@@ -50,11 +50,8 @@ pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&Wo
     };
     let stored = || Settings { durability: Durability::Commit, ..settings() };
     story(&World::build(1, stored(), Schedule::InTurn, true, "1 shard in turn, with a store"));
-    story(&World::build(3, stored(), Schedule::InTurn, true, "3 shards in turn, with a store"));
-    for seed in 5..=6 {
-        let schedule = Schedule::Seeded(Random::new(seed));
-        story(&World::build(3, stored(), schedule, seed % 2 == 0, &format!("3 shards, seed {seed}, with a store")));
-    }
+    let schedule = Schedule::Seeded(Random::new(5));
+    story(&World::build(3, stored(), schedule, false, "3 shards, seed 5, with a store"));
     story(&World::build(1, settings(), Schedule::InTurn, true, "1 shard in turn"));
     story(&World::build(3, settings(), Schedule::InTurn, true, "3 shards in turn"));
     for seed in 1..=4 {
@@ -228,6 +225,11 @@ impl World {
     /// What the store holds.
     pub(crate) fn pairs(&self) -> Pairs {
         self.0.borrow().store.pairs.clone()
+    }
+
+    /// What of that is somebody's.
+    pub(crate) fn swept(&self) -> Pairs {
+        self.0.borrow().store.swept()
     }
 
     /// The process dies, and another one goes on.

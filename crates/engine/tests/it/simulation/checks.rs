@@ -68,7 +68,7 @@ impl Simulation {
         }
         match self.profile.kind {
             Kind::Mixed | Kind::Crashing => self.check_nothing_lost(),
-            Kind::Exact => self.check_accounts(),
+            Kind::Exact | Kind::Lasting => self.check_accounts(),
         }
         self.check_retained();
     }
@@ -77,7 +77,7 @@ impl Simulation {
     fn check_received(&self, device: usize) {
         let (seed, name) = (self.seed, &self.devices[device].name);
         let mut times: BTreeMap<usize, u32> = BTreeMap::new();
-        let mut last: BTreeMap<(usize, &str), usize> = BTreeMap::new();
+        let mut last: BTreeMap<(usize, &str, bool), usize> = BTreeMap::new();
         for received in &self.devices[device].inbox {
             let got = &received.message;
             let text = got.text();
@@ -100,7 +100,7 @@ impl Simulation {
             *times += 1;
             // Of what was sent at QoS 0 a process that comes later knows nothing, and a QoS 2 publisher that had no answer
             // sends it once more.
-            let forgotten = got.qos == QoS::AtMostOnce && self.profile.kind == Kind::Crashing;
+            let forgotten = got.qos == QoS::AtMostOnce && self.profile.kind.crashes();
             let once = got.qos != QoS::AtLeastOnce && sent.qos != QoS::AtLeastOnce && !forgotten;
             assert!(*times == 1 || !once, "seed {seed}: {name} has got {short} {times} times");
             // What is not kept may overtake what waits in the store.
@@ -187,6 +187,7 @@ impl Simulation {
         }
         let dropped = self.world.counters().dropped_total();
         let told = reasons(&self.world);
+        assert!(self.profile.tight || dropped == 0, "seed {}: {dropped} dropped: {told:?}", self.seed);
         assert_eq!(received + dropped, owed, "seed {}: {received} received, {dropped} dropped: {told:?}", self.seed);
     }
 
@@ -236,6 +237,10 @@ impl Simulation {
         let accepted = counters.packets_out[PacketType::ConnAck as usize];
         assert!(accepted >= counters.connects_accepted, "seed {seed}: each was told");
         assert_eq!(self.world.next_deadline(), tidegate_engine::Millis::NEVER, "seed {seed}: something still waits");
+        let left: Vec<String> =
+            self.world.swept().iter().filter_map(|(key, value)| tidegate_engine::describe(key, value)).collect();
+        let owed = left.iter().filter(|pair| !pair.contains("numbers sessions") && !pair.starts_with("retained"));
+        assert_eq!(owed.count(), 0, "seed {seed}: {left:?}");
     }
 }
 

@@ -63,7 +63,7 @@ impl Simulation {
             self.connect(device);
         }
         self.settle();
-        if self.profile.kind == Kind::Exact {
+        if self.profile.kind.is_exact() {
             self.subscribe_for_good();
         }
         for _ in 0..ACTIONS {
@@ -100,8 +100,8 @@ impl Simulation {
             97 if online => {
                 self.devices[device].repeat_last();
             }
-            98 if self.profile.kind == Kind::Crashing => self.crash(),
-            99 if self.profile.kind == Kind::Crashing => {
+            98 if self.profile.kind.crashes() => self.crash(),
+            99 if self.profile.kind.crashes() => {
                 // A disk that stands still for a while.
                 if self.random.percent(50) {
                     self.world.hold_commits();
@@ -159,7 +159,7 @@ impl Simulation {
     }
 
     fn change_subscription(&mut self, device: usize) {
-        if self.profile.kind == Kind::Exact || !self.devices[device].online {
+        if self.profile.kind.is_exact() || !self.devices[device].online {
             return;
         }
         let filter = profile::Profile::filter(&mut self.random);
@@ -216,6 +216,12 @@ impl Simulation {
             swept: self.random.percent(50),
         };
         self.world.crash(crash);
+        if self.random.percent(25) {
+            // The next one dies as well, while it is still busy with what was left to it.
+            let waiting = self.world.uncommitted();
+            let shards = self.profile.next_shards(&mut self.random);
+            self.world.crash(Crash { kept: self.random.below(waiting + 1), shards, ..crash });
+        }
         for device in &mut self.devices {
             device.notice_close();
         }
@@ -337,9 +343,16 @@ fn what_was_promised_outlives_any_crash() {
 }
 
 #[test]
+fn every_message_comes_exactly_once_whatever_dies_in_between() {
+    for seed in seeds() {
+        Simulation::new(Kind::Lasting, seed).play();
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_run_again() {
     for seed in 0..3 {
-        for kind in [Kind::Mixed, Kind::Exact, Kind::Crashing] {
+        for kind in [Kind::Mixed, Kind::Exact, Kind::Crashing, Kind::Lasting] {
             let once = Simulation::new(kind, seed).play();
             assert_eq!(once, Simulation::new(kind, seed).play(), "seed {seed}");
         }

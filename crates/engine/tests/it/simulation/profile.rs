@@ -13,6 +13,21 @@ pub(super) enum Kind {
     Exact,
     /// As [`Kind::Mixed`], with a store that promises, and processes that die.
     Crashing,
+    /// As [`Kind::Exact`] with limits that drop nothing, a store that promises, and processes that die: every message has
+    /// to be there.
+    Lasting,
+}
+
+impl Kind {
+    /// Whether all is QoS 2 and subscriptions stay.
+    pub(super) fn is_exact(self) -> bool {
+        matches!(self, Self::Exact | Self::Lasting)
+    }
+
+    /// Whether processes die.
+    pub(super) fn crashes(self) -> bool {
+        matches!(self, Self::Crashing | Self::Lasting)
+    }
 }
 
 pub(super) struct Profile {
@@ -40,7 +55,7 @@ const SHARED_FILTERS: [&str; 3] = ["$share/g/s/#", "$share/h/s/+", "$share/h/s/1
 impl Profile {
     pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
         let mut settings = Settings::default();
-        let tight = kind == Kind::Exact || random.percent(50);
+        let tight = kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting);
         let listener = &mut settings.listeners[0];
         listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
         listener.topic_alias_maximum_out = random.pick(&[0, 2, 16]);
@@ -67,13 +82,12 @@ impl Profile {
                 OverflowPolicy::Block,
             ]);
         }
-        if kind != Kind::Exact && settings.queue.overflow == OverflowPolicy::Disconnect {
+        if !kind.is_exact() && settings.queue.overflow == OverflowPolicy::Disconnect {
             // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for ever.
             settings.queue.overflow = OverflowPolicy::DropOldest;
         }
         let shards = random.pick(&[1, 2, 3, 3, 4]);
-        let shards = if kind == Kind::Crashing && std::env::var("ONE").is_ok() { 1 } else { shards };
-        if kind == Kind::Crashing {
+        if kind.crashes() {
             settings.durability = Durability::Commit;
             settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
         }
@@ -82,14 +96,12 @@ impl Profile {
 
     /// Shards of the next process.
     pub(super) fn next_shards(&self, random: &mut Random) -> u16 {
-        let one = std::env::var("ONE").is_ok();
-        let next = random.pick(&[1, 2, 3, self.shards]);
-        if one { 1 } else { next }
+        random.pick(&[1, 2, 3, self.shards])
     }
 
     /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
     pub(super) fn is_steady(&self, device: usize) -> bool {
-        self.kind == Kind::Exact || device < 4
+        self.kind.is_exact() || device < 4
     }
 
     pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
@@ -103,7 +115,7 @@ impl Profile {
             QoS::AtLeastOnce,
             QoS::ExactlyOnce,
         ]));
-        if self.kind != Kind::Exact && random.percent(40) {
+        if !self.kind.is_exact() && random.percent(40) {
             connecting = connecting.will(if device % 3 == 1 { will } else { will.delay(random.below(4) as u32) });
         }
         if self.is_steady(device) {
@@ -119,13 +131,10 @@ impl Profile {
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
         let shared = random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
-        if self.kind == Kind::Exact {
+        if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
-        let mut qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
-        if std::env::var("QOS1").is_ok() && self.kind == Kind::Crashing {
-            qos = qos.min(QoS::AtLeastOnce);
-        }
+        let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);
         // What becomes of a retained message that may be lost cannot be said.
         let retain = qos != QoS::AtMostOnce && random.percent(25);
         Draft { topic, qos, retain }
