@@ -23,6 +23,7 @@ The file is replaced as a whole: a reader finds the old one or the new one. A ne
 A running broker takes it over when it reloads its configuration.";
 
 /// Add, change and delete users in a file of passwords
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
