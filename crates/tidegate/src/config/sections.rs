@@ -184,6 +184,8 @@ section! {
         max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
         /// Bytes that wait per session, and as many again that were sent and are kept until they are acknowledged.
         max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
+        /// Bytes of them that stay in memory where a store holds the rest.
+        memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
