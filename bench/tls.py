@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What TLS costs beside plain TCP: memory per idle client, handshakes, processor time per message.
 
-    cargo build --release && bench/tls.py [--broker target/release/tidegate] [--clients 2000] [--handshakes 500] [--messages 400000]
+    cargo build --release && bench/tls.py [--broker target/release/tidegate] [--clients 2000] [--handshakes 500] [--messages 1000000]
 
 Makes its certificate with `tidegate cert dev` (ECDSA P-256). Uses Python's standard library only, Linux's /proc, and
 loopback. The broker has one shard; its processor time is counted, not the clients'. `docs/tls.md` keeps results.
@@ -19,7 +19,7 @@ import time
 
 SETTLE_SECONDS = 3.0  # the broker gives memory back one second after a rush
 PAYLOAD = 64  # bytes per message
-BATCH = 100  # messages per write, so that a record of TLS holds several, as under load
+BATCHES = (100, 1)  # messages per write of the publisher: several in a record of TLS, as under load, or one
 
 
 def text(value):
@@ -42,9 +42,12 @@ def publish_packet(topic, payload):
 
 
 def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as line:
-        fields = line.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Processor time of all threads, to the nanosecond."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/schedstat") as line:
+            total += int(line.read().split()[0])
+    return total / 1e9
 
 
 def anonymous_kb(pid):
@@ -106,8 +109,8 @@ def handshakes(pid, port, number, context, resume):
     return (cpu_seconds(pid) - before) * 1e6 / number, resumed
 
 
-def messages(pid, port, number, context):
-    """Microseconds of the broker per message from one publisher to one subscriber."""
+def messages(pid, port, number, size, context):
+    """Microseconds of the broker per message from one publisher, `size` to a write, to one subscriber."""
     subscriber, publisher = connect(port, "reader", context), connect(port, "writer", context)
     subscriber.sendall(subscribe_packet("t"))
     receive(subscriber, 5)
@@ -124,8 +127,8 @@ def messages(pid, port, number, context):
     reader = threading.Thread(target=read)
     before = cpu_seconds(pid)
     reader.start()
-    batch = packet * BATCH
-    for index in range(number // BATCH):
+    batch = packet * size
+    for index in range(number // size):
         publisher.sendall(batch)
         # A bounded lead, so that the reader's queue never overflows.
         while index * len(batch) - got[0] > 128 * 1024:
@@ -144,7 +147,7 @@ def main():
     parser.add_argument("--broker", default="target/release/tidegate")
     parser.add_argument("--clients", type=int, default=2000)
     parser.add_argument("--handshakes", type=int, default=500)
-    parser.add_argument("--messages", type=int, default=400000)
+    parser.add_argument("--messages", type=int, default=1000000)
     options = parser.parse_args()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
@@ -179,8 +182,10 @@ def measure(pid, ports, options, authority):
     for name, port, made in kinds[1:]:
         each, resumed = handshakes(pid, port, options.handshakes, made, True)
         print(f"{name}: broker per resumed one       {each:8.0f} us, {1e6 / each:.0f}/s per core ({resumed} resumed)", flush=True)
-    for name, port, made in kinds:
-        print(f"{name}: broker per message           {messages(pid, port, options.messages, made):8.2f} us", flush=True)
+    for size in BATCHES:
+        for name, port, made in kinds:
+            each = messages(pid, port, options.messages // (1 if size > 1 else 10), size, made)
+            print(f"{name}: broker per message, {size:3} a write {each:8.2f} us", flush=True)
 
 
 main()
