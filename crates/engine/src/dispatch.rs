@@ -4,11 +4,11 @@ use tidegate_mqtt::QoS;
 
 use crate::deliver::Terms;
 use crate::desk::Desk;
-use crate::durable::Key;
+use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, partition_of};
 use crate::layouts::Layouts;
 use crate::link::Links;
 use crate::link::envelope::{DELIVER, Envelope, Passage, RETAIN_AT_HOME, Ticket};
@@ -17,7 +17,7 @@ use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
-use crate::settings::{OverflowPolicy, SharedStrategy};
+use crate::settings::SharedStrategy;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
 /// Longest topic or filter that a key of the store can hold, bytes.
@@ -106,6 +106,7 @@ impl Engine {
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
+        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         if publication.retain {
             self.retain(now, publication);
         }
@@ -224,6 +225,39 @@ impl Reach<'_> {
         }
     }
 
+    /// Delivers to those sessions and groups of this shard whose partitions have not got the message yet.
+    pub(crate) fn deliver_some(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        wants: impl Fn(PartitionId) -> bool,
+    ) {
+        publication.wide = route.targets().len() > 1;
+        self.layouts.begin(route.targets().len());
+        for target in route.targets() {
+            let session = self.desk.sessions.get(target.session.0);
+            if !session.is_some_and(|session| wants(partition_of(session.tenant, &session.client_id))) {
+                continue;
+            }
+            let terms = Terms {
+                qos: target.qos(),
+                retain: publication.retain && target.options.retain_as_published(),
+                subscription_ids: route.subscription_ids(target),
+                group: None,
+                publisher: None,
+                metered: false,
+            };
+            self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
+        }
+        for group in route.groups() {
+            if self.groups.partition_of(*group).is_some_and(&wants) {
+                self.deal_to(now, *group, publication, source, None);
+            }
+        }
+    }
+
     /// A publisher's own message, by those of its subscriptions that are not No Local ([MQTT-3.8.3-3]).
     #[cold]
     fn deliver_to_publisher(
@@ -271,6 +305,11 @@ impl Reach<'_> {
             homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }
         let mut bits = remote | homes;
+        let mut crossing = None;
+        if bits != 0 && self.must_be_kept(publication, source) {
+            let way = Way::Publish { shards: self.place.shards, deliver: remote, retain: homes };
+            crossing = Some(self.begin_crossing(publication, &way, bits));
+        }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
             bits &= bits - 1;
@@ -283,8 +322,9 @@ impl Reach<'_> {
                 purpose |= RETAIN_AT_HOME;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
-            let passage = self.passage(purpose, source, ticket);
+            let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication);
+            self.links.send_crossing(shard, crossing);
             self.desk.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
             if self.links.is_full(shard) {
@@ -303,7 +343,7 @@ impl Reach<'_> {
     ) -> Envelope<'p> {
         publication.share();
         let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
-            self.passage(purpose, source, ticket);
+            self.passage(purpose, source, ticket, publication.priority);
         // The link numbers it.
         let sequence = 0;
         let publication = publication.clone();
@@ -312,16 +352,16 @@ impl Reach<'_> {
 
     /// How a message leaves this shard.
     #[inline]
-    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>) -> Passage {
-        let blocks = self.desk.settings.queue.overflow == OverflowPolicy::Block;
+    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>, priority: u8) -> Passage {
+        let tells = self.desk.overflow.tells_publisher();
         Passage {
             purpose,
             origin: source.origin,
             entered_at: source.entered_at,
-            priority: 0,
+            priority,
             hops: source.hops,
             // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| ticket.is_some() || blocks),
+            from: source.connection.filter(|_| ticket.is_some() || tells),
             ticket,
         }
     }

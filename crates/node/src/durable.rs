@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
-use tidegate_engine::{Engine, Now, RestoreError, RestoreRoute, Restored, ShardId, Takers};
-use tidegate_store::{MergeError, Running, Status, Store, Writer};
+use tidegate_engine::{
+    Engine, LoadedQueue, Now, ReadFailure, RestoreError, RestoreRoute, Restored, ShardId, Takers, TenantId, WantedQueue,
+};
+use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
 use crate::inbox::{InboxSender, ToShard};
 use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
@@ -42,6 +44,7 @@ pub(crate) struct RestoreSeed {
 /// What a shard writes its journal to.
 pub(crate) struct ShardJournal {
     pub writer: Writer,
+    pub reader: Reader,
     pub status: Arc<Status>,
 }
 
@@ -49,6 +52,15 @@ impl std::fmt::Debug for ShardJournal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShardJournal").field("status", &self.status).finish_non_exhaustive()
     }
+}
+
+/// A part of a queue that the store has read, or why it has not.
+#[derive(Debug)]
+pub(crate) struct QueueRead {
+    pub tenant: TenantId,
+    pub client_id: String,
+    pub session: u64,
+    pub entries: Result<Vec<Pair>, ReadError>,
 }
 
 /// The node's end of a restore that is about to begin.
@@ -173,6 +185,33 @@ impl Shard {
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
                 // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of no use.
                 tracing::error!(shard = self.place.shard.0, %error, "the store does not take what has to be kept");
+            }
+        }
+    }
+
+    /// Has the store read a part of a queue; what it reads comes by the inbox.
+    pub(crate) fn read_queue(&mut self, wanted: WantedQueue) {
+        let inbox = self.inboxes.get(usize::from(self.place.shard.0)).cloned();
+        let (Some(journal), Some(inbox)) = (&self.journal, inbox) else { return };
+        let WantedQueue { tenant, client_id, session, from, to, max_bytes } = wanted;
+        let done = move |read: Result<Loaded, ReadError>| {
+            let entries = read.map(|loaded| loaded.entries);
+            inbox.send(ToShard::Read(Box::new(QueueRead { tenant, client_id, session, entries })));
+        };
+        journal.reader.load(from, to, max_bytes, Box::new(done));
+    }
+
+    /// Gives the engine what the store has read.
+    pub(crate) fn take_queue_read(&mut self, read: QueueRead) {
+        let QueueRead { tenant, client_id, session, entries } = read;
+        match entries {
+            Ok(entries) => {
+                self.engine.handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+            }
+            Err(ReadError::Busy) => self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Busy),
+            Err(error) => {
+                tracing::error!(client_id, %error, "a part of a queue cannot be read and is lost; `tidegate store check` says where");
+                self.engine.fail_read(self.now, tenant, &client_id, session, ReadFailure::Lost);
             }
         }
     }

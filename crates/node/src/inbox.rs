@@ -8,7 +8,7 @@ use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantI
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
-use crate::durable::ShardJournal;
+use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -23,6 +23,8 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// The store has read a part of a queue, or not.
+    Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
     /// A request of the control plane.

@@ -191,7 +191,7 @@ impl Node {
     fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
         let running = durable::start(store, inboxes.clone())?;
         for (shard, inbox) in (0..).zip(&inboxes) {
-            let journal = ShardJournal { writer: running.writer(shard), status: running.status() };
+            let journal = ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
             inbox.send(ToShard::Admin(Admin::Serve(journal)));
         }
         self.store = Some(running);

@@ -101,6 +101,7 @@ impl Shard {
                 Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
+                Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
@@ -213,6 +214,7 @@ impl Shard {
                         "a queue is asked for that was never paged out"
                     );
                 }
+                Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Log(event) => self.log(&event),
             }
         }

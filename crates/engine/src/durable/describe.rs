@@ -3,6 +3,7 @@
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
+use super::journal::Reserved;
 use super::keys::Key;
 use super::records::{Content, ReadEntry, SentRecord, SessionRecord, read_message, read_subscription};
 
@@ -11,6 +12,10 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
     // Times are told as they are stored: since the Unix epoch.
     let clock = Now { monotonic: Millis(0), unix: 0 };
     match Key::read(key).ok()? {
+        Key::Numbers(shard) => {
+            let Reserved { sessions, bodies } = Reserved::read(value).ok()?;
+            Some(format!("{shard} numbers sessions below {sessions} and shared messages below {bodies}"))
+        }
         Key::Session(session) => {
             let record = SessionRecord::read(value, clock).ok()?;
             let user = record.identity.as_ref().and_then(|identity| identity.user_name.as_deref()).unwrap_or("-");
@@ -45,6 +50,15 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
             let tenant = crate::TenantId(reader.u16("a tenant").ok()?);
             let message = read_message(&mut reader, clock, tenant).ok()?;
             Some(format!("message {number}: {:?}, {} bytes", message.topic(), message.payload().len()))
+        }
+        Key::Crossing(number) => {
+            let mut replay = super::Replay::default();
+            replay.add(number, value, clock).ok()?;
+            let message = replay.message(number)?;
+            Some(format!("message {number}: {:?}, on its way between shards", message.topic()))
+        }
+        Key::Crossed(number, place) => {
+            Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
         }
         Key::Retained(tenant, topic) => {
             let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;

@@ -3,6 +3,7 @@
 use crate::ids::{ConnectionKey, ShardId};
 use crate::now::Now;
 use crate::settings::Durability;
+use crate::wire::{WireError, WireReader, WireWrite};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
@@ -29,14 +30,18 @@ pub(crate) struct Journal {
     operations: Vec<u8>,
     /// The number of the batch that is being gathered.
     sequence: u64,
+    committed: u64,
     /// Whether someone waits for that batch although it may be empty.
     awaited: bool,
     /// Connections whose output is held, by the batch that they wait for, in its order.
     held: VecDeque<(u64, ConnectionKey)>,
     /// The latest time that a call has brought, for deadlines that go to the disk.
     pub now: Now,
+    shard: ShardId,
     next_session: NonZeroU64,
     next_body: u64,
+    /// Numbers of sessions and bodies below which this shard has said that it gives some out.
+    reserved: Reserved,
     /// Whether the store takes no more than deletions: what would have to be stored is refused.
     pub full: bool,
 }
@@ -48,9 +53,12 @@ impl Journal {
             durability,
             operations: Vec::new(),
             sequence: 1,
+            committed: 0,
             awaited: false,
             held: VecDeque::new(),
             now,
+            shard,
+            reserved: Reserved::default(),
             next_session: NonZeroU64::MIN.saturating_add(NUMBERS - 1 + first),
             next_body: NUMBERS + first,
             full: false,
@@ -61,6 +69,28 @@ impl Journal {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.durability != Durability::Memory
+    }
+
+    /// The number of the batch that is being gathered.
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The same, and it is committed although nothing may be written into it.
+    pub(crate) fn awaited_batch(&mut self) -> u64 {
+        self.awaited = true;
+        self.sequence
+    }
+
+    /// The last batch that is known to be committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Notes that all batches up to this one are committed.
+    pub(crate) fn note_committed(&mut self, sequence: u64) {
+        self.committed = self.committed.max(sequence);
     }
 
     /// How far the turn's operations have come: two marks differ when something was written in between.
@@ -78,28 +108,45 @@ impl Journal {
     /// A number for a new session of this shard.
     pub(crate) fn new_session(&mut self) -> StoredSession {
         let number = self.next_session;
-        self.next_session = self.next_session.saturating_add(NUMBERS);
+        self.next_session = number.saturating_add(NUMBERS);
+        if number.get() >= self.reserved.sessions {
+            let sessions = number.get().saturating_add(RESERVED_SESSIONS);
+            self.reserve(Reserved { sessions, ..self.reserved });
+        }
         StoredSession(number)
     }
 
     /// A number for a message that several entries refer to.
     pub(crate) fn new_body(&mut self) -> u64 {
         let number = self.next_body;
-        self.next_body += NUMBERS;
+        self.next_body = number.saturating_add(NUMBERS);
+        if number >= self.reserved.bodies {
+            self.reserve(Reserved { bodies: number.saturating_add(RESERVED_BODIES), ..self.reserved });
+        }
         number
     }
 
-    /// Numbers that are in the store are not given out again.
-    pub(crate) fn note_used(&mut self, key: Key<'_>) {
-        match key {
-            Key::Session(StoredSession(used)) if used >= self.next_session => {
-                let rounds = (used.get() - self.next_session.get()) / NUMBERS + 1;
-                self.next_session = self.next_session.saturating_add(rounds * NUMBERS);
-            }
-            Key::Body(used) if used >= self.next_body => {
-                self.next_body += ((used - self.next_body) / NUMBERS + 1) * NUMBERS;
-            }
-            _ => {}
+    /// Says that numbers are given out up to here. It is written before the first of them is used, so that a process that
+    /// comes later uses none of them again, whatever has been deleted since: what is left of an ended session must not
+    /// become part of a new one.
+    #[cold]
+    fn reserve(&mut self, reserved: Reserved) {
+        self.reserved = reserved;
+        self.put(Key::Numbers(self.shard), |out| reserved.write(out));
+    }
+
+    /// Numbers that an earlier process may have given out are not given out again.
+    pub(crate) fn note_used(&mut self, reserved: Reserved) {
+        // What this shard will write takes the place of what it wrote before: nothing of that may be lost.
+        self.reserved.sessions = self.reserved.sessions.max(reserved.sessions);
+        self.reserved.bodies = self.reserved.bodies.max(reserved.bodies);
+        if let Some(behind) = reserved.sessions.checked_sub(self.next_session.get()) {
+            let rounds = behind / NUMBERS + 1;
+            self.next_session = self.next_session.saturating_add(rounds.saturating_mul(NUMBERS));
+        }
+        if let Some(behind) = reserved.bodies.checked_sub(self.next_body) {
+            let rounds = behind / NUMBERS + 1;
+            self.next_body = self.next_body.saturating_add(rounds.saturating_mul(NUMBERS));
         }
     }
 
@@ -182,6 +229,31 @@ impl Journal {
 /// Numbers are dealt out to as many shards as there can be, so that another number of shards after a restart gives none
 /// out twice.
 const NUMBERS: u64 = crate::ids::MAX_SHARDS as u64;
+
+/// Numbers of sessions that are reserved at once, those of the other shards included.
+const RESERVED_SESSIONS: u64 = NUMBERS * 1024;
+/// The same for messages that several entries refer to.
+const RESERVED_BODIES: u64 = NUMBERS * 1024 * 1024;
+
+/// Below which numbers a shard gives some out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub sessions: u64,
+    pub bodies: u64,
+}
+
+impl Reserved {
+    fn write(self, out: &mut Vec<u8>) {
+        out.put_u64(self.sessions);
+        out.put_u64(self.bodies);
+    }
+
+    pub(super) fn read(value: &[u8]) -> Result<Self, WireError> {
+        let mut reader = WireReader::new(value);
+        let (sessions, bodies) = (reader.u64("reserved numbers")?, reader.u64("reserved numbers")?);
+        if reader.is_empty() { Ok(Self { sessions, bodies }) } else { Err(WireError { reading: "the end of a value" }) }
+    }
+}
 
 /// Room that is kept for the next batch.
 const SPARE_BYTES: usize = 64 * 1024;

@@ -5,11 +5,13 @@ use std::num::NonZeroU64;
 
 use tidegate_mqtt::PacketId;
 
-use crate::ids::TenantId;
+use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
 use crate::wire::{WireError, WireReader};
 
+const NUMBERS: u8 = 0x08;
 const SESSION: u8 = 0x10;
 const BODY: u8 = 0x20;
+const CROSSING: u8 = 0x28;
 const RETAINED: u8 = 0x30;
 /// Keys from here on are not the engine's: whoever embeds it may use them.
 const FOREIGN: u8 = 0x80;
@@ -27,6 +29,8 @@ pub(crate) struct StoredSession(pub NonZeroU64);
 /// What a key names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key<'a> {
+    /// Below which numbers a shard gives out those of sessions and shared messages.
+    Numbers(ShardId),
     /// The session itself.
     Session(StoredSession),
     /// One of its subscriptions, by its filter as the client gave it.
@@ -39,6 +43,10 @@ pub(crate) enum Key<'a> {
     Sent(StoredSession, u64),
     /// A message that several entries refer to.
     Body(u64),
+    /// A message on its way from one shard to others.
+    Crossing(u64),
+    /// Such a message has arrived at a shard of so many.
+    Crossed(u64, Place),
     /// The retained message of a topic.
     Retained(TenantId, &'a str),
     /// Not the engine's.
@@ -50,6 +58,10 @@ impl Key<'_> {
     #[inline]
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
+            Self::Numbers(shard) => {
+                out.push(NUMBERS);
+                out.extend_from_slice(&shard.0.to_be_bytes());
+            }
             Self::Session(session) => put_session(out, *session, HEAD),
             Self::Subscription(session, filter) => {
                 put_session(out, *session, SUBSCRIPTION);
@@ -68,6 +80,12 @@ impl Key<'_> {
                 out.extend_from_slice(&number.to_be_bytes());
             }
             Self::Body(number) => put_number(out, BODY, *number),
+            Self::Crossing(number) => put_number(out, CROSSING, *number),
+            Self::Crossed(number, place) => {
+                put_number(out, CROSSING, *number);
+                out.extend_from_slice(&place.shards.to_be_bytes());
+                out.extend_from_slice(&place.shard.0.to_be_bytes());
+            }
             Self::Retained(tenant, topic) => {
                 out.push(RETAINED);
                 out.extend_from_slice(&tenant.0.to_be_bytes());
@@ -84,8 +102,10 @@ impl Key<'_> {
     pub(crate) fn read(key: &[u8]) -> Result<Key<'_>, WireError> {
         let mut reader = WireReader::new(key);
         let read = match reader.u8("a key")? {
+            NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
             SESSION => return read_session_key(&mut reader),
             BODY => Key::Body(read_number(&mut reader)?),
+            CROSSING => return read_crossing_key(&mut reader),
             RETAINED => {
                 let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
                 return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
@@ -128,6 +148,19 @@ fn rest_text<'a>(reader: &mut WireReader<'a>, reading: &'static str) -> Result<&
     std::str::from_utf8(reader.rest()).map_err(|_| WireError { reading })
 }
 
+fn read_crossing_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
+    let number = read_number(reader)?;
+    if reader.is_empty() {
+        return Ok(Key::Crossing(number));
+    }
+    let shards = u16::from_be_bytes(reader.array("a number of shards")?);
+    let shard = u16::from_be_bytes(reader.array("a shard")?);
+    if shards > MAX_SHARDS || shard >= shards || !reader.is_empty() {
+        return Err(WireError { reading: "a shard of so many" });
+    }
+    Ok(Key::Crossed(number, Place { shard: ShardId(shard), shards }))
+}
+
 fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
     let number = NonZeroU64::new(read_number(reader)?).ok_or(WireError { reading: "a session's number" })?;
     let session = StoredSession(number);
@@ -155,12 +188,15 @@ mod tests {
         let session = StoredSession(NonZeroU64::new(0x0102_0304_0506_0708).unwrap());
         let id = PacketId::new(65_535).unwrap();
         for key in [
+            Key::Numbers(ShardId(513)),
             Key::Session(session),
             Key::Subscription(session, "$share/g/a/+/b"),
             Key::Received(session, id),
             Key::Entry(session, u64::MAX),
             Key::Sent(session, 1),
             Key::Body(7),
+            Key::Crossing(8),
+            Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
             Key::Retained(TenantId(3), "a/b"),
         ] {
             let mut bytes = Vec::new();
@@ -181,6 +217,7 @@ mod tests {
     fn a_session_comes_before_its_parts_and_its_entries_in_their_order() {
         let session = |number| StoredSession(NonZeroU64::new(number).unwrap());
         let keys = [
+            Key::Numbers(ShardId(7)),
             Key::Session(session(1)),
             Key::Subscription(session(1), "a"),
             Key::Entry(session(1), 255),
@@ -199,6 +236,6 @@ mod tests {
             .collect();
         assert!(written.is_sorted());
         let (from, to) = entries_from(session(1), 256);
-        assert!(written[2] < from && written[3] == from && written[3] < to && to <= written[4]);
+        assert!(written[3] < from && written[4] == from && written[4] < to && to <= written[5]);
     }
 }

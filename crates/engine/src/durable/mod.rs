@@ -9,6 +9,7 @@
 //! of several shards simple: whatever another shard wrote before it confirmed something lies before the batch of the shard
 //! that passes the promise on. A crash leaves a prefix of that order, and a prefix knows no effect without its cause.
 
+mod crossing;
 mod describe;
 mod journal;
 mod keys;
@@ -16,11 +17,12 @@ mod records;
 mod restore;
 mod sweep;
 
+pub(crate) use crossing::{Crossings, Replay, Way};
 pub use describe::describe;
 pub use journal::JournalBatch;
 pub(crate) use journal::{Journal, Mark};
-pub(crate) use keys::{Key, StoredSession};
-pub(crate) use records::{Numbers, SessionRecord, put_subscription};
-pub(crate) use restore::Restoration;
+pub(crate) use keys::{Key, StoredSession, entries_from};
+pub(crate) use records::{EntryRead, Numbers, SessionRecord, put_subscription, read_entry};
+pub(crate) use restore::{RESTORING_INDEX, Restoration};
 pub use restore::{RestoreError, RestoreRoute, Restored, Takers};
 pub use sweep::Sweep;

@@ -13,10 +13,14 @@ use crate::link::record::{MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
+use crate::publish::is_own_topic;
 use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
+use super::crossing::Replay;
+use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
 use super::records::{client_of, delivery, end, read_message, read_subscription};
@@ -124,7 +128,7 @@ impl RestoreRoute {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
-            Key::Body(_) => Takers::All,
+            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) => Takers::All,
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })
@@ -141,7 +145,7 @@ fn malformed(key: &[u8], error: WireError) -> RestoreError {
 }
 
 /// The barrier behind a restore carries this connection index, which no connection has.
-const RESTORING_INDEX: u32 = u32::MAX - 2;
+pub(crate) const RESTORING_INDEX: u32 = u32::MAX - 2;
 
 /// A session while its parts come in.
 #[derive(Debug)]
@@ -150,6 +154,29 @@ struct Restoring {
     tenant: TenantId,
     memberships: Vec<Rc<Membership>>,
     entries: BTreeMap<u64, RestoredEntry>,
+    /// What stays in the store alone.
+    tail: Option<Tail>,
+    /// The highest number of its entries.
+    last: u64,
+}
+
+impl Restoring {
+    /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
+    fn leave_tail(&mut self, share: u64) {
+        let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
+        let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };
+        let mut in_memory = 0;
+        let beyond = self.entries.iter().find(|(number, restored)| {
+            let full = in_memory > 0 && in_memory + restored.cost() > share;
+            in_memory += if restored.sent.is_none() { restored.cost() } else { 0 };
+            full && *number >= first
+        });
+        let Some((first, _)) = beyond else { return };
+        let first = *first;
+        let left = self.entries.split_off(&first);
+        let bytes = left.values().map(RestoredEntry::cost).sum();
+        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false });
+    }
 }
 
 #[derive(Debug)]
@@ -158,13 +185,34 @@ struct RestoredEntry {
     sent: Option<SentRecord>,
 }
 
+impl RestoredEntry {
+    /// Whether it simply waits for its turn, and can be read again by its own key.
+    fn may_leave_memory(&self) -> bool {
+        let Content::Here(message) = &self.entry.content else { return false };
+        self.sent.is_none() && self.entry.group.is_none() && !self.entry.latest && message.priority == 0
+    }
+
+    /// Bytes that it costs in memory, as far as they are its own.
+    fn cost(&self) -> u64 {
+        let message = match &self.entry.content {
+            Content::Here(message) => message.cost(),
+            Content::Body(_) => 0,
+        };
+        message + size_of::<crate::session::Delivery>() as u64
+    }
+}
+
 /// Everything that is being taken in.
 #[derive(Debug, Default)]
 pub(crate) struct Restoration {
-    sessions: BTreeMap<StoredSession, Restoring>,
+    /// The session whose parts are coming in.
+    current: Option<(StoredSession, Restoring)>,
+    /// Sessions that are owed messages that come behind all sessions.
+    pending: Vec<(StoredSession, Restoring)>,
     bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
     /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
     broken_off: Vec<SessionKey>,
+    replay: Replay,
     done: Restored,
 }
 
@@ -184,14 +232,18 @@ impl Engine {
     fn restore_pair(&mut self, now: Now, all: &mut Restoration, key: &[u8], value: &[u8]) -> Result<(), RestoreError> {
         let wrong = |error| malformed(key, error);
         let read = Key::read(key).map_err(wrong)?;
-        self.desk.journal.note_used(read);
         let part = |all: &Restoration, session: StoredSession| {
-            all.sessions
-                .contains_key(&session)
-                .then_some(())
-                .ok_or(RestoreError::NoSession { session: session.0.get() })
+            let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
+            if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
+        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..)) {
+            self.close_restored(all)?;
+        }
         match read {
+            Key::Numbers(_) => {
+                let reserved = Reserved::read(value).map_err(wrong)?;
+                self.desk.journal.note_used(reserved);
+            }
             Key::Session(session) => {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;
@@ -203,23 +255,24 @@ impl Engine {
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                let known = all.sessions.get(&session).map(|restoring| restoring.key);
+                let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
                 if let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) {
                     session.flow_mut().received.insert(id);
                 }
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
-                let Some(restoring) = all.sessions.get_mut(&session) else { return Ok(()) };
+                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
                 let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
                 let sent =
                     entry.sent.map(|id| SentRecord { id, state: crate::deliver::awaited(entry.qos), order: number });
+                restoring.last = restoring.last.max(number);
                 restoring.entries.insert(number, RestoredEntry { entry, sent });
             }
             Key::Sent(session, number) => {
                 part(all, session)?;
                 let sent = SentRecord::read(value).map_err(wrong)?;
-                let entry = all.sessions.get_mut(&session).and_then(|restoring| restoring.entries.get_mut(&number));
+                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
                 entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
             }
             Key::Body(number) => {
@@ -229,10 +282,15 @@ impl Engine {
                 end(&reader).map_err(wrong)?;
                 all.bodies.insert(number, message);
             }
-            Key::Retained(tenant, _) => {
+            Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
+            Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
+            Key::Retained(tenant, topic) => {
                 let mut reader = WireReader::new(value);
                 let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
                 end(&reader).map_err(wrong)?;
+                if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
+                    return Err(wrong(WireError { reading: "the retained message of this topic" }));
+                }
                 all.done.retained += 1;
                 self.restore_retained(now, tenant, message);
             }
@@ -297,7 +355,8 @@ impl Engine {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        all.sessions.insert(stored, Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new() });
+        let restoring = Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        all.current = Some((stored, restoring));
         Ok(())
     }
 
@@ -312,7 +371,7 @@ impl Engine {
     ) -> Result<(), WireError> {
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
-        let Some(restoring) = all.sessions.get_mut(&stored) else { return Ok(()) };
+        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else { return Ok(()) };
         all.done.subscriptions += 1;
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
@@ -342,15 +401,17 @@ impl Engine {
         }
     }
 
-    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client before
-    /// [`Engine::is_settled`] says that they do.
+    /// Completes what was taken in, and asks the other shards to say when they know of it: the shell serves no client and
+    /// lets no timers run before [`Engine::is_settled`] says so for all of them. Called for every shard of a process, also
+    /// for one that has taken nothing in.
     ///
     /// # Errors
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
-        let Some(mut all) = self.restoration.take() else { return Ok(Restored::default()) };
+        let mut all = self.restoration.take().unwrap_or_default();
+        self.close_restored(&mut all)?;
         let mut missing = 0;
-        for (stored, restoring) in std::mem::take(&mut all.sessions) {
+        for (stored, restoring) in std::mem::take(&mut all.pending) {
             missing += self.restore_queue(&mut all, stored, restoring);
         }
         if missing > 0 {
@@ -365,13 +426,45 @@ impl Engine {
             self.interest_under_way += 1;
         }
         self.rules.recheck();
+        self.replay = Some(all.replay);
+        self.go_on_restoring(now);
         self.after_frame(now);
         Ok(all.done)
     }
 
-    /// Whether all other shards know what this one is interested in.
+    /// Another shard has told all that it has taken in.
+    pub(crate) fn note_restored(&mut self, now: Now) {
+        self.others_restored += 1;
+        self.go_on_restoring(now);
+    }
+
+    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
+    fn go_on_restoring(&mut self, now: Now) {
+        if self.others_restored + 1 >= self.place.shards
+            && let Some(replay) = self.replay.take()
+        {
+            self.replay(now, replay);
+        }
+    }
+
+    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
     pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0
+        self.interest_under_way == 0 && self.replay.is_none()
+    }
+
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
+        restoring.leave_tail(self.desk.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            all.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(all, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
     }
 
     /// Puts together what a session is owed; returns how many messages are missing.
@@ -379,7 +472,8 @@ impl Engine {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
-        let next = restoring.entries.keys().next_back().map_or(0, |last| *last);
+        let in_memory = restoring.entries.keys().next_back().map_or(0, |last| *last);
+        let next = in_memory.max(restoring.last);
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
@@ -401,7 +495,7 @@ impl Engine {
         sent.sort_by_key(|(record, _)| record.order);
         let last_sent = sent.last().map_or(0, |(record, _)| record.order);
         let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
-        if sent.is_empty() && queue.is_empty() {
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
             session.settle();
             return missing;
         }
@@ -421,11 +515,17 @@ impl Engine {
             None => missing += 1,
         }
         let mut queue_bytes = 0;
-        for delivery in queue {
+        for delivery in &queue {
             queue_bytes += delivery.cost();
-            flow.queue.push_back(delivery);
         }
+        flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            all.done.messages += tail.messages;
+            self.desk.stored_messages += tail.messages;
+            self.desk.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
         self.desk.queued_messages += waiting;

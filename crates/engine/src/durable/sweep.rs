@@ -12,6 +12,8 @@ use super::records::ReadEntry;
 pub struct Sweep {
     /// The session whose parts are being looked at.
     session: Option<StoredSession>,
+    /// The message on its way that is being looked at.
+    crossing: Option<u64>,
     /// Messages that entries refer to.
     bodies: BTreeSet<u64>,
 }
@@ -34,8 +36,13 @@ impl Sweep {
                 }
                 lives
             }
+            Ok(Key::Crossing(number)) => {
+                self.crossing = Some(number);
+                true
+            }
+            Ok(Key::Crossed(number, _)) => self.crossing == Some(number),
             Ok(Key::Body(number)) => self.bodies.contains(&number),
-            Ok(Key::Retained(..) | Key::Foreign) | Err(_) => true,
+            Ok(Key::Numbers(_) | Key::Retained(..) | Key::Foreign) | Err(_) => true,
         }
     }
 }

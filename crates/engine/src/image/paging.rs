@@ -9,7 +9,7 @@ use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::{Delivery, Paged};
-use crate::wire::{WireError, WireReader};
+use crate::wire::{WireError, WireReader, WireWrite};
 
 /// The queue of a session, moved out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Engine {
             return None;
         }
         let flow = session.flow.as_mut()?;
-        if flow.queue.is_empty() || flow.queue.iter().any(|delivery| delivery.group.is_some()) {
+        if flow.queue.is_empty() || flow.tail.is_some() || flow.queue.iter().any(|delivery| delivery.group.is_some()) {
             return None;
         }
         let queue = std::mem::take(&mut flow.queue);
@@ -74,6 +74,8 @@ impl Engine {
         let mut bytes = Vec::new();
         for delivery in &queue {
             put_delivery(&mut bytes, now, delivery);
+            // What it is stored under stays: it is forgotten there when it is sent and done.
+            bytes.put_u64(delivery.number);
         }
         session.rare_mut().paged = Some(Paged { messages, checksum: checksum(&bytes), loading: false });
         session.settle();
@@ -145,7 +147,8 @@ fn read_queue(now: Now, paged: &PagedQueue, messages: u64) -> Result<Vec<Deliver
     let mut reader = WireReader::new(&paged.bytes);
     let mut loaded = Vec::new();
     while !reader.is_empty() {
-        loaded.push(read_delivery(&mut reader, now, paged.tenant, &[])?);
+        let delivery = read_delivery(&mut reader, now, paged.tenant, &[])?;
+        loaded.push(Delivery { number: reader.u64("a message's number")?, ..delivery });
     }
     if loaded.len() as u64 == messages { Ok(loaded) } else { Err(WireError { reading: "the end of the queue" }) }
 }

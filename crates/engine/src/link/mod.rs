@@ -164,6 +164,14 @@ impl Links {
         });
     }
 
+    /// Tells `shard` under which number the message that was appended last is stored until it has arrived, if it is.
+    #[inline]
+    pub(crate) fn send_crossing(&mut self, shard: ShardId, number: Option<u64>) {
+        if let Some(number) = number {
+            self.send(shard, Record::Crossing { number });
+        }
+    }
+
     /// Appends something for `shard`, with an envelope if `entered_at` is given.
     #[inline]
     fn append(

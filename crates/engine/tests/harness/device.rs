@@ -48,6 +48,8 @@ pub(crate) struct Device {
     connections: u32,
     /// Session Present of the last CONNACK.
     pub session_present: bool,
+    /// How often a session of the device began without one before it.
+    pub begun: u32,
     /// Codes of refused connections.
     pub refused: Vec<ReasonCode>,
     outgoing: VecDeque<Outgoing>,
@@ -85,6 +87,7 @@ impl Device {
             is_leaving: false,
             connections: 0,
             session_present: false,
+            begun: 0,
             refused: Vec::new(),
             outgoing: VecDeque::new(),
             waiting: VecDeque::new(),
@@ -287,6 +290,7 @@ impl Device {
                 self.session_present = ack.session_present || client.believes_in_session();
                 self.server_maximum =
                     ack.properties.receive_maximum.map_or(usize::from(u16::MAX), |max| usize::from(max.get()));
+                self.begun += u32::from(!self.session_present);
                 if self.session_present {
                     self.resume();
                 } else {

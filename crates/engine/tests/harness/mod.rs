@@ -24,6 +24,7 @@ mod message;
 mod net;
 mod random;
 mod side;
+mod store;
 mod world;
 
 pub(crate) use arrival::{Arrival, Delivered};
@@ -31,5 +32,7 @@ pub(crate) use client::Client;
 pub(crate) use connecting::{Connecting, v5, v31, v311};
 pub(crate) use device::{Device, Received};
 pub(crate) use message::{Message, message};
+pub(crate) use net::crash::{Crash, restore};
 pub(crate) use random::Random;
+pub(crate) use store::{Pairs, apply};
 pub(crate) use world::{World, everywhere, everywhere_with, millis, minutes, seconds};

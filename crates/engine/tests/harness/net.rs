@@ -1,16 +1,19 @@
-//! The shell of a process without a system: sockets, links between shards, the clock, and who is next.
+//! The shell of a process without a system: sockets, links between shards, the store, the clock, and who is next.
+
+pub(crate) mod crash;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Engine, Event, ListenerId, LogEvent, Millis, Now, PagedQueue, Place, Reason,
-    Settings, ShardId, TenantId, Verdict,
+    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now, PagedQueue, Place,
+    Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
 };
 
 use super::Random;
 use super::side::Side;
+use super::store::Store;
 
 /// A socket by its number; numbers are not used again.
 pub(crate) type SocketId = usize;
@@ -31,10 +34,12 @@ pub(crate) enum Step {
     Deliver { from: usize, to: usize },
     Adopt(SocketId),
     Load,
+    ReadStore,
     Ship(usize),
     Read(SocketId),
     Write(SocketId),
     Finish(SocketId),
+    Commit,
 }
 
 /// Where the server's end of a socket is.
@@ -61,6 +66,8 @@ pub(crate) struct Socket {
     dirty: bool,
     /// The engine has asked for the end of the connection.
     closing: Option<Reason>,
+    /// The end of the connection waits for a commit that gives the rest of its output free.
+    awaits_commit: bool,
     /// Why the server's end is gone.
     pub closed: Option<Reason>,
 }
@@ -75,7 +82,15 @@ pub(crate) struct Asked {
 
 /// Everything beside the engines' own state.
 pub(crate) struct Net {
+    pub settings: Arc<Settings>,
     pub engines: Vec<Engine>,
+    pub store: Store,
+    /// What engines have counted that are gone.
+    pub past: Counters,
+    /// Connections of clients that were broken by crashes.
+    pub broken: u64,
+    /// Crashes so far.
+    pub crashes: u64,
     pub now: Now,
     pub sockets: Vec<Socket>,
     /// Sockets whose server's end is not gone.
@@ -94,6 +109,8 @@ pub(crate) struct Net {
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
+    /// Parts of queues that are wanted from the store, and by which shard.
+    pub reading: VecDeque<(usize, WantedQueue)>,
     /// Answers to challenges, by shard and connection.
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// Queues that were moved out of memory.
@@ -115,10 +132,14 @@ pub(crate) struct Trace {
     pub digest: u64,
     pub steps: u64,
     tail: VecDeque<String>,
+    /// How many lines are kept.
+    lines: usize,
 }
 
-/// Lines shown when a test fails.
+/// Lines shown when a test fails, unless `TIDEGATE_TRACE_LINES` says another number.
 const TAIL_LINES: usize = 60;
+/// Clients beyond which the books are not looked at after each thing that happens.
+const MANY_CLIENTS: usize = 100;
 /// Steps after which a world that does not come to rest is taken to go round in circles.
 const STEPS_MAX: usize = 400_000;
 
@@ -128,7 +149,7 @@ impl Trace {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
         self.steps += 1;
-        if self.tail.len() == TAIL_LINES {
+        if self.tail.len() == self.lines {
             self.tail.pop_front();
         }
         self.tail.push_back(line);
@@ -150,12 +171,20 @@ impl Drop for Net {
 impl Net {
     pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
+        let lines = std::env::var("TIDEGATE_TRACE_LINES").ok().and_then(|text| text.parse().ok());
+        let lines = lines.unwrap_or(TAIL_LINES);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
         let place = |shard| Place { shard: ShardId(shard), shards };
         let engine = |shard| Engine::new(Arc::clone(&settings), place(shard), 7 + u64::from(shard), now);
         let count = usize::from(shards);
+        let engines = (0..shards).map(engine).collect();
         Self {
-            engines: (0..shards).map(engine).collect(),
+            settings,
+            engines,
+            store: Store::default(),
+            past: Counters::default(),
+            broken: 0,
+            crashes: 0,
             now,
             sockets: Vec::new(),
             live: BTreeSet::new(),
@@ -168,11 +197,12 @@ impl Net {
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),
+            reading: VecDeque::new(),
             challenged: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
             asked_back: Vec::new(),
-            trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new() },
+            trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
             next_acceptor: 0,
         }
@@ -196,6 +226,7 @@ impl Net {
             window: usize::MAX,
             dirty: false,
             closing: None,
+            awaits_commit: false,
             closed: None,
         });
         self.accept(id, shard, &[]);
@@ -295,9 +326,12 @@ impl Net {
 
     /// The books of all engines have to be right.
     fn audit(&mut self) {
-        if std::mem::replace(&mut self.audited, self.trace.steps) == self.trace.steps {
+        // With very many clients that takes long, so it is done less often.
+        let often = if self.live.len() > MANY_CLIENTS { self.live.len() as u64 } else { 1 };
+        if self.trace.steps - self.audited < often {
             return;
         }
+        self.audited = self.trace.steps;
         for (shard, engine) in self.engines.iter().enumerate() {
             let wrong = engine.audit();
             assert!(wrong.is_empty(), "shard {shard}: {}", wrong.join("; "));
@@ -318,7 +352,7 @@ impl Net {
             Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
             Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
             Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
-            Step::Load => false,
+            Step::Load | Step::ReadStore | Step::Commit => false,
         };
         let kinds: [fn(&Step) -> bool; 7] = [
             |step| matches!(step, Step::Read(_)),
@@ -377,6 +411,9 @@ impl Net {
         if !self.wanted.is_empty() {
             steps.push(Step::Load);
         }
+        if !self.reading.is_empty() {
+            steps.push(Step::ReadStore);
+        }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
@@ -389,8 +426,12 @@ impl Net {
             shipped(id) && socket.dirty && if socket.hung_up { socket.paused } else { socket.window > 0 }
         };
         steps.extend(ids().filter(writable).map(Step::Write));
-        let ending = |id: &SocketId| shipped(id) && self.sockets[*id].closing.is_some();
+        let waits = |id: &SocketId| self.sockets[*id].awaits_commit && !self.sockets[*id].hung_up;
+        let ending = |id: &SocketId| shipped(id) && self.sockets[*id].closing.is_some() && !waits(id);
         steps.extend(ids().filter(ending).map(Step::Finish));
+        if !self.store.held && !self.store.waiting.is_empty() {
+            steps.push(Step::Commit);
+        }
         steps
     }
 
@@ -423,6 +464,7 @@ impl Net {
             }
             Step::Adopt(id) => self.adopt(id),
             Step::Load => self.load(),
+            Step::ReadStore => self.read_store(),
             Step::Ship(shard) => self.ship(shard),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
@@ -430,6 +472,31 @@ impl Net {
                 self.write(id, part);
             }
             Step::Finish(id) => self.finish(id),
+            Step::Commit => {
+                let all = self.store.waiting.len();
+                let count = match &mut self.schedule {
+                    Schedule::InTurn => all,
+                    Schedule::Seeded(random) => 1 + random.below(all),
+                };
+                self.commit(count);
+            }
+        }
+    }
+
+    /// Commits so many of the batches that wait, and tells their shards.
+    pub(crate) fn commit(&mut self, count: usize) {
+        let mut committed = BTreeMap::new();
+        for _ in 0..count {
+            let Some((shard, sequence)) = self.store.commit_one() else { break };
+            committed.insert(shard, sequence);
+        }
+        self.trace.note(format!("committed: {committed:?}"));
+        for (shard, sequence) in committed {
+            self.engines[shard].handle_committed(sequence);
+            for id in self.by_key[shard].values() {
+                self.sockets[*id].awaits_commit = false;
+            }
+            self.gather(shard);
         }
     }
 
@@ -485,6 +552,24 @@ impl Net {
         self.gather(shard);
     }
 
+    /// The store brings the part of a queue that was asked for first, as far as it is committed.
+    fn read_store(&mut self) {
+        let Some((shard, wanted)) = self.reading.pop_front() else { return };
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        for (key, value) in self.store.pairs.range(wanted.from..wanted.to) {
+            bytes += key.len() + value.len();
+            if !entries.is_empty() && bytes > wanted.max_bytes {
+                break;
+            }
+            entries.push((key.clone(), value.clone()));
+        }
+        self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
+        let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
+        self.engines[shard].handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+        self.gather(shard);
+    }
+
     fn read(&mut self, id: SocketId) {
         let Stand::At { shard, key } = self.sockets[id].stand else { return };
         let all = self.sockets[id].upstream.len();
@@ -515,7 +600,7 @@ impl Net {
         let mut bytes = Vec::new();
         let mut left = false;
         if let Some(output) = self.engines[shard].output(key) {
-            while bytes.len() < bound && !output.is_empty() {
+            while bytes.len() < bound && output.is_writable() {
                 let mut slices = [IoSlice::new(&[]); 4];
                 let filled = output.slices(&mut slices);
                 let room = bound - bytes.len();
@@ -524,7 +609,7 @@ impl Net {
                 output.advance(part.len());
                 bytes.extend(part);
             }
-            left = !output.is_empty();
+            left = output.is_writable();
         }
         let socket = &mut self.sockets[id];
         socket.dirty = left;
@@ -543,6 +628,11 @@ impl Net {
         let Stand::At { shard, key } = self.sockets[id].stand else { return };
         if !self.sockets[id].hung_up {
             self.write(id, usize::MAX);
+            if self.output_len(id) > 0 && self.sockets[id].window > 0 {
+                // What is left waits for a commit; the shell waits with it for a while.
+                self.sockets[id].awaits_commit = true;
+                return;
+            }
         }
         let socket = &mut self.sockets[id];
         socket.closed = socket.closing;
@@ -557,6 +647,13 @@ impl Net {
 
     /// Takes the batch for one other shard; in turn all shards are served before anything else happens here.
     fn ship(&mut self, shard: usize) {
+        if self.shipping[shard].is_none()
+            && let Some(batch) = self.engines[shard].take_journal()
+        {
+            // Before anyone else can know of what it says.
+            self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
+            self.store.waiting.push_back((shard, batch));
+        }
         let to = self.shipping[shard].unwrap_or(0);
         if let Some(batch) = self.engines[shard].take_batch(ShardId(to as u16)) {
             self.trace.note(format!("shard {shard}: sends {} bytes to shard {to}", batch.bytes_len()));
@@ -612,6 +709,7 @@ impl Net {
                 self.asked_back.push(client_id.clone());
                 self.wanted.push_back((shard, tenant, client_id));
             }
+            Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -4,13 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_engine::{
-    AuthRequest, Counters, Engine, Gauges, ListenerId, LogEvent, Millis, Now, PartitionId, Place, Reason, Settings,
-    ShardId, TenantId, Verdict, partition_of,
+    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, PartitionId, Place, Reason,
+    Settings, ShardId, TenantId, Verdict, partition_of,
 };
 
 use super::client::Client;
+use super::net::crash::Crash;
 use super::net::{Net, Schedule};
 use super::side::Side;
+use super::store::Pairs;
 use super::{Connecting, Random};
 
 /// Milliseconds, for saying which unit a number is in.
@@ -38,13 +40,18 @@ pub(crate) fn everywhere(story: impl Fn(&World)) {
     everywhere_with(|_| {}, story);
 }
 
-/// The same with other settings than the default ones.
+/// The same with other settings than the default ones. Each place is played with a store as well, whose commits come as
+/// late as they can or, with a seed, whenever they want.
 pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
     let settings = || {
         let mut settings = Settings::default();
         change(&mut settings);
         settings
     };
+    let stored = || Settings { durability: Durability::Commit, ..settings() };
+    story(&World::build(1, stored(), Schedule::InTurn, true, "1 shard in turn, with a store"));
+    let schedule = Schedule::Seeded(Random::new(5));
+    story(&World::build(3, stored(), schedule, false, "3 shards, seed 5, with a store"));
     story(&World::build(1, settings(), Schedule::InTurn, true, "1 shard in turn"));
     story(&World::build(3, settings(), Schedule::InTurn, true, "3 shards in turn"));
     for seed in 1..=4 {
@@ -185,6 +192,56 @@ impl World {
         self.run();
     }
 
+    // ---- the store -------------------------------------------------------------------------------------------------
+
+    /// Nothing is committed until [`World::commit`].
+    pub(crate) fn hold_commits(&self) {
+        self.0.borrow_mut().store.held = true;
+    }
+
+    /// Commits so many of the batches that wait, and lets everything happen that follows.
+    pub(crate) fn commit(&self, count: usize) {
+        self.run();
+        self.0.borrow_mut().commit(count);
+        self.run();
+    }
+
+    /// Commits whatever waits, again and again until nothing does, and goes on committing.
+    pub(crate) fn release_commits(&self) {
+        self.0.borrow_mut().store.held = false;
+        self.run();
+    }
+
+    /// Commits again from now on.
+    pub(crate) fn release_commits_later(&self) {
+        self.0.borrow_mut().store.held = false;
+    }
+
+    /// Batches on their way to the store.
+    pub(crate) fn uncommitted(&self) -> usize {
+        self.0.borrow().store.waiting.len()
+    }
+
+    /// What the store holds.
+    pub(crate) fn pairs(&self) -> Pairs {
+        self.0.borrow().store.pairs.clone()
+    }
+
+    /// What of that is somebody's.
+    pub(crate) fn swept(&self) -> Pairs {
+        self.0.borrow().store.swept()
+    }
+
+    /// The process dies, and another one goes on.
+    pub(crate) fn crash(&self, crash: Crash) {
+        self.0.borrow_mut().crash(crash);
+    }
+
+    /// Connections of clients that crashes have broken.
+    pub(crate) fn broken(&self) -> u64 {
+        self.0.borrow().broken
+    }
+
     // ---- places ----------------------------------------------------------------------------------------------------
 
     pub(crate) fn shards(&self) -> u16 {
@@ -245,9 +302,9 @@ impl World {
         }
     }
 
-    /// All shards' counters.
+    /// All shards' counters, also of processes that have died.
     pub(crate) fn counters(&self) -> Counters {
-        let mut sum = Counters::default();
+        let mut sum = self.0.borrow().past.clone();
         for engine in &self.0.borrow().engines {
             sum.add(engine.counters());
         }

@@ -8,7 +8,7 @@ use super::path::KeyPath;
 use super::sections::Listener;
 use super::source::Source;
 use super::value::Problem;
-use super::{Config, MAX_LISTENERS, tls_settings};
+use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -29,6 +29,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     }
     check_admin_is_safe(config, findings);
     crate::access::check(config, findings);
+    waiting_settings::check(config, findings);
     crate::authentication::check(config, findings);
 }
 

@@ -56,10 +56,14 @@ impl Config {
             queue: engine::QueueSettings {
                 max_messages: self.queue.max_messages,
                 max_bytes: self.queue.max_bytes.0,
+                memory_bytes: self.queue.memory_size.0,
                 overflow: self.queue.overflow,
                 keep_qos0_offline: self.queue.keep_qos0_offline,
-                ..engine::QueueSettings::default()
+                lower_priority_share: self.queue.lower_priority_share,
             },
+            overflow_rules: self.overflow_rules(),
+            priority: self.priority_rules(),
+            dead_letter: self.dead_letter(shards),
             retained: engine::RetainedSettings {
                 available: self.retained.available,
                 max_messages: share(self.retained.max_messages, shards),
@@ -112,6 +116,9 @@ impl Config {
             },
             max_subscriptions_per_client: limits.max_subscriptions_per_client,
             max_topic_levels: limits.max_topic_levels,
+            max_topic_bytes: limits.max_topic_bytes,
+            max_filter_wildcards: limits.max_filter_wildcards,
+            slow_after_ms: millis(limits.slow_after),
             max_inflight: limits.max_inflight,
             output_high_water: limits.output_high_water.narrow(),
             memory_ceiling: share(self.memory_ceiling(), shards),
@@ -131,6 +138,10 @@ fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16)
         receive_maximum_lenient: listener.receive_maximum_lenient,
         topic_alias_maximum: listener.topic_alias_maximum,
         topic_alias_maximum_out: listener.topic_alias_maximum_out,
+        max_message_rate: listener.max_message_rate,
+        message_burst: listener.message_burst,
+        max_byte_rate: listener.max_byte_rate.0,
+        byte_burst: listener.byte_burst.0,
         maximum_qos: match listener.maximum_qos {
             0 => QoS::AtMostOnce,
             1 => QoS::AtLeastOnce,

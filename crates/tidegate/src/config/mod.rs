@@ -22,6 +22,7 @@ pub(crate) mod source;
 mod suggestion;
 mod tls_settings;
 pub(crate) mod value;
+mod waiting_settings;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,7 @@ use sections::access::AccessRules;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
 use sections::tenant::Tenant;
+use sections::waiting::{DeadLetters, Overflow, Priority};
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
@@ -67,6 +69,9 @@ pub(crate) struct Config {
     pub(crate) admission: Admission,
     pub(crate) flight: Flight,
     pub(crate) queue: Queue,
+    pub(crate) overflow: Vec<Overflow>,
+    pub(crate) priority: Vec<Priority>,
+    pub(crate) dead_letter: DeadLetters,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
@@ -157,6 +162,9 @@ impl Config {
             "admission" => vec![&self.admission],
             "flight" => vec![&self.flight],
             "queue" => vec![&self.queue],
+            "overflow" => self.overflow.iter().map(|it| it as &dyn Section).collect(),
+            "priority" => self.priority.iter().map(|it| it as &dyn Section).collect(),
+            "dead_letter" => vec![&self.dead_letter],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
@@ -180,6 +188,9 @@ impl Config {
             "admission" => &mut self.admission,
             "flight" => &mut self.flight,
             "queue" => &mut self.queue,
+            "overflow" => self.overflow.get_mut(path.index)?,
+            "priority" => self.priority.get_mut(path.index)?,
+            "dead_letter" => &mut self.dead_letter,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
@@ -195,6 +206,8 @@ impl Config {
     fn resize(&mut self, section: &str, count: usize) {
         match section {
             "listener" => self.listeners.resize(count, Listener::default()),
+            "overflow" => self.overflow.resize(count, Overflow::default()),
+            "priority" => self.priority.resize(count, Priority::default()),
             "tenant" => self.tenants.resize(count, Tenant::default()),
             "auth" => self.auths.resize(count, Auth::default()),
             _ => {}

@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admission;
 pub(crate) mod auth;
 pub(crate) mod tenant;
+pub(crate) mod waiting;
 
 use std::time::Duration;
 
@@ -98,6 +99,14 @@ section! {
         topic_alias_maximum: u16 = 32, in Kind::Integer(Range::of(0, 65_535));
         /// Topic aliases that the broker sets towards a client that allows as many. Each costs memory per connection.
         topic_alias_maximum_out: u16 = 16, in Kind::Integer(Range::of(0, 1_024));
+        /// PUBLISH packets per second that a client may send; beyond it they wait, and nothing is dropped.
+        max_message_rate: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
+        /// PUBLISH packets that a client may send at once after it was quiet.
+        message_burst: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("as many as in a second"));
+        /// Bytes of PUBLISH packets per second that a client may send; beyond it they wait, and nothing is dropped.
+        max_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
+        /// Bytes of PUBLISH packets that a client may send at once after it was quiet.
+        byte_burst: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as many as in a second"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
         /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are
@@ -135,6 +144,12 @@ section! {
         max_subscriptions_per_client: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000));
         /// Levels of a topic name or filter.
         max_topic_levels: u16 = 128, in Kind::Integer(Range::of(1, 32_768));
+        /// Bytes of a topic name or filter.
+        max_topic_bytes: u16 = 65_535, in Kind::Integer(Range::of(1, 65_535));
+        /// Levels of a topic filter that are `+`.
+        max_filter_wildcards: u16 = 0, in Kind::Integer(Range::of(1, 32_768).or_zero("no limit"));
+        /// Time without an acknowledgement after which a connected client is named as slow.
+        slow_after: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(1, DAY));
         /// Unacknowledged messages towards a client. An MQTT 5 client may name a lower Receive Maximum.
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
@@ -157,6 +172,8 @@ words! {
         OverflowPolicy::DropOldest => "drop-oldest", "the oldest waiting message makes room";
         OverflowPolicy::Disconnect => "disconnect", "the slow reader is disconnected";
         OverflowPolicy::Block => "block", "the publisher waits";
+        OverflowPolicy::KeepLast => "keep-last", "the newest message of a topic replaces the waiting older one, also where there is room";
+        OverflowPolicy::Reject => "reject", "nobody gets the message, and its publisher is told (0x97) or its acknowledgement withheld";
     }
 }
 
@@ -167,10 +184,14 @@ section! {
         max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
         /// Bytes that wait per session, and as many again that were sent and are kept until they are acknowledged.
         max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
+        /// Bytes of them that stay in memory where a store holds the rest.
+        memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
         keep_qos0_offline: bool = false, in Kind::Boolean;
+        /// While messages of a higher priority wait, one of so many that leave a queue is of a lower one.
+        lower_priority_share: u16 = 10, in Kind::Integer(Range::of(1, 65_535).or_zero("none before all higher ones have left"));
     }
 }
 
@@ -313,6 +334,9 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &admission::ADMISSION,
     &admission::FLIGHT,
     &QUEUE,
+    &waiting::OVERFLOW,
+    &waiting::PRIORITY,
+    &waiting::DEAD_LETTER,
     &RETAINED,
     &SHARED,
     &STORE,

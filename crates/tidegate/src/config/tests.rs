@@ -175,7 +175,7 @@ error: `shared.available` must be true or false, not \"yes\"
     says(
         "[queue]\noverflow = \"drop_newest\"\n",
         "
-error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\" or \"block\", not \"drop_newest\"
+error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\", \"block\", \"keep-last\" or \"reject\", not \"drop_newest\"
  --> t.toml:2:12
   |
 2 | overflow = \"drop_newest\"

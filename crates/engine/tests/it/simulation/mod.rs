@@ -2,7 +2,8 @@
 //! limits are tight and the clock runs. A seed decides about everything, so that a run can be repeated:
 //!
 //! - `TIDEGATE_SEED=17` plays only that seed;
-//! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed.
+//! - `TIDEGATE_SIM_SECONDS=600` plays further seeds until that much time has passed;
+//! - `TIDEGATE_TRACE_LINES=100000` shows so many of the last steps when one fails.
 
 mod checks;
 mod profile;
@@ -62,7 +63,7 @@ impl Simulation {
             self.connect(device);
         }
         self.settle();
-        if self.profile.kind == Kind::Exact {
+        if self.profile.kind.is_exact() {
             self.subscribe_for_good();
         }
         for _ in 0..ACTIONS {
@@ -98,6 +99,15 @@ impl Simulation {
             }
             97 if online => {
                 self.devices[device].repeat_last();
+            }
+            98 if self.profile.kind.crashes() => self.crash(),
+            99 if self.profile.kind.crashes() => {
+                // A disk that stands still for a while.
+                if self.random.percent(50) {
+                    self.world.hold_commits();
+                } else {
+                    self.world.release_commits_later();
+                }
             }
             // 30 to 49, and whatever does not apply.
             _ => self.process(device),
@@ -149,7 +159,7 @@ impl Simulation {
     }
 
     fn change_subscription(&mut self, device: usize) {
-        if self.profile.kind == Kind::Exact || !self.devices[device].online {
+        if self.profile.kind.is_exact() || !self.devices[device].online {
             return;
         }
         let filter = profile::Profile::filter(&mut self.random);
@@ -195,6 +205,28 @@ impl Simulation {
         }
     }
 
+    /// The process dies with a part of what it has not committed, and another one with so many shards goes on.
+    fn crash(&mut self) {
+        let waiting = self.world.uncommitted();
+        let crash = Crash {
+            kept: self.random.pick(&[0, self.random.clone().below(waiting + 1), waiting]),
+            shards: self.profile.next_shards(&mut self.random),
+            away: self.random.pick(&[0, 1, 700, 3000]),
+            stepped: self.random.pick(&[0, 0, 0, 500, -200]),
+            swept: self.random.percent(50),
+        };
+        self.world.crash(crash);
+        if self.random.percent(25) {
+            // The next one dies as well, while it is still busy with what was left to it.
+            let waiting = self.world.uncommitted();
+            let shards = self.profile.next_shards(&mut self.random);
+            self.world.crash(Crash { kept: self.random.below(waiting + 1), shards, ..crash });
+        }
+        for device in &mut self.devices {
+            device.notice_close();
+        }
+    }
+
     fn let_time_pass(&mut self) {
         let milliseconds = self.random.pick(&[1, 50, 400, 1000, 2000]);
         self.world.skip(milliseconds);
@@ -222,6 +254,7 @@ impl Simulation {
     /// The weather is over: everyone reads, acknowledges and comes back until nothing is owed to anybody.
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
+        self.world.release_commits();
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 if let Some(client) = self.devices[device].client() {
@@ -303,9 +336,23 @@ fn every_message_is_delivered_or_counted_with_its_reason() {
 }
 
 #[test]
+fn what_was_promised_outlives_any_crash() {
+    for seed in seeds() {
+        Simulation::new(Kind::Crashing, seed).play();
+    }
+}
+
+#[test]
+fn every_message_comes_exactly_once_whatever_dies_in_between() {
+    for seed in seeds() {
+        Simulation::new(Kind::Lasting, seed).play();
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_run_again() {
     for seed in 0..3 {
-        for kind in [Kind::Mixed, Kind::Exact] {
+        for kind in [Kind::Mixed, Kind::Exact, Kind::Crashing, Kind::Lasting] {
             let once = Simulation::new(kind, seed).play();
             assert_eq!(once, Simulation::new(kind, seed).play(), "seed {seed}");
         }

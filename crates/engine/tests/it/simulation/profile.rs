@@ -1,6 +1,6 @@
 //! What kind of clients and limits a run has.
 
-use tidegate_engine::{OverflowPolicy, Settings, SharedStrategy};
+use tidegate_engine::{Durability, OverflowPolicy, Settings, SharedStrategy};
 use tidegate_mqtt::QoS;
 
 use crate::harness::*;
@@ -11,6 +11,23 @@ pub(super) enum Kind {
     Mixed,
     /// QoS 2 only and subscriptions that stay, under tight limits: every single message can be accounted for.
     Exact,
+    /// As [`Kind::Mixed`], with a store that promises, and processes that die.
+    Crashing,
+    /// As [`Kind::Exact`] with limits that drop nothing, a store that promises, and processes that die: every message has
+    /// to be there.
+    Lasting,
+}
+
+impl Kind {
+    /// Whether all is QoS 2 and subscriptions stay.
+    pub(super) fn is_exact(self) -> bool {
+        matches!(self, Self::Exact | Self::Lasting)
+    }
+
+    /// Whether processes die.
+    pub(super) fn crashes(self) -> bool {
+        matches!(self, Self::Crashing | Self::Lasting)
+    }
 }
 
 pub(super) struct Profile {
@@ -38,7 +55,7 @@ const SHARED_FILTERS: [&str; 3] = ["$share/g/s/#", "$share/h/s/+", "$share/h/s/1
 impl Profile {
     pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
         let mut settings = Settings::default();
-        let tight = kind == Kind::Exact || random.percent(50);
+        let tight = kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting);
         let listener = &mut settings.listeners[0];
         listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
         listener.topic_alias_maximum_out = random.pick(&[0, 2, 16]);
@@ -65,17 +82,26 @@ impl Profile {
                 OverflowPolicy::Block,
             ]);
         }
-        if kind == Kind::Mixed && settings.queue.overflow == OverflowPolicy::Disconnect {
+        if !kind.is_exact() && settings.queue.overflow == OverflowPolicy::Disconnect {
             // A client whose own QoS 1 messages fill its own queue is disconnected, sends them again, and so on for ever.
             settings.queue.overflow = OverflowPolicy::DropOldest;
         }
         let shards = random.pick(&[1, 2, 3, 3, 4]);
+        if kind.crashes() {
+            settings.durability = Durability::Commit;
+            settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
+        }
         Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }
+    }
+
+    /// Shards of the next process.
+    pub(super) fn next_shards(&self, random: &mut Random) -> u16 {
+        random.pick(&[1, 2, 3, self.shards])
     }
 
     /// Whether a device comes back to its session for ever. The others start anew now and then, or let their sessions end.
     pub(super) fn is_steady(&self, device: usize) -> bool {
-        self.kind == Kind::Exact || device < 4
+        self.kind.is_exact() || device < 4
     }
 
     pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
@@ -89,7 +115,7 @@ impl Profile {
             QoS::AtLeastOnce,
             QoS::ExactlyOnce,
         ]));
-        if self.kind == Kind::Mixed && random.percent(40) {
+        if !self.kind.is_exact() && random.percent(40) {
             connecting = connecting.will(if device % 3 == 1 { will } else { will.delay(random.below(4) as u32) });
         }
         if self.is_steady(device) {
@@ -105,7 +131,7 @@ impl Profile {
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
         let shared = random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
-        if self.kind == Kind::Exact {
+        if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };
         }
         let qos = random.pick(&[QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce, QoS::ExactlyOnce]);

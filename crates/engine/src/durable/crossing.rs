@@ -1,0 +1,268 @@
+//! Messages on their way from one shard to another.
+//!
+//! What a link between shards holds is in no store. Mostly that is no loss, since who published it has no answer yet and
+//! sends it again. It would be one where nobody would: a QoS 2 message whose packet id is taken already, a will, and what a
+//! shared group deals or is given back. Such a message is written down as crossing, in the same batch as that which makes
+//! its first owner forget it; the receiving shard writes in one batch that it has crossed and what became of it; and when
+//! the first one hears of that, both records go. What has not crossed when a process dies is delivered by the next one,
+//! before it serves anybody.
+
+use std::collections::BTreeMap;
+
+use crate::dispatch::{Reach, Source};
+use crate::engine::Engine;
+use crate::groups::group_partition;
+use crate::ids::{MAX_SHARDS, PartitionId, Place, ShardId, TenantId, partition_of};
+use crate::link::record::Record;
+use crate::message::{MessageRef, Publication};
+use crate::now::Now;
+use crate::publish::is_own_topic;
+use crate::reason::Reason;
+use crate::wire::{WireError, WireReader, WireWrite};
+use tidegate_mqtt::QoS;
+
+use super::Key;
+use super::records::{end, put_message, read_message};
+
+/// What a message crosses for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To subscribers and to its topic's home: each of these of as many shards, one bit each.
+    Publish { shards: u16, deliver: u64, retain: u64 },
+    /// To a member of a shared group, or back to its home.
+    Group { share: Box<str>, filter: Box<str> },
+}
+
+/// Messages that have left this shard and are not known to have arrived: to whom, and who of them has not said so.
+#[derive(Debug, Default)]
+pub(crate) struct Crossings {
+    open: BTreeMap<u64, (u64, u64)>,
+}
+
+/// A message that an earlier process left crossing.
+#[derive(Debug)]
+pub(super) struct Left {
+    way: Way,
+    message: MessageRef,
+    /// The shards where it has arrived, each of so many.
+    crossed: Vec<Place>,
+}
+
+/// What is left to do before the first client is served.
+#[derive(Debug, Default)]
+pub(crate) struct Replay {
+    left: BTreeMap<u64, Left>,
+}
+
+impl Replay {
+    pub(super) fn add(&mut self, number: u64, value: &[u8], now: Now) -> Result<(), WireError> {
+        let mut reader = WireReader::new(value);
+        let way = Way::read(&mut reader)?;
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let message = read_message(&mut reader, now, tenant)?;
+        end(&reader)?;
+        self.left.insert(number, Left { way, message, crossed: Vec::new() });
+        Ok(())
+    }
+
+    /// The message of this number.
+    pub(super) fn message(&self, number: u64) -> Option<&MessageRef> {
+        self.left.get(&number).map(|left| &left.message)
+    }
+
+    pub(super) fn add_crossed(&mut self, number: u64, place: Place) -> Result<(), WireError> {
+        let left = self.left.get_mut(&number).ok_or(WireError { reading: "a message that has crossed" })?;
+        left.crossed.push(place);
+        Ok(())
+    }
+}
+
+impl Way {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Publish { shards, deliver, retain } => {
+                out.put_u8(0);
+                out.put_u16(*shards);
+                out.put_u64(*deliver);
+                out.put_u64(*retain);
+            }
+            Self::Group { share, filter } => {
+                out.put_u8(1);
+                out.put_bytes(share.as_bytes());
+                out.put_bytes(filter.as_bytes());
+            }
+        }
+    }
+
+    fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        Ok(match reader.u8("a way")? {
+            0 => {
+                let shards = reader.u16("a number of shards")?;
+                if shards == 0 || shards > MAX_SHARDS {
+                    return Err(WireError { reading: "a number of shards" });
+                }
+                Self::Publish { shards, deliver: reader.u64("shards")?, retain: reader.u64("shards")? }
+            }
+            1 => Self::Group {
+                share: reader.text("a share name")?.into(),
+                filter: reader.text("a topic filter")?.into(),
+            },
+            _ => return Err(WireError { reading: "a way" }),
+        })
+    }
+}
+
+impl Left {
+    /// Whether it was on its way to whatever has its home in this partition, and has not arrived there.
+    fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
+        let home = Place { shard: ShardId(0), shards }.home_of(partition);
+        bits >> home.0 & 1 != 0 && !self.crossed.iter().any(|place| place.owns(partition))
+    }
+}
+
+impl Reach<'_> {
+    /// Whether a message has to be written down before it leaves for other shards: nobody would send it again.
+    #[inline]
+    pub(crate) fn must_be_kept(&self, publication: &Publication<'_>, source: &Source) -> bool {
+        if !self.desk.journal.is_on() {
+            return false;
+        }
+        if source.ticket.is_some() {
+            let session = source.session.and_then(|session| self.desk.sessions.get(session.0));
+            return publication.qos == QoS::ExactlyOnce && session.is_some_and(|session| session.stored.is_some());
+        }
+        let promised = publication.qos != QoS::AtMostOnce || publication.retain;
+        source.connection.is_none() && promised && !is_own_topic(publication.topic)
+    }
+
+    /// Writes down that a message leaves for these shards; each of them is to be told the number behind the message.
+    pub(crate) fn begin_crossing(&mut self, publication: &Publication<'_>, way: &Way, to: u64) -> u64 {
+        let journal = &mut self.desk.journal;
+        let (number, now) = (journal.new_body(), journal.now);
+        journal.put(Key::Crossing(number), |out| {
+            way.write(out);
+            out.put_u16(publication.tenant.0);
+            put_message(out, now, publication);
+        });
+        self.desk.crossings.open.insert(number, (to, to));
+        number
+    }
+
+    /// The same for what one shard is given for a shared group.
+    pub(crate) fn cross_for_group(
+        &mut self,
+        publication: &Publication<'_>,
+        (share, filter): (&str, &str),
+        to: ShardId,
+    ) -> Option<u64> {
+        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce {
+            return None;
+        }
+        let way = Way::Group { share: share.into(), filter: filter.into() };
+        Some(self.begin_crossing(publication, &way, 1 << to.0))
+    }
+}
+
+impl Engine {
+    /// What came just before from another shard was written down there: now it is here.
+    pub(crate) fn handle_crossing(&mut self, from: ShardId, number: u64) {
+        self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
+        self.links.send(from, Record::Crossed { number });
+    }
+
+    /// A message has arrived at another shard, and that is on its way to the store.
+    pub(crate) fn handle_crossed(&mut self, from: ShardId, number: u64) {
+        let Some((all, missing)) = self.desk.crossings.open.get_mut(&number) else { return };
+        *missing &= !(1 << from.0);
+        if *missing != 0 {
+            return;
+        }
+        let mut bits = *all;
+        self.desk.crossings.open.remove(&number);
+        self.desk.journal.delete(Key::Crossing(number));
+        while bits != 0 {
+            let shard = ShardId(bits.trailing_zeros() as u16);
+            bits &= bits - 1;
+            self.desk.journal.delete(Key::Crossed(number, Place { shard, ..self.place }));
+        }
+    }
+
+    /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
+    pub(crate) fn replay(&mut self, now: Now, replay: Replay) {
+        let mut done = Vec::new();
+        for (number, left) in replay.left {
+            done.push((number, left.crossed.clone()));
+            if left.message.is_expired(now.monotonic) {
+                self.desk.counters.drop_message(Reason::MessageExpired);
+                continue;
+            }
+            let crossed = match &left.way {
+                Way::Publish { shards, deliver, retain } => {
+                    self.replay_publish(now, &left, *shards, *deliver, *retain);
+                    true
+                }
+                Way::Group { share, filter } => self.replay_for_group(now, &left, share, filter),
+            };
+            if crossed {
+                // Should this process die as well before all shards have come so far.
+                self.desk.journal.put(Key::Crossed(number, self.place), |_| {});
+            }
+        }
+        self.replayed = done;
+        if self.place.shard == ShardId(0) {
+            self.forget_replayed();
+        } else {
+            self.links.send(ShardId(0), Record::Replayed);
+        }
+    }
+
+    fn replay_publish(&mut self, now: Now, left: &Left, shards: u16, deliver: u64, retain: u64) {
+        let mut publication = left.message.publication();
+        let home = partition_of(publication.tenant, publication.topic);
+        if left.is_missing(retain, shards, home) {
+            self.retain(now, &mut publication);
+        }
+        if deliver == 0 {
+            return;
+        }
+        let slot = self.route_of(publication.tenant, publication.topic);
+        let (_, route) = self.cache.get(slot);
+        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
+        crate::dispatch::reach!(self).deliver_some(now, route, &mut publication, &source, |partition| {
+            left.is_missing(deliver, shards, partition)
+        });
+    }
+
+    /// Says whether this shard was to deal it.
+    fn replay_for_group(&mut self, now: Now, left: &Left, share: &str, filter: &str) -> bool {
+        let tenant = left.message.tenant;
+        if !left.crossed.is_empty() || !self.place.owns(group_partition(tenant, share, filter)) {
+            return false;
+        }
+        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
+        let group = crate::link::record::GroupName { tenant, share, filter };
+        self.deal_again(now, group, &mut left.message.publication(), &source, (self.place.shard, u32::MAX));
+        true
+    }
+
+    /// One more shard has delivered what was left for it, and that is on its way to the store.
+    pub(crate) fn handle_replayed(&mut self) {
+        self.others_replayed += 1;
+        self.forget_replayed();
+    }
+
+    /// Once all shards have, nobody needs to know any more what was crossing. The first shard sees to it.
+    fn forget_replayed(&mut self) {
+        if self.replay.is_some() || self.others_replayed + 1 < self.place.shards {
+            return;
+        }
+        for (number, crossed) in std::mem::take(&mut self.replayed) {
+            self.desk.journal.delete(Key::Crossing(number));
+            let here = self.place.shards;
+            let now = (0..here).map(|shard| Place { shard: ShardId(shard), shards: here });
+            for place in crossed.into_iter().chain(now) {
+                self.desk.journal.delete(Key::Crossed(number, place));
+            }
+        }
+    }
+}

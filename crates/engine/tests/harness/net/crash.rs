@@ -1,0 +1,125 @@
+//! The end of a process without a goodbye, and the next one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tidegate_engine::{Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers};
+
+use super::{Net, Stand, Step};
+use crate::harness::store::Pairs;
+
+/// How a process ends and the next one begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crash {
+    /// How many of the batches that were on their way to the store have still been written.
+    pub kept: usize,
+    /// Shards of the next process.
+    pub shards: u16,
+    /// Milliseconds until it begins.
+    pub away: u64,
+    /// By how much the wall clock was set in between, beyond that, milliseconds.
+    pub stepped: i64,
+    /// Whether the store has thrown away what is nobody's.
+    pub swept: bool,
+}
+
+impl Crash {
+    /// At once, with everything that was handed in, and as many shards as before.
+    pub(crate) fn now(shards: u16) -> Self {
+        Self { kept: usize::MAX, shards, away: 0, stepped: 0, swept: false }
+    }
+}
+
+/// Engines that have taken in what a store holds.
+pub(crate) fn restore(engines: &mut [Engine], now: Now, pairs: &Pairs) -> Result<(), RestoreError> {
+    let mut route = RestoreRoute::new(engines.len() as u16);
+    for (key, value) in pairs {
+        match route.takers(key, value)? {
+            Takers::One(shard) => engines[usize::from(shard.0)].restore(now, key, value)?,
+            Takers::All => {
+                for engine in &mut *engines {
+                    engine.restore(now, key, value)?;
+                }
+            }
+            Takers::None => {}
+        }
+    }
+    for engine in engines {
+        engine.finish_restore(now)?;
+    }
+    Ok(())
+}
+
+impl Net {
+    /// The process dies and another one goes on with what the store holds. Clients see their connections break.
+    pub(crate) fn crash(&mut self, crash: Crash) {
+        let kept = crash.kept.min(self.store.waiting.len());
+        self.trace.note(format!("crash: {crash:?}, {kept} of {} batches survive", self.store.waiting.len()));
+        self.crashes += 1;
+        for engine in &self.engines {
+            self.past.add(engine.counters());
+            self.broken += engine.gauges().sessions_connected;
+        }
+        for socket in &mut self.sockets {
+            if !matches!(socket.stand, Stand::Gone) {
+                socket.stand = Stand::Gone;
+                socket.closed = Some(Reason::ConnectionLost);
+            }
+        }
+        self.live.clear();
+        self.store.crash(kept);
+        if crash.swept {
+            self.store.pairs = self.store.swept();
+        }
+        self.now = Now {
+            // The monotonic clock begins anew with the machine, wherever it stood.
+            monotonic: Millis(1_000 + 77_777 * (self.crashes % 7)),
+            unix: (self.now.unix + crash.away).saturating_add_signed(crash.stepped),
+        };
+        self.begin(crash.shards);
+    }
+
+    /// Engines that hold what the store does.
+    fn begin(&mut self, shards: u16) {
+        let count = usize::from(shards);
+        let (now, crashes) = (self.now, self.crashes);
+        let place = |shard| Place { shard: ShardId(shard), shards };
+        let seed = |shard| 7 + u64::from(shard) + crashes * 1000;
+        let engine = |shard| Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);
+        self.engines = (0..shards).map(engine).collect();
+        self.by_key = vec![BTreeMap::new(); count];
+        self.inboxes = (0..count).map(|_| VecDeque::new()).collect();
+        self.unshipped = vec![true; count];
+        self.shipping = vec![None; count];
+        self.held.clear();
+        self.asked.clear();
+        self.challenged.clear();
+        self.paged.clear();
+        self.wanted.clear();
+        self.reading.clear();
+        self.asked_back.clear();
+        let pairs = self.store.swept();
+        restore(&mut self.engines, now, &pairs).expect("what the engines wrote can be taken in");
+        self.settle();
+    }
+
+    /// Nobody is served before all shards know of each other.
+    fn settle(&mut self) {
+        while !self.engines.iter().all(Engine::is_settled) {
+            let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. });
+            let steps: Vec<Step> = self.steps().into_iter().filter(between).collect();
+            let step = match &mut self.schedule {
+                super::Schedule::InTurn => steps.first().copied(),
+                super::Schedule::Seeded(random) => (!steps.is_empty()).then(|| random.pick(&steps)),
+            };
+            match step {
+                Some(step) => self.take(step),
+                None if self.engines.iter().any(|engine| engine.next_deadline() == Millis(0)) => {
+                    // A shard has more to hand over, now that everything before has been.
+                    self.unshipped.fill(true);
+                }
+                None => panic!("a restored broker waits for nothing"),
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The model of a store: pairs that are committed, and batches on their way there in one order for all shards.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_engine::{JournalBatch, Sweep};
+
+/// Pairs as a store keeps them.
+pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys and values that survive, and what does not yet.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pub pairs: Pairs,
+    /// Batches that were handed in and are not committed, with the shard that wrote them.
+    pub waiting: VecDeque<(usize, JournalBatch)>,
+    /// Nothing is committed for the time being.
+    pub held: bool,
+}
+
+impl Store {
+    /// Commits the oldest batch; returns its shard and sequence.
+    pub(crate) fn commit_one(&mut self) -> Option<(usize, u64)> {
+        let (shard, batch) = self.waiting.pop_front()?;
+        apply(&mut self.pairs, &batch.operations);
+        Some((shard, batch.sequence))
+    }
+
+    /// The process is gone: so many of the batches that were on their way have still been written.
+    pub(crate) fn crash(&mut self, kept: usize) {
+        for _ in 0..kept {
+            self.commit_one();
+        }
+        self.waiting.clear();
+    }
+
+    /// What is somebody's, in the order of the keys.
+    pub(crate) fn swept(&self) -> Pairs {
+        let mut sweep = Sweep::default();
+        let pairs = self.pairs.iter().filter(|(key, value)| sweep.keep(key, value));
+        pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+/// Carries out the operations of a batch.
+pub(crate) fn apply(pairs: &mut Pairs, operations: &[u8]) {
+    let mut rest = operations;
+    while let Some((operation, behind)) = rest.split_first() {
+        let (len, behind) = behind.split_first_chunk::<2>().expect("the length of a key");
+        let (key, behind) = behind.split_at(usize::from(u16::from_le_bytes(*len)));
+        rest = behind;
+        match operation {
+            1 => {
+                let (len, behind) = behind.split_first_chunk::<4>().expect("the length of a value");
+                let (value, behind) = behind.split_at(u32::from_le_bytes(*len) as usize);
+                pairs.insert(key.to_vec(), value.to_vec());
+                rest = behind;
+            }
+            2 => {
+                pairs.remove(key);
+            }
+            other => panic!("no operation: {other}"),
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Messages that are between two shards when the process dies.
+
+use tidegate_mqtt::PacketType;
+use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
+
+use super::*;
+
+/// A publisher with a session and its packet id taken, and a message for somebody on another shard of which only the
+/// entering shard's word is in the store.
+fn taken(world: &World, topic: &str) -> Client {
+    let publisher = world.connect(v311(&world.name_on(0, "p")).lasting().manual());
+    world.hold_commits();
+    publisher.publish_later(message(topic, "x").qos2().id(7));
+    publisher.expect_nothing();
+    publisher
+}
+
+/// What there is after a crash that has left so many batches; also when the next process dies at once, with any part of
+/// what it has written.
+fn with_crashes(kept: usize, to: u16, before: impl Fn(&World), after: impl Fn(&World)) {
+    for again in [None, Some(0), Some(1), Some(2), Some(3)] {
+        let world = stored(3);
+        before(&world);
+        world.hold_commits();
+        world.crash(Crash { kept, ..Crash::now(to) });
+        if let Some(kept) = again {
+            world.crash(Crash { kept, ..Crash::now(4 - to) });
+        }
+        world.release_commits();
+        after(&world);
+    }
+}
+
+fn owes_one(world: &World, name: &str) {
+    let subscriber = world.connect(v5(name).lasting());
+    assert_eq!(subscriber.payloads(), ["x"], "{name}");
+}
+
+#[test]
+fn a_qos_2_message_whose_packet_id_is_taken_reaches_the_other_shards_once() {
+    for kept in 1..=3 {
+        for to in 1..=3 {
+            with_crashes(
+                kept,
+                to,
+                |world| {
+                    for shard in 0..3 {
+                        let subscriber = world.connect(v5(&world.name_on(shard, "s")).lasting());
+                        subscriber.subscribe("t", ExactlyOnce);
+                        subscriber.lose();
+                    }
+                    taken(world, "t");
+                    assert_eq!(world.uncommitted(), 4, "the publisher's, the others', and the place of the answer");
+                },
+                |world| {
+                    let names = World::new(3);
+                    let publisher = world.connect(v311(&names.name_on(0, "p")).lasting().manual());
+                    publisher.publish_later(message("t", "x").qos2().id(7).dup());
+                    publisher.expect(PacketType::PubRec);
+                    for shard in 0..3 {
+                        owes_one(world, &names.name_on(shard, "s"));
+                    }
+                },
+            );
+        }
+    }
+}
+
+#[test]
+fn a_retained_qos_2_message_whose_packet_id_is_taken_reaches_the_home_of_its_topic() {
+    let names = World::new(3);
+    let topic = names.name_on(2, "t");
+    for to in 1..=3 {
+        with_crashes(
+            1,
+            to,
+            |world| {
+                let publisher = world.connect(v311(&names.name_on(0, "p")).lasting().manual());
+                world.hold_commits();
+                publisher.publish_later(message(&topic, "x").qos2().id(7).retain());
+            },
+            |world| {
+                let reader = world.connect(v5("reader"));
+                reader.subscribe(&topic, AtLeastOnce);
+                assert_eq!(reader.payloads(), ["x"]);
+            },
+        );
+    }
+}
+
+#[test]
+fn what_a_group_dealt_to_another_shard_is_dealt_once_more_if_it_had_not_arrived() {
+    let names = World::new(3);
+    let home = |filter: &str| names.home_of(&format!("g/{filter}"));
+    let topic = (0..).map(|number| format!("t{number}")).find(|topic| home(topic) == 0).unwrap();
+    let member = names.name_on(1, "m");
+    for (qos, kept) in [(AtLeastOnce, 0), (ExactlyOnce, 0), (AtLeastOnce, 1), (ExactlyOnce, 1)] {
+        for to in 1..=3 {
+            with_crashes(
+                kept,
+                to,
+                |world| {
+                    let member = world.connect(v5(&member).lasting());
+                    member.subscribe(&format!("$share/g/{topic}"), ExactlyOnce);
+                    member.lose();
+                    let publisher = world.connect(v5(&names.name_on(0, "p")));
+                    world.hold_commits();
+                    publisher.publish_later(message(&topic, "x").qos(qos));
+                    // It is acknowledged before anyone knows whether it has arrived.
+                    world.commit(1);
+                    assert!(!publisher.answers().is_empty());
+                },
+                |world| owes_one(world, &member),
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_member_gave_back_across_shards_is_not_lost() {
+    let names = World::new(3);
+    let topic =
+        (0..).map(|number| format!("t{number}")).find(|topic| names.home_of(&format!("g/{topic}")) == 0).unwrap();
+    let filter = format!("$share/g/{topic}");
+    let (leaves, stays) = (names.name_on(1, "m"), names.name_on(2, "m"));
+    for kept in 1..=2 {
+        for to in 1..=3 {
+            with_crashes(
+                kept,
+                to,
+                |world| {
+                    let leaving = world.connect(v5(&leaves).lasting());
+                    leaving.subscribe(&filter, AtLeastOnce);
+                    leaving.lose();
+                    world.connect(v5("p")).publish(message(&topic, "x").qos1());
+                    let staying = world.connect(v5(&stays).lasting());
+                    staying.subscribe(&filter, AtLeastOnce);
+                    staying.lose();
+                    world.hold_commits();
+                    world.try_connect(v5(&leaves));
+                },
+                |world| owes_one(world, &stays),
+            );
+        }
+    }
+}
+
+#[test]
+fn a_will_that_was_published_reaches_the_other_shards() {
+    let names = World::new(3);
+    for qos in [QoS::AtLeastOnce, ExactlyOnce] {
+        for to in 1..=3 {
+            let watcher = names.name_on(2, "watcher");
+            with_crashes(
+                1,
+                to,
+                |world| {
+                    let watcher = world.connect(v5(&watcher).lasting());
+                    watcher.subscribe("w", ExactlyOnce);
+                    watcher.lose();
+                    let will = message("w", "x").qos(qos);
+                    let client = world.connect(v5(&names.name_on(0, "c")).lasting().will(will));
+                    world.hold_commits();
+                    client.lose();
+                },
+                |world| owes_one(world, &watcher),
+            );
+        }
+    }
+}
+
+#[test]
+fn nothing_is_written_for_what_does_not_cross_or_would_be_sent_again() {
+    let world = stored(3);
+    let subscriber = world.connect(v5(&world.name_on(1, "s")));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = world.connect(v5(&world.name_on(0, "p")));
+    world.run();
+    let before = world.pairs();
+    world.hold_commits();
+    for qos in [QoS::AtMostOnce, AtLeastOnce, ExactlyOnce] {
+        publisher.publish(message("t", "x").qos(qos));
+    }
+    assert_eq!((world.uncommitted(), world.pairs()), (0, before));
+    assert_eq!(subscriber.payloads().len(), 3);
+}
+
+#[test]
+fn what_has_crossed_leaves_no_trace() {
+    let world = stored(3);
+    for shard in 0..3 {
+        world.connect(v5(&world.name_on(shard, "s")).lasting()).subscribe("t", ExactlyOnce);
+    }
+    let publisher = world.connect(v311(&world.name_on(0, "p")).lasting());
+    publisher.publish(message("t", "x").qos2());
+    world.run();
+    let texts = |world: &World| {
+        let pairs = world.pairs();
+        pairs.iter().filter_map(|(key, value)| tidegate_engine::describe(key, value)).collect::<Vec<_>>()
+    };
+    let crossing = |text: &String| text.contains("between shards") || text.contains("arrived at");
+    assert!(!texts(&world).iter().any(crossing), "{:?}", texts(&world));
+    world.hold_commits();
+    publisher.publish_later(message("t", "y").qos2());
+    world.crash(Crash { kept: 1, ..Crash::now(2) });
+    assert!(texts(&world).iter().any(crossing), "{:?}", texts(&world));
+    world.release_commits();
+    assert!(!texts(&world).iter().any(crossing), "{:?}", texts(&world));
+}
