@@ -112,7 +112,7 @@ mod wire;
 
 pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
-pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use event::{Accepted, AuthRequest, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use identity::{Grant, Identity};
