@@ -9,5 +9,6 @@ mod command_line;
 mod configuration;
 mod life;
 mod reload;
+mod tenants;
 mod web;
 mod why;
