@@ -105,12 +105,14 @@ mod slow;
 mod subscribe;
 mod sys;
 mod tail;
+mod tenants;
 mod timers;
 mod topic_limits;
 mod topics;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use connection::Preset;
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
@@ -125,7 +127,7 @@ pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
     Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -1,4 +1,4 @@
-//! How fast a client may publish. Beyond it its PUBLISH packets wait; nothing is dropped.
+//! How fast a client, and a tenant, may publish. Beyond it its PUBLISH packets wait; nothing is dropped.
 
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -11,7 +11,7 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// A bucket of tokens, kept as the time at which it will be full again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+pub(crate) struct Bucket {
     /// Nanoseconds of the monotonic clock.
     full_at: u64,
 }
@@ -19,13 +19,13 @@ struct Bucket {
 impl Bucket {
     /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it is
     /// short of them. A rate of 0 is no limit.
-    fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
-        let nanoseconds = |tokens: u64| {
+    pub(crate) fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
+        let time_of = |tokens: u64| {
             let taken = u128::from(tokens) * u128::from(NANOSECONDS);
             taken.checked_div(u128::from(rate)).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
         };
-        self.full_at = self.full_at.max(now).saturating_add(nanoseconds(amount));
-        self.full_at.saturating_sub(now.saturating_add(nanoseconds(burst)))
+        self.full_at = self.full_at.max(now).saturating_add(time_of(amount));
+        self.full_at.saturating_sub(now.saturating_add(time_of(burst)))
     }
 }
 
@@ -39,14 +39,19 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
+    /// For how many nanoseconds it is too early for this packet.
     fn take(&mut self, now: Now, packet_len: usize, limits: &ListenerSettings) -> u64 {
-        let at = now.monotonic.0.saturating_mul(NANOSECONDS_PER_MILLISECOND);
+        let at = nanoseconds(now);
         let burst = |burst: u64, rate: u64| if burst == 0 { rate } else { burst };
         let (rate, bytes_rate) = (u64::from(limits.max_message_rate), limits.max_byte_rate);
         let messages = self.messages.take(at, 1, rate, burst(u64::from(limits.message_burst), rate));
         let bytes = self.bytes.take(at, packet_len as u64, bytes_rate, burst(limits.byte_burst, bytes_rate));
-        messages.max(bytes).div_ceil(NANOSECONDS_PER_MILLISECOND)
+        messages.max(bytes)
     }
+}
+
+fn nanoseconds(now: Now) -> u64 {
+    now.monotonic.0.saturating_mul(NANOSECONDS_PER_MILLISECOND)
 }
 
 impl ListenerSettings {
@@ -58,7 +63,8 @@ impl ListenerSettings {
 }
 
 impl Engine {
-    /// Counts a PUBLISH packet towards what its client may publish, which waits with the next one if that was too fast.
+    /// Counts a PUBLISH packet towards what its client and its client's tenant may publish; the client waits with
+    /// the next one if that was too fast.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -66,10 +72,15 @@ impl Engine {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
+        let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
+        if of_tenant.is_none() && !limits.limits_rate() {
+            return;
+        }
         let fresh =
             || Box::new(Rate { messages: Bucket::default(), bytes: Bucket::default(), waits_until: Millis::NEVER });
         let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
-        let wait = rate.take(now, packet_len, limits);
+        let wait = rate.take(now, packet_len, limits).max(of_tenant.unwrap_or(0));
+        let wait = wait.div_ceil(NANOSECONDS_PER_MILLISECOND);
         if wait == 0 {
             return;
         }

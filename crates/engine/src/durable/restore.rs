@@ -355,7 +355,8 @@ impl Engine {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        let restoring = Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        let restoring =
+            Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
         all.current = Some((stored, restoring));
         Ok(())
     }
@@ -371,7 +372,9 @@ impl Engine {
     ) -> Result<(), WireError> {
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
-        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else { return Ok(()) };
+        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
+            return Ok(());
+        };
         all.done.subscriptions += 1;
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
@@ -395,7 +398,7 @@ impl Engine {
 
     fn restore_retained(&mut self, now: Now, tenant: TenantId, message: MessageRef) {
         let topic = message.topic().to_owned();
-        if let Err(reason) = self.retained.set(tenant, &topic, message, now.monotonic) {
+        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
             self.desk.counters.drop_message(reason);
             self.desk.journal.delete(Key::Retained(tenant, &topic));
         }

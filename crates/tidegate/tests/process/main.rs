@@ -10,5 +10,6 @@ mod configuration;
 mod life;
 mod reload;
 mod store;
+mod tenants;
 mod web;
 mod why;
