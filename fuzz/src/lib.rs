@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 pub mod frames;
 pub mod mutate;
 pub mod packet;
+pub mod proxy_protocol;
 pub mod publish;
 pub mod seeds;
 pub mod topic_filter;
@@ -29,6 +30,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "frames", fuzz_one: frames::fuzz_one, seeds: seeds::frames },
     Target { name: "packet", fuzz_one: packet::fuzz_one, seeds: seeds::packet },
+    Target { name: "proxy_protocol", fuzz_one: proxy_protocol::fuzz_one, seeds: seeds::proxy_protocol },
     Target { name: "publish", fuzz_one: publish::fuzz_one, seeds: seeds::publish },
     Target { name: "topic_filter", fuzz_one: topic_filter::fuzz_one, seeds: seeds::topic_filter },
 ];

@@ -75,6 +75,27 @@ pub fn topic_filter() -> Vec<Seed> {
     cases.map(|(name, input)| (name.to_owned(), input.as_bytes().to_vec())).to_vec()
 }
 
+/// Seeds of the target `proxy_protocol`.
+pub fn proxy_protocol() -> Vec<Seed> {
+    let second = |command: u8, family: u8, body: &[u8]| {
+        [&b"\r\n\r\n\0\r\nQUIT\n"[..], &[command, family, 0, body.len() as u8], body].concat()
+    };
+    let ipv4 = [192, 0, 2, 1, 198, 51, 100, 7, 0xdd, 0xd5, 0x07, 0x5b];
+    let own = [&ipv4[..], &[0x02, 0, 1, b'h']].concat();
+    let seeds: [(&str, Vec<u8>); 9] = [
+        ("v1-tcp4", b"PROXY TCP4 192.0.2.1 198.51.100.7 56789 1883\r\n".to_vec()),
+        ("v1-tcp6", b"PROXY TCP6 2001:db8::1 ::9 1234 1883\r\n\x10".to_vec()),
+        ("v1-unknown", b"PROXY UNKNOWN\r\n".to_vec()),
+        ("v2-tcp4", second(0x21, 0x11, &ipv4)),
+        ("v2-tcp4-tlv", second(0x21, 0x11, &own)),
+        ("v2-tcp6", second(0x21, 0x21, &[7; 36])),
+        ("v2-unix", second(0x21, 0x31, &[b'/'; 216])),
+        ("v2-local", second(0x20, 0x00, &[])),
+        ("none", b"\x10\x0c\0\x04MQTT".to_vec()),
+    ];
+    seeds.map(|(name, input)| (name.to_owned(), input)).to_vec()
+}
+
 /// The body of a packet that is shorter than 16 KiB.
 fn body(wire: &[u8]) -> &[u8] {
     let header_len = if wire[1] < 0x80 { 2 } else { 3 };

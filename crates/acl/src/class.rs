@@ -52,7 +52,8 @@ impl Class {
 }
 
 impl Trie {
-    fn add(&mut self, topics: Topics<'_>, entry: u32, publishing: bool, effect: Effect) {
+    /// Adds what a topic of a rule says about messages.
+    pub(crate) fn add(&mut self, topics: Topics<'_>, entry: u32, publishing: bool, effect: Effect) {
         match topics {
             Topics::Everything => self.insert_everything(entry),
             Topics::Matched(filter) => self.insert(filter, entry),

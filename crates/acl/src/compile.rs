@@ -7,13 +7,18 @@ use std::sync::{Arc, Weak};
 use tidegate_mqtt::QoS;
 
 use crate::class::{Class, names_messages};
-use crate::filter::covers;
+use crate::filter::matches;
+use crate::grants::Granted;
 use crate::pattern::{Filled, Pattern};
 use crate::request::{DecidedBy, Decision, Request};
-use crate::rule::{Effect, RuleId};
+use crate::rule::{Effect, Rule, RuleId};
 use crate::rules::Rules;
 use crate::subject::Subject;
 use crate::subscription::{Saying, Step, Topics, Walk};
+use crate::trie::Trie;
+
+/// Topics of a client's own that are compared one by one; more are indexed.
+const OWN_UNINDEXED: usize = 16;
 
 /// Classes that are remembered before those that nobody uses any more are looked for.
 const CLASSES_BEFORE_SWEEP: usize = 64;
@@ -42,28 +47,36 @@ pub struct Compiled {
     rare: Option<Box<Rare>>,
 }
 
+/// The topics of a client that has many of its own.
+#[derive(Debug, Default)]
+struct OwnIndex {
+    publish: Trie,
+    receive: Trie,
+}
+
 #[derive(Clone, Debug)]
 struct Rare {
     superuser: bool,
-    publish: Option<Box<[OwnTopics]>>,
-    subscribe: Option<Box<[OwnTopics]>>,
+    granted: Option<Granted>,
+    index: Option<Arc<OwnIndex>>,
+}
+
+/// A topic that was filled in for a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) rule: RuleId,
+    pub(crate) topics: OwnTopics,
 }
 
 #[derive(Clone, Debug)]
-struct Own {
-    rule: RuleId,
-    topics: OwnTopics,
-}
-
-#[derive(Clone, Debug)]
-enum OwnTopics {
+pub(crate) enum OwnTopics {
     Matched(Box<str>),
     Exactly(Box<str>),
     Everything,
 }
 
 impl OwnTopics {
-    fn fill(pattern: &Pattern, subject: &Subject<'_>, effect: Effect) -> Option<Self> {
+    pub(crate) fn fill(pattern: &Pattern, subject: &Subject<'_>, effect: Effect) -> Option<Self> {
         let text: Box<str> = match pattern.fill(subject, effect) {
             Filled::Plain(text) => text.into(),
             Filled::Own(text) => text.into(),
@@ -73,7 +86,7 @@ impl OwnTopics {
         Some(if pattern.exact { Self::Exactly(text) } else { Self::Matched(text) })
     }
 
-    fn as_topics(&self) -> Topics<'_> {
+    pub(crate) fn as_topics(&self) -> Topics<'_> {
         match self {
             Self::Matched(text) => Topics::Matched(text),
             Self::Exactly(text) => Topics::Exactly(text),
@@ -85,9 +98,8 @@ impl OwnTopics {
 /// Whether a topic name is among some topics.
 pub(crate) fn names(topics: Topics<'_>, topic: &str, publishing: bool, effect: Effect) -> bool {
     match topics {
-        // A topic name is a filter that matches nothing but itself.
-        Topics::Matched(filter) => covers(filter, topic),
-        Topics::Exactly(filter) => names_messages(filter, publishing, effect) && covers(filter, topic),
+        Topics::Matched(filter) => matches(filter, topic),
+        Topics::Exactly(filter) => names_messages(filter, publishing, effect) && matches(filter, topic),
         Topics::Everything => true,
     }
 }
@@ -104,9 +116,15 @@ impl Compiler {
         &self.rules
     }
 
+    /// Sets of rules that are remembered, for tests and diagnosis: about as many as are in use, and never twice as many.
+    pub fn classes(&self) -> usize {
+        self.classes.borrow().known.len()
+    }
+
     /// The view of one client. To be made anew when anything about the subject changes.
     pub fn compile(&self, subject: &Subject<'_>) -> Compiled {
-        let applying = if subject.superuser { Vec::new() } else { self.rules.applying(subject) };
+        let applying =
+            if subject.superuser || subject.granted.is_some() { Vec::new() } else { self.rules.applying(subject) };
         let mut own = Vec::new();
         let mut plain = Vec::new();
         for id in applying {
@@ -120,7 +138,8 @@ impl Compiler {
             }
         }
         let class = self.classes.borrow_mut().of(&self.rules, plain);
-        Compiled { rules: Arc::clone(&self.rules), class, own: own.into(), rare: Rare::of(subject) }
+        let index = (own.len() > OWN_UNINDEXED).then(|| Arc::new(OwnIndex::of(&self.rules, &own)));
+        Compiled { rules: Arc::clone(&self.rules), class, own: own.into(), rare: Rare::of(subject, index) }
     }
 }
 
@@ -139,39 +158,36 @@ impl Classes {
     }
 }
 
+impl OwnIndex {
+    fn of(rules: &Rules, own: &[Own]) -> Self {
+        let mut index = Self::default();
+        for (number, own) in (0..).zip(own) {
+            let Some(rule) = rules.get(own.rule) else { continue };
+            if rule.is_about_publishing() {
+                index.publish.add(own.topics.as_topics(), number, true, rule.effect);
+            }
+            if rule.is_about_receiving() {
+                index.receive.add(own.topics.as_topics(), number, false, rule.effect);
+            }
+        }
+        index
+    }
+}
+
 impl Rare {
-    fn of(subject: &Subject<'_>) -> Option<Box<Self>> {
-        let granted = subject.granted;
-        if !subject.superuser && granted.is_none() {
+    fn of(subject: &Subject<'_>, index: Option<Arc<OwnIndex>>) -> Option<Box<Self>> {
+        if !subject.superuser && subject.granted.is_none() && index.is_none() {
             return None;
         }
-        let fill = |text: &String| OwnTopics::fill(&Pattern::parse(text).ok()?, subject, Effect::Allow);
-        let list = |texts: &Option<Vec<String>>| texts.as_ref().map(|texts| texts.iter().filter_map(fill).collect());
-        Some(Box::new(Self {
-            superuser: subject.superuser,
-            publish: granted.and_then(|granted| list(&granted.publish)),
-            subscribe: granted.and_then(|granted| list(&granted.subscribe)),
-        }))
+        let granted = subject.granted.map(|grants| Granted::of(grants, subject));
+        Some(Box::new(Self { superuser: subject.superuser, granted, index }))
     }
 
     fn decide(&self, request: &Request<'_>) -> Option<Decision> {
         if self.superuser {
             return Some(Decision::allow(DecidedBy::Superuser));
         }
-        let list = match request {
-            Request::Publish { .. } => self.publish.as_ref(),
-            Request::Subscribe { .. } | Request::Receive { .. } => self.subscribe.as_ref(),
-        }?;
-        let granted = list.iter().any(|topics| match request {
-            Request::Publish { topic, .. } => names(topics.as_topics(), topic.as_str(), true, Effect::Allow),
-            Request::Receive { topic } => names(topics.as_topics(), topic.as_str(), false, Effect::Allow),
-            Request::Subscribe { filter, .. } => match topics.as_topics() {
-                Topics::Matched(granted) => covers(granted, filter.proper().as_str()),
-                Topics::Exactly(granted) => granted == filter.proper().as_str(),
-                Topics::Everything => true,
-            },
-        });
-        Some(if granted { Decision::allow(DecidedBy::Grants) } else { Decision::deny(DecidedBy::Grants) })
+        self.granted.as_ref().map(|granted| granted.decide(request))
     }
 }
 
@@ -197,37 +213,53 @@ impl Compiled {
                 .is_some_and(|it| it.qos.has(qos) && it.retain.is_none_or(|wanted| wanted == retain))
         };
         let shared = self.class.publish.first(topic, u32::MAX, takes);
-        self.earlier_of(shared, |own| {
-            let rule = self.rules.get(own.rule)?;
-            let applies = rule.is_about_publishing()
-                && rule.takes(qos, retain)
-                && names(own.topics.as_topics(), topic, true, rule.effect);
-            applies.then_some(rule.effect)
-        })
+        let takes = |own: &Own| self.rules.get(own.rule).is_some_and(|rule| rule.takes(qos, retain));
+        let own = match self.index() {
+            Some(index) => index.publish.first(topic, u32::MAX, |own| self.own.get(own as usize).is_some_and(takes)),
+            None => self.first_own(
+                |own, effect| takes(own) && names(own.topics.as_topics(), topic, true, effect),
+                Rule::is_about_publishing,
+            ),
+        };
+        self.earlier_of(shared, own)
     }
 
     fn receive(&self, topic: &str) -> Decision {
         let shared = self.class.receive.first(topic, u32::MAX, |_| true);
-        self.earlier_of(shared, |own| {
-            let rule = self.rules.get(own.rule)?;
-            let applies = rule.is_about_receiving() && names(own.topics.as_topics(), topic, false, rule.effect);
-            applies.then_some(rule.effect)
-        })
+        let own = match self.index() {
+            Some(index) => index.receive.first(topic, u32::MAX, |_| true),
+            None => self
+                .first_own(|own, effect| names(own.topics.as_topics(), topic, false, effect), Rule::is_about_receiving),
+        };
+        self.earlier_of(shared, own)
     }
 
-    /// What the earlier of two rules decides: an entry that is shared, or the first own one of which `applies` gives the
-    /// effect.
-    fn earlier_of(&self, shared: Option<u32>, applies: impl Fn(&Own) -> Option<Effect>) -> Decision {
+    fn index(&self) -> Option<&OwnIndex> {
+        self.rare.as_ref()?.index.as_deref()
+    }
+
+    /// The first of the client's own topics that matches, of a rule that is about the action.
+    fn first_own(&self, matches: impl Fn(&Own, Effect) -> bool, about: impl Fn(&Rule) -> bool) -> Option<u32> {
+        let applies = |own: &Own| {
+            let rule = self.rules.get(own.rule);
+            rule.is_some_and(|rule| about(rule) && matches(own, rule.effect))
+        };
+        self.own.iter().position(applies).and_then(|place| u32::try_from(place).ok())
+    }
+
+    /// What the earlier of two rules decides: that of a shared entry, or that of one of the client's own.
+    fn earlier_of(&self, shared: Option<u32>, own: Option<u32>) -> Decision {
         let shared = shared.and_then(|entry| self.class.entries.get(entry as usize));
-        let limit = shared.map_or(RuleId(u32::MAX), |entry| entry.rule);
-        for own in self.own.iter().take_while(|own| own.rule < limit) {
-            if let Some(effect) = applies(own) {
-                return effect.decide(DecidedBy::Rule(own.rule));
+        let own = own.and_then(|own| self.own.get(own as usize));
+        match (shared, own) {
+            (Some(entry), own) if own.is_none_or(|own| entry.rule <= own.rule) => {
+                entry.effect.decide(DecidedBy::Rule(entry.rule))
             }
-        }
-        match shared {
-            Some(entry) => entry.effect.decide(DecidedBy::Rule(entry.rule)),
-            None => self.rules.default_effect().decide(DecidedBy::Default),
+            (_, Some(own)) => {
+                let effect = self.rules.get(own.rule).map_or(Effect::Deny, |rule| rule.effect);
+                effect.decide(DecidedBy::Rule(own.rule))
+            }
+            _ => self.rules.default_effect().decide(DecidedBy::Default),
         }
     }
 

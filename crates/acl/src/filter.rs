@@ -26,6 +26,28 @@ pub fn covers(rule: &str, asked: &str) -> bool {
     wanted.next().is_none()
 }
 
+/// Whether a filter matches a topic name ([MQTT-4.7.1-2], [MQTT-4.7.2-1]). The same as [`covers`] for a name, and faster.
+pub(crate) fn matches(filter: &str, topic: &str) -> bool {
+    let (filter, topic) = (filter.as_bytes(), topic.as_bytes());
+    if matches!(filter.first(), Some(b'+' | b'#')) && topic.first() == Some(&b'$') {
+        return false;
+    }
+    // Wildcards stand alone in their levels, so a `+` or `#` always begins one.
+    let (mut rest, mut left) = (filter, topic);
+    loop {
+        match (rest.split_first(), left.split_first()) {
+            (Some((b'#', _)), _) | (None, None) => return true,
+            (Some((b'+', behind)), _) => {
+                let end = left.iter().position(|&byte| byte == b'/').unwrap_or(left.len());
+                (rest, left) = (behind, left.split_at(end).1);
+            }
+            (Some((wanted, behind)), Some((byte, after))) if wanted == byte => (rest, left) = (behind, after),
+            // `#` matches its parent level, too.
+            (_, left) => return left.is_none() && rest == b"/#",
+        }
+    }
+}
+
 /// Whether there is a topic name that both filters match.
 pub fn overlaps(one: &str, other: &str) -> bool {
     let (mut ones, mut others) = (one.split('/'), other.split('/'));
@@ -42,5 +64,24 @@ pub fn overlaps(one: &str, other: &str) -> bool {
             _ => return false,
         }
         first = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matching_is_covering_a_single_topic() {
+        let filters = [
+            "#", "+", "+/#", "a", "a/#", "a/+", "a/+/#", "+/b", "a//c", "/", "/#", "/+", "a/b", "$s/#", "$s/+", "a/+/c",
+        ];
+        let topics =
+            ["a", "b", "a/b", "a/b/c", "a//c", "/", "//", "a/", "$s", "$s/a", "$s/a/b", "ab", "a/bc", "/b", "x/b"];
+        for filter in filters {
+            for topic in topics {
+                assert_eq!(matches(filter, topic), covers(filter, topic), "{filter} {topic}");
+            }
+        }
     }
 }

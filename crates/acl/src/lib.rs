@@ -19,6 +19,7 @@ mod compile;
 mod error;
 mod explain;
 mod filter;
+mod grants;
 mod limits;
 pub mod mosquitto;
 mod pattern;
@@ -34,10 +35,11 @@ pub use compile::{Compiled, Compiler};
 pub use error::{LoadError, Place, RuleProblem};
 pub use explain::{Explanation, PassedOver, Verdict};
 pub use filter::{covers, overlaps};
+pub use grants::{GrantedAction, GrantedRule, Grants};
 pub use limits::{
     MAX_FILE_BYTES, MAX_PATTERN_BYTES, MAX_RULES, MAX_TOPICS_PER_RULE, MAX_VALUE_BYTES, MAX_VALUES_PER_CONDITION,
 };
 pub use request::{DecidedBy, Decision, Request};
 pub use rule::{Effect, RuleId, RuleRef};
 pub use rules::{Rules, RulesBuilder, Warning};
-pub use subject::{Grants, Subject};
+pub use subject::Subject;

@@ -108,19 +108,16 @@ impl Pattern {
     /// When it is no valid filter or has a placeholder that is not known.
     pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
         let (text, exact) = text.strip_prefix("eq ").map_or((text, false), |rest| (rest, true));
-        if text.len() > MAX_PATTERN_BYTES {
-            return Err(PatternError::TooLong);
-        }
-        let mut pieces = Vec::new();
-        let mut rest = text;
-        while let Some((before, behind)) = rest.split_once("${") {
-            let (name, after) = behind.split_once('}').ok_or(PatternError::Unclosed)?;
-            push_text(&mut pieces, before);
-            pieces.push(Piece::Value(Placeholder::named(name).ok_or(PatternError::Unknown)?));
-            rest = after;
-        }
-        push_text(&mut pieces, rest);
-        Self::of(text, pieces, exact)
+        Self::of(text, pieces(text)?, exact)
+    }
+
+    /// Reads a topic that a token grants: the same placeholders, and `%c` and `%u` anywhere.
+    ///
+    /// # Errors
+    /// When it is no valid filter or has a placeholder that is not known.
+    pub(crate) fn granted(text: &str, exact: bool) -> Result<Self, PatternError> {
+        let written = text.replace("%c", "${clientid}").replace("%u", "${username}");
+        Self::of(text, pieces(&written)?, exact)
     }
 
     /// Reads a pattern of Mosquitto's, in which a level `%c` is the client id and a level `%u` the user name.
@@ -201,6 +198,20 @@ fn unfillable(before: &str, effect: Effect) -> Filled<'static> {
         (Effect::Deny, Some(end)) => Filled::Own(format!("{}/#", &before[..end])),
         (Effect::Deny, None) => Filled::Everything,
     }
+}
+
+/// Text and `${...}` in turn.
+fn pieces(text: &str) -> Result<Vec<Piece>, PatternError> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("${") {
+        let (name, after) = behind.split_once('}').ok_or(PatternError::Unclosed)?;
+        push_text(&mut pieces, before);
+        pieces.push(Piece::Value(Placeholder::named(name).ok_or(PatternError::Unknown)?));
+        rest = after;
+    }
+    push_text(&mut pieces, rest);
+    Ok(pieces)
 }
 
 fn push_text(pieces: &mut Vec<Piece>, text: &str) {

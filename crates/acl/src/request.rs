@@ -59,7 +59,7 @@ pub enum DecidedBy {
     Rule(RuleId),
     /// The client is a superuser.
     Superuser,
-    /// The list of its token or of an external authority ([`Grants`](crate::Grants)): it names the topic, or it does not.
+    /// What its token or an external authority grants ([`Grants`](crate::Grants)), or does not.
     Grants,
     /// No rule applied.
     Default,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::grants::Grants;
+
 /// A client, as far as rules ask about it.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
@@ -20,7 +22,7 @@ pub struct Subject<'a> {
     pub attributes: &'a [(String, String)],
     /// Whether no rule holds for it.
     pub superuser: bool,
-    /// What a token or an external authority allows it to do.
+    /// What a token or an external authority allows it to do; replaces all rules.
     pub granted: Option<&'a Grants>,
 }
 
@@ -59,15 +61,4 @@ impl fmt::Debug for Subject<'_> {
             .field("granted", &self.granted.is_some())
             .finish()
     }
-}
-
-/// What a token or an external authority allows a client to do. A list that is there replaces the rules for its action: what
-/// it does not name is denied. Its entries are topics as in a rules file, with the same placeholders; one that is no topic
-/// filter allows nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants {
-    /// What may be published to; `None` where the rules decide.
-    pub publish: Option<Vec<String>>,
-    /// What may be subscribed to and received; `None` where the rules decide.
-    pub subscribe: Option<Vec<String>>,
 }

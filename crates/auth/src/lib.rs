@@ -1,1 +1,36 @@
-//! Who comes in: an ordered chain of providers of authentication.
+//! Who comes in: an ordered chain of named providers of authentication.
+//!
+//! A [`Chain`] is asked about a [`Request`] and answers later with a [`Decision`], on a thread of its own: passwords are
+//! hashed and other servers are waited for here, never on a thread that works clients. A bounded cache answers a
+//! reconnect storm, requests that are the same and under way at once are decided once, and whatever does not fit is
+//! refused as [`RefusalKind::Unavailable`] instead of waiting without bound.
+//!
+//! The first provider that does not [ignore](Decision::Ignore) a request decides about it; when all ignore it, nobody
+//! comes in. Whether somebody without credentials is let in at all is for the caller to say, before it asks.
+
+mod chain;
+mod clock;
+mod decision;
+#[cfg(test)]
+mod fake_server;
+mod fetch;
+pub mod password;
+mod permits;
+mod provider;
+mod providers;
+mod request;
+#[cfg(test)]
+mod scratch;
+mod settings;
+
+pub use chain::{Answer, Chain, Counters, Differences, Prepared};
+pub use clock::{Clock, SystemClock};
+pub use decision::{AclAction, AclClaims, AclRule, Decision, Identity, Refusal, RefusalKind};
+pub use fetch::FetchError;
+pub use provider::{Exchange, Step};
+pub use providers::{KeyProblem, KeysError, ProviderError};
+pub use request::{ClientCertificate, Enhanced, Request, Secret};
+pub use settings::{
+    CacheSettings, CertificateSettings, ChainSettings, HttpSettings, JwtKeys, JwtSettings, NameSource, ProviderKind,
+    ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable, is_algorithm,
+};

@@ -5,9 +5,11 @@ mod connect_error;
 mod driver;
 mod link;
 mod stream;
+mod tls;
 mod websocket;
 
 pub use address::{Address, SocketOptions};
 pub use connect_error::{ConnectError, TransportError};
 pub use driver::{Driver, Step, Waker};
+pub use tls::{TlsConnector, TlsFileError, TlsOptions, TlsVersion};
 pub use websocket::WebSocketError;

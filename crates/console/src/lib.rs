@@ -5,16 +5,19 @@
 //! | `/metrics` | all [`metrics`], in the text format of Prometheus |
 //! | `/healthz` | 200 while the process works |
 //! | `/readyz` | 200 while clients are taken in; 503 before and while stopping |
+//! | `POST /api/v1/reload` | 200 when the configuration was read anew and is in force; from this machine only |
 //!
 //! It runs on a thread of its own, which sleeps until somebody asks. It knows nothing of the broker but a
-//! [`StatusSource`], and the broker runs as well without it. Every connection is bounded in time, in the size of a
+//! [`StatusSource`] and [`Operations`], and the broker runs as well without it. Every connection is bounded in time, in the size of a
 //! request's head, and in number.
 
 pub mod metrics;
+mod operations;
 mod process;
 mod routes;
 mod server;
 mod status;
 
+pub use operations::{OperationOutcome, Operations};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{Phase, Shell, Status, StatusSource, Unavailable};

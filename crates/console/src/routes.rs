@@ -6,9 +6,10 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use crate::metrics;
+use crate::operations::{self, Offered};
 use crate::status::{Phase, StatusSource};
 
 /// The media type of the text format.
@@ -16,7 +17,8 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// All paths of the console.
-pub(crate) fn router<S: StatusSource>(source: Arc<S>) -> Router {
+pub(crate) fn router<S: StatusSource>(source: Arc<S>, operations: Offered) -> Router {
+    let asked = Router::new().route("/api/v1/reload", post(operations::reload)).with_state(operations);
     Router::new()
         .route("/", get(index))
         .route("/metrics", get(metrics_text::<S>))
@@ -24,9 +26,10 @@ pub(crate) fn router<S: StatusSource>(source: Arc<S>) -> Router {
         .route("/readyz", get(readiness::<S>))
         .fallback(not_found)
         .with_state(source)
+        .merge(asked)
 }
 
-fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
+pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl Into<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, content_type),
         // What is answered holds for this moment, and is only to be read as what it says it is.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
+use crate::operations::{Offered, Operations, Peer};
 use crate::routes;
 use crate::status::StatusSource;
 
@@ -71,6 +72,7 @@ impl ConsoleError {
 pub struct Console {
     listener: TcpListener,
     address: SocketAddr,
+    operations: Offered,
 }
 
 impl Console {
@@ -82,7 +84,7 @@ impl Console {
         let bound = TcpListener::bind(address).and_then(|listener| {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;
-            Ok(Self { listener, address })
+            Ok(Self { listener, address, operations: Offered::default() })
         });
         bound.map_err(|source| ConsoleError::Bind { address, source })
     }
@@ -90,6 +92,12 @@ impl Console {
     /// The address, with the port that was chosen.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Offers operations to this machine.
+    #[must_use]
+    pub fn with_operations(self, operations: Arc<dyn Operations>) -> Self {
+        Self { operations: Offered(Some(operations)), ..self }
     }
 
     /// Starts the thread that answers.
@@ -103,7 +111,7 @@ impl Console {
             tokio::net::TcpListener::from_std(self.listener)?
         };
         let (stop, stopped) = oneshot::channel();
-        let router = routes::router(source);
+        let router = routes::router(source, self.operations);
         let thread = thread::Builder::new().name("console".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -146,7 +154,7 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
                 continue;
             }
         };
-        let router = router.clone();
+        let router = router.clone().layer(Extension(Peer(peer)));
         tokio::spawn(async move {
             if let Err(error) = serve(stream, router, limits).await {
                 tracing::debug!(%peer, %error, "console connection ended");

@@ -13,7 +13,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tidegate_engine::{ConnectionKey, Engine, Event, ListenerId, Millis, Now, Place, Settings, ShardId};
+use tidegate_engine::{
+    ConnectionKey, Engine, Event, ListenerId, Millis, Now, OverflowPolicy, Place, PriorityRule, PrioritySource,
+    Settings, ShardId,
+};
 use tidegate_mqtt::QoS;
 
 const ROUNDS: usize = 9;
@@ -32,6 +35,8 @@ struct Scenario {
     topic: fn(usize) -> String,
     filter: fn(usize) -> String,
     qos: QoS,
+    /// What is switched on, beside what always is.
+    change: fn(&mut Settings),
 }
 
 /// The shards of one process, and whatever is under way between them.
@@ -40,8 +45,10 @@ struct World {
 }
 
 impl World {
-    fn new(shards: u16) -> Self {
-        let settings = Arc::new(Settings::default());
+    fn new(shards: u16, change: fn(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let settings = Arc::new(settings);
         let place = |shard| Place { shard: ShardId(shard), shards };
         let engines = (0..shards).map(|shard| Engine::new(Arc::clone(&settings), place(shard), 7, NOW)).collect();
         Self { engines }
@@ -158,7 +165,7 @@ fn publish(topic: &str, qos: QoS, first_id: u16) -> Vec<u8> {
 }
 
 fn run(scenario: &Scenario) -> f64 {
-    let mut world = World::new(scenario.shards);
+    let mut world = World::new(scenario.shards, scenario.change);
     let mut ids = Vec::new();
     for n in 0..scenario.subscribers {
         let (shard, key) = world.connect(&format!("subscriber-{n}"));
@@ -187,6 +194,17 @@ fn run(scenario: &Scenario) -> f64 {
     each
 }
 
+/// Messages of every topic have a priority of their own.
+fn priorities(settings: &mut Settings) {
+    let source = PrioritySource::Fixed(5);
+    settings.priority = vec![PriorityRule { filter: "bench/#".to_owned(), source, default: 0 }];
+}
+
+/// Nine of ten messages of a burst have to wait.
+fn small_window(settings: &mut Settings) {
+    settings.limits.max_inflight = (BURST / 10) as u16;
+}
+
 fn main() {
     let one = |_: usize| "bench/one".to_owned();
     let each = |n: usize| format!("bench/t/{n}");
@@ -198,7 +216,9 @@ fn main() {
         topic,
         filter,
         qos,
+        change: |_| {},
     };
+    let with = |name, base: Scenario, change| Scenario { name, change, ..base };
     let scenarios = [
         scenario("one to one", 1, 1, 1, one, one, QoS::AtMostOnce),
         scenario("one to one hundred", 1, 1, 100, one, one, QoS::AtMostOnce),
@@ -208,10 +228,32 @@ fn main() {
         scenario("fifty pairs, QoS 2", 1, 50, 50, each, each, QoS::ExactlyOnce),
         scenario("fifty pairs, 2 shards", 2, 50, 50, each, each, QoS::AtMostOnce),
         scenario("fifty pairs, QoS 1, 2 shards", 2, 50, 50, each, each, QoS::AtLeastOnce),
+        with("fifty pairs, priorities", scenario("", 1, 50, 50, each, each, QoS::AtMostOnce), priorities),
+        with("fifty pairs, QoS 1, priorities", scenario("", 1, 50, 50, each, each, QoS::AtLeastOnce), priorities),
+        with("fifty pairs, 2 shards, priorities", scenario("", 2, 50, 50, each, each, QoS::AtMostOnce), priorities),
+        with("queued, QoS 1", scenario("", 1, 50, 50, each, each, QoS::AtLeastOnce), small_window),
+        with("queued, QoS 1, priorities", scenario("", 1, 50, 50, each, each, QoS::AtLeastOnce), |settings| {
+            small_window(settings);
+            priorities(settings);
+        }),
+        with("queued, QoS 1, keep last", scenario("", 1, 50, 50, each, each, QoS::AtLeastOnce), |settings| {
+            small_window(settings);
+            settings.queue.overflow = OverflowPolicy::KeepLast;
+        }),
+        with("fifty pairs, QoS 1, reject", scenario("", 1, 50, 50, each, each, QoS::AtLeastOnce), |settings| {
+            settings.queue.overflow = OverflowPolicy::Reject;
+        }),
+        with(
+            "fifty pairs, 2 shards, QoS 1, reject",
+            scenario("", 2, 50, 50, each, each, QoS::AtLeastOnce),
+            |settings| {
+                settings.queue.overflow = OverflowPolicy::Reject;
+            },
+        ),
     ];
     for scenario in &scenarios {
         let mut rounds: Vec<f64> = (0..ROUNDS).map(|_| run(scenario)).collect();
         rounds.sort_by(f64::total_cmp);
-        println!("{:30} {:7.1} ns per delivered message", scenario.name, rounds[ROUNDS / 2]);
+        println!("{:37} {:7.1} ns per delivered message", scenario.name, rounds[ROUNDS / 2]);
     }
 }

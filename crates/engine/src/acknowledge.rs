@@ -13,7 +13,7 @@ use crate::layouts::{Layouts, Shape};
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::Delivery;
+use crate::session::{Delivery, InFlight};
 
 /// What is to be sent for one message in flight after a session was resumed.
 enum Again {
@@ -178,16 +178,19 @@ impl Desk {
             // The client remembers it from before: it need not be sent again.
             flow.to_resend -= 1;
         }
-        let finished = flow.inflight.finish(id).unwrap_or_default();
-        let kept = finished.delivery.map_or(0, |delivery| delivery.cost());
+        let InFlight { delivery, numbers } = flow.inflight.finish(id).unwrap_or_default();
+        let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;
         if let Some(stored) = stored {
-            self.journal.delete_entry(stored, finished.numbers);
+            self.journal.delete_entry(stored, numbers);
         }
         flow.waiting_since = now;
         if code.is_error() {
-            self.counters.drop_message(Reason::RefusedByReceiver);
+            match &delivery {
+                Some(delivery) => self.discard(Reason::RefusedByReceiver, &delivery.message),
+                None => self.counters.drop_message(Reason::RefusedByReceiver),
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
 use crate::session::{BlockedPublisher, Session, Will};
+use crate::settings::OverflowPolicy;
 
 /// What was found to be wrong.
 #[derive(Debug, Default)]
@@ -41,6 +42,7 @@ impl Engine {
         }
         self.groups.audit(self.place.shard, &self.desk, &mut |what| found.0.push(what));
         self.retained.audit(&mut |what| found.0.push(what));
+        self.audit_admissions(&mut |what| found.0.push(what));
         found.0
     }
 
@@ -72,7 +74,8 @@ impl Engine {
             found.equal("connections_by_listener", u64::from(*open), counted as u64);
         }
         let idle = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty();
-        found.holds(idle && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
+        let told = desk.roomy.is_empty() && !desk.has_dead_letters();
+        found.holds(idle && told && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
     }
 
     fn audit_timers(&self, found: &mut Findings) {
@@ -80,7 +83,11 @@ impl Engine {
         let never = crate::now::Millis::NEVER;
         let connections = desk.connections.iter();
         let of_connections: usize = connections
-            .map(|(_, connection)| usize::from(connection.timer != never) + usize::from(connection.is_parked()))
+            .map(|(_, connection)| {
+                let rate = connection.extra.as_ref().and_then(|extra| extra.rate.as_ref());
+                let waits = rate.is_some_and(|rate| rate.waits_until != never);
+                usize::from(connection.timer != never) + usize::from(connection.is_parked()) + usize::from(waits)
+            })
             .sum();
         let rare = desk.sessions.iter().filter_map(|(_, session)| session.rare.as_ref());
         let of_sessions: usize = rare
@@ -109,7 +116,10 @@ impl Engine {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
             let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
-            found.holds(held > 0, || format!("{key:?} is parked and nobody will release it"));
+            let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
+            let slowed = extra.rate.as_deref().is_some_and(waits);
+            let short = self.desk.overload.holds(&publisher);
+            found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }
 
@@ -145,7 +155,10 @@ impl Engine {
             return;
         }
         let Some(connection) = session.connection.and_then(|key| self.desk.connections.get(key)) else {
-            found.holds(flow.to_resend == 0 && flow.blocking.is_empty(), || format!("{} is away and busy", name()));
+            let rejects = flow.full_at.is_some_and(|bounds| bounds.policy == OverflowPolicy::Reject);
+            found.holds(flow.to_resend == 0 && (flow.blocking.is_empty() || rejects), || {
+                format!("{} is away and busy", name())
+            });
             return;
         };
         let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;

@@ -77,6 +77,10 @@ impl Engine {
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
             self.desk.memory -= extra.aliases_in.bytes();
+            self.end_admission(key, &extra);
+            if let Some(rate) = &extra.rate {
+                self.desk.timers.cancel(rate.waits_until, Timer::Rate(key));
+            }
             if let Some(parked) = extra.parked {
                 self.desk.timers.cancel(parked.until, Timer::Parked(key));
                 self.desk.memory -= parked.bytes.len() as u64;
@@ -224,6 +228,10 @@ impl Engine {
             self.desk.counters.dropped[reason.number()] += paged.messages;
         }
         let Some(mut flow) = session.flow else { return };
+        if let Some(tail) = flow.tail.take() {
+            self.desk.forget_tail(&tail);
+            self.desk.counters.dropped[reason.number()] += tail.messages;
+        }
         self.desk.to_unpark.append(&mut flow.blocking);
         self.desk.memory -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
@@ -235,7 +243,8 @@ impl Engine {
             }
             match entry.item.delivery {
                 Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
-                _ => self.desk.counters.drop_message(reason),
+                Some(delivery) => self.desk.discard(reason, &delivery.message),
+                None => self.desk.counters.drop_message(reason),
             }
         }
         for delivery in std::mem::take(&mut flow.queue) {
@@ -246,11 +255,11 @@ impl Engine {
 
     fn settle_queued(&mut self, now: Now, key: SessionKey, delivery: &Delivery, reason: Reason) {
         if delivery.is_expired(now.monotonic) {
-            self.desk.counters.drop_message(Reason::MessageExpired);
+            self.desk.discard(Reason::MessageExpired, &delivery.message);
         } else if delivery.group.is_some() && delivery.qos != QoS::AtMostOnce {
             self.return_to_group(now, key, delivery);
         } else {
-            self.desk.counters.drop_message(reason);
+            self.desk.discard(reason, &delivery.message);
         }
     }
 

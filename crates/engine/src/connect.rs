@@ -121,15 +121,6 @@ impl Engine {
         self.check_topic_levels(will.topic.as_str())
     }
 
-    pub(crate) fn check_topic_levels(&self, topic: &str) -> Result<(), Refused> {
-        let max = usize::from(self.settings.limits.max_topic_levels);
-        // A topic cannot have more levels than bytes, which spares counting those of nearly all.
-        if topic.len() > max && topic.split('/').count() > max {
-            return Err(Refused::new(Reason::TopicTooDeep, format!("the topic has more than {max} levels")));
-        }
-        Ok(())
-    }
-
     /// Lets the control plane decide. Until then nothing of this client is worked on.
     fn ask_for_verdict(
         &mut self,

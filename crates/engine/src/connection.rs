@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 
 use tidegate_mqtt::{PacketId, ReasonCode, Version};
 
+use crate::admission::Reserving;
 use crate::alias::{InboundAliases, OutboundAliases};
 use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::output::Output;
+use crate::rate::Rate;
 use crate::topics::RouteSlot;
 
 /// Where a connection stands.
@@ -64,13 +66,19 @@ pub(crate) struct Connection {
 }
 
 /// What few connections need.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Extra {
     pub acks: AckQueue,
     pub aliases_in: InboundAliases,
     pub aliases_out: OutboundAliases,
     pub parked: Option<Box<Parked>>,
     pub pending_connect: Option<Box<PendingConnect>>,
+    /// What it has published lately, where that is limited.
+    pub rate: Option<Box<Rate>>,
+    /// What is known of the message that waits for room.
+    pub reserving: Reserving,
+    /// Until when the acknowledgement of that message is withheld at most, or never.
+    pub withheld_until: Millis,
     /// Enhanced authentication, where the client asked for it.
     pub enhanced: Option<Box<EnhancedState>>,
     /// When what the client has proven ends, or never.
@@ -111,6 +119,25 @@ pub(crate) struct Allowed {
     pub epoch: u16,
 }
 
+impl Default for Extra {
+    fn default() -> Self {
+        Self {
+            acks: AckQueue::default(),
+            aliases_in: InboundAliases::default(),
+            aliases_out: OutboundAliases::default(),
+            parked: None,
+            pending_connect: None,
+            enhanced: None,
+            proof_ends: None,
+            preset: None,
+            allowed: None,
+            rate: None,
+            reserving: Reserving::Not,
+            withheld_until: Millis::NEVER,
+        }
+    }
+}
+
 /// A CONNECT that waits for a verdict.
 #[derive(Debug)]
 pub(crate) struct PendingConnect {
@@ -127,6 +154,9 @@ impl Extra {
             && self.aliases_out.is_off()
             && self.parked.is_none()
             && self.pending_connect.is_none()
+            && self.rate.is_none()
+            && self.reserving == Reserving::Not
+            && self.withheld_until == Millis::NEVER
             && self.enhanced.is_none()
             && self.proof_ends.is_none()
             && self.preset.is_none()

@@ -43,6 +43,12 @@ pub struct Counters {
     pub shard_messages_in: u64,
     /// Times that a publisher was parked by a full queue or link.
     pub publishers_parked: u64,
+    /// Times that a publisher was parked since it was faster than its listener allows.
+    pub rate_limited: u64,
+    /// Dropped messages that were published once more as dead letters.
+    pub dead_letters: u64,
+    /// Dropped messages that were to be published once more, and were not: too many came at once.
+    pub dead_letters_lost: u64,
     /// Unacknowledged messages sent again with DUP after a session was resumed.
     pub redelivered: u64,
 }
@@ -69,6 +75,9 @@ impl Default for Counters {
             shard_messages_out: 0,
             shard_messages_in: 0,
             publishers_parked: 0,
+            rate_limited: 0,
+            dead_letters: 0,
+            dead_letters_lost: 0,
             redelivered: 0,
         }
     }
@@ -103,6 +112,9 @@ impl Counters {
         self.shard_messages_out += other.shard_messages_out;
         self.shard_messages_in += other.shard_messages_in;
         self.publishers_parked += other.publishers_parked;
+        self.rate_limited += other.rate_limited;
+        self.dead_letters += other.dead_letters;
+        self.dead_letters_lost += other.dead_letters_lost;
         self.redelivered += other.redelivered;
     }
 
@@ -139,6 +151,10 @@ pub struct Gauges {
     pub queued_messages: u64,
     /// Bytes of those (a message that waits in several queues counts in each).
     pub queued_bytes: u64,
+    /// Messages waiting in the store alone, behind what queues hold in memory.
+    pub stored_messages: u64,
+    /// Bytes of those, as they will cost in memory.
+    pub stored_bytes: u64,
     /// Messages sent and not acknowledged.
     pub inflight_messages: u64,
     /// Bytes of unfinished packets and parked publishes.
@@ -159,6 +175,8 @@ impl Gauges {
         self.retained_bytes += other.retained_bytes;
         self.queued_messages += other.queued_messages;
         self.queued_bytes += other.queued_bytes;
+        self.stored_messages += other.stored_messages;
+        self.stored_bytes += other.stored_bytes;
         self.inflight_messages += other.inflight_messages;
         self.input_bytes += other.input_bytes;
         self.link_bytes += other.link_bytes;

@@ -12,9 +12,11 @@ use crate::ids::SessionKey;
 use crate::layouts::{Layouts, Shape};
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::overflow::Arriving;
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
+use crate::settings::OverflowPolicy;
 
 /// How a subscription wants a message.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,10 @@ impl Desk {
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0);
+        let queue_is_empty = session
+            .flow
+            .as_ref()
+            .is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
         if !queue_is_empty
             || session.is_loading()
             || connection.output_len() > self.settings.limits.output_high_water as usize
@@ -131,7 +136,16 @@ impl Desk {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
-        if !terms.metered && !self.make_room(now, to, &delivery, terms.publisher) {
+        if !terms.metered {
+            let bounds = self.bounds_of(to, publication.topic);
+            delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
+            let arriving = Arriving { to, delivery: &delivery, publisher: terms.publisher, bounds };
+            if !self.make_room(now, &arriving) {
+                return;
+            }
+        }
+        if self.enqueue_in_store(publication, to, terms, &delivery) {
+            self.read_ahead(to);
             return;
         }
         let Some(session) = self.sessions.get_mut(to.0) else { return };
@@ -150,6 +164,7 @@ impl Desk {
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
+        self.note_queued(to, terms.publisher);
     }
 
     /// Takes the message at the front of a queue; it is owed no more.
@@ -214,7 +229,7 @@ impl Desk {
             let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
-                self.counters.drop_message(Reason::MessageExpired);
+                self.discard(Reason::MessageExpired, &next.message);
                 self.forget_stored(stored, next.number);
                 continue;
             }
@@ -282,14 +297,19 @@ impl Desk {
 
     /// Lets those go on who waited for a queue that has room again.
     pub(crate) fn after_refill(&mut self, to: SessionKey) {
-        let max = self.settings.queue.max_messages as usize;
-        let max_bytes = self.settings.queue.max_bytes;
+        let default = self.overflow.default_bounds();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let fetching = session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty());
         let empty = match session.flow.as_mut() {
             None => true,
             Some(flow) => {
-                if flow.queue.len() <= max / 2 && flow.queue_bytes <= max_bytes / 2 {
+                let bounds = flow.full_at.unwrap_or(default);
+                let (waiting, waiting_bytes) = flow.waiting();
+                if bounds.has_room_again(waiting, waiting_bytes) {
+                    flow.full_at = None;
+                    if std::mem::take(&mut flow.gave_back) {
+                        self.roomy.push(to);
+                    }
                     if !flow.blocking.is_empty() {
                         self.to_unpark.append(&mut flow.blocking);
                         self.blockers.remove(&to.0);
@@ -303,6 +323,7 @@ impl Desk {
         if empty && fetching {
             self.hungry.push(to);
         }
+        self.read_ahead(to);
     }
 
     /// Whether a session would send the next message at once.

@@ -11,13 +11,17 @@ use tidegate_mqtt::PacketType;
 
 use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
+use crate::dead_letter::DeadLetters;
 use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
 use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
+use crate::overflow::OverflowRules;
+use crate::overload::Overload;
 use crate::reason::Reason;
+use crate::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
@@ -30,6 +34,8 @@ pub(crate) enum Timer {
     Connection(ConnectionKey),
     /// A parked publisher has waited long enough.
     Parked(ConnectionKey),
+    /// A publisher may go on after it was too fast.
+    Rate(ConnectionKey),
     /// A will's delay is over.
     Will(SessionKey),
     /// A session without a connection ends.
@@ -42,6 +48,14 @@ pub(crate) enum Timer {
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub settings: Arc<Settings>,
+    pub shard: ShardId,
+    pub overflow: OverflowRules,
+    /// Publishers that wait for memory.
+    pub overload: Overload,
+    /// Room that is kept in queues.
+    pub reservations: Reservations,
+    /// Dropped messages on their way to being published again, if that is wanted.
+    pub dead_letters: Option<DeadLetters>,
     pub connections: GenSlab<Connection>,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
@@ -70,20 +84,34 @@ pub(crate) struct Desk {
     pub to_close: Vec<(ConnectionKey, Reason)>,
     /// Sessions whose queue ran empty and who have retained messages to fetch.
     pub hungry: Vec<SessionKey>,
+    /// Sessions whose queue has room again, which their shared groups are to be told.
+    pub roomy: Vec<SessionKey>,
     /// Sessions whose queue has another message at its front, which may be sent at once.
     pub to_refill: Vec<SessionKey>,
     /// What is to be stored.
     pub journal: Journal,
     /// Messages on their way to other shards that are stored until they have arrived.
     pub crossings: Crossings,
+    /// Messages that wait in the store alone, and what they will cost in memory.
+    pub stored_messages: u64,
+    pub stored_bytes: u64,
+    /// Sessions whose queue is read on when a batch is committed.
+    pub to_read: VecDeque<(u64, SessionKey)>,
 }
 
 impl Desk {
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
         let journal = Journal::new(settings.durability, shard, now);
+        let overflow = OverflowRules::new(&settings);
+        let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
             settings,
+            shard,
+            overflow,
+            overload: Overload::default(),
+            reservations: Reservations::default(),
+            dead_letters,
             connections: GenSlab::default(),
             sessions: Slab::default(),
             by_client: HashTable::new(),
@@ -104,9 +132,13 @@ impl Desk {
             to_unpark: Vec::new(),
             to_close: Vec::new(),
             hungry: Vec::new(),
+            roomy: Vec::new(),
             to_refill: Vec::new(),
             journal,
             crossings: Crossings::default(),
+            stored_messages: 0,
+            stored_bytes: 0,
+            to_read: VecDeque::new(),
         }
     }
 
@@ -140,6 +172,7 @@ impl Desk {
     /// Removes a session from its tables.
     pub(crate) fn remove_session(&mut self, key: SessionKey) -> Option<Session> {
         let session = self.sessions.remove(key.0)?;
+        self.reservations.forget_session(key);
         self.memory -= session.will().map_or(0, Will::cost);
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {

@@ -17,7 +17,7 @@ use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
-use crate::settings::{OverflowPolicy, SharedStrategy};
+use crate::settings::SharedStrategy;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
 /// Longest topic or filter that a key of the store can hold, bytes.
@@ -106,6 +106,7 @@ impl Engine {
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
+        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         if publication.retain {
             self.retain(now, publication);
         }
@@ -321,7 +322,7 @@ impl Reach<'_> {
                 purpose |= RETAIN_AT_HOME;
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
-            let passage = self.passage(purpose, source, ticket);
+            let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication);
             self.links.send_crossing(shard, crossing);
             self.desk.counters.shard_messages_out += 1;
@@ -342,7 +343,7 @@ impl Reach<'_> {
     ) -> Envelope<'p> {
         publication.share();
         let Passage { purpose, origin, entered_at, priority, hops, from, ticket } =
-            self.passage(purpose, source, ticket);
+            self.passage(purpose, source, ticket, publication.priority);
         // The link numbers it.
         let sequence = 0;
         let publication = publication.clone();
@@ -351,16 +352,16 @@ impl Reach<'_> {
 
     /// How a message leaves this shard.
     #[inline]
-    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>) -> Passage {
-        let blocks = self.desk.settings.queue.overflow == OverflowPolicy::Block;
+    fn passage(&self, purpose: u8, source: &Source, ticket: Option<Ticket>, priority: u8) -> Passage {
+        let tells = self.desk.overflow.tells_publisher();
         Passage {
             purpose,
             origin: source.origin,
             entered_at: source.entered_at,
-            priority: 0,
+            priority,
             hops: source.hops,
             // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| ticket.is_some() || blocks),
+            from: source.connection.filter(|_| ticket.is_some() || tells),
             ticket,
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::access::Rules;
+use crate::admission::Admissions;
 use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer};
@@ -27,6 +28,7 @@ use crate::topics::{Route, RouteCache, SubscriptionIndex};
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
 /// In which order a shell calls what, the [crate's page](crate) tells. It is built on its shard's thread and stays there.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
@@ -53,6 +55,10 @@ pub struct Engine {
     pub(crate) stopping: bool,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
+    /// Messages for which other shards were asked for room.
+    pub(crate) admissions: Admissions,
+    /// The PUBLISH at hand has to wait, and its publisher is parked.
+    pub(crate) held_back: bool,
     /// What a store holds, while it is taken in.
     pub(crate) restoration: Option<Restoration>,
     /// What an earlier process left on its way between shards, until all shards know of each other.
@@ -87,7 +93,7 @@ impl Engine {
             place,
             desk: Desk::new(Arc::clone(&settings), place.shard, now),
             index: SubscriptionIndex::default(),
-            cache: RouteCache::default(),
+            cache: RouteCache::new(Arc::clone(&settings)),
             scratch_route: Route::default(),
             scratch_properties: Vec::new(),
             layouts: Layouts::default(),
@@ -102,6 +108,8 @@ impl Engine {
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             exporting: false,
+            admissions: Admissions::default(),
+            held_back: false,
             restoration: None,
             replay: None,
             replayed: Vec::new(),
@@ -278,6 +286,7 @@ impl Engine {
         match timer {
             Timer::Connection(key) => self.handle_connection_timer(now, key),
             Timer::Parked(key) => self.give_up_parking(now, key),
+            Timer::Rate(key) => self.handle_rate_timer(now, key),
             Timer::Will(session) => self.handle_will_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::Sys => self.publish_sys(now),
@@ -303,6 +312,8 @@ impl Engine {
             retained_bytes: self.retained.bytes(),
             queued_messages: desk.queued_messages,
             queued_bytes: desk.queued_bytes,
+            stored_messages: desk.stored_messages,
+            stored_bytes: desk.stored_bytes,
             inflight_messages: inflight.map(|flow| flow.inflight.len() as u64).sum(),
             input_bytes: desk.input_bytes,
             link_bytes: self.links.bytes(),
@@ -318,6 +329,8 @@ impl Engine {
 
     /// All batches up to the one of this sequence are committed: what promised them may leave.
     pub fn handle_committed(&mut self, sequence: u64) {
+        self.desk.journal.note_committed(sequence);
+        self.desk.read_committed(sequence);
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
@@ -348,7 +361,8 @@ impl Engine {
     pub(crate) fn after_frame(&mut self, now: Now) {
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        if nothing_to_wait_for && desk.to_close.is_empty() && desk.hungry.is_empty() {
+        let nothing_to_tell = desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
+        if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
             return;
         }
         self.work_off(now);
@@ -375,7 +389,12 @@ impl Engine {
                 self.fetches.wake(&self.desk, session);
             } else if let Some(publisher) = self.desk.to_unpark.pop() {
                 self.unpark_publisher(now, publisher);
-            } else {
+            } else if self.desk.has_memory_again() {
+                self.desk.release_for_memory();
+            } else if let Some(session) = self.desk.roomy.pop() {
+                let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
+                self.announce_presence(session, online);
+            } else if !self.publish_dead_letter(now) {
                 break;
             }
         }

@@ -59,8 +59,41 @@ pub enum Event {
         /// The client id.
         client_id: String,
     },
+    /// The store is asked for a part of a queue: [`Engine::handle_read`](crate::Engine::handle_read) brings it,
+    /// [`Engine::fail_read`](crate::Engine::fail_read) says why not.
+    ReadQueue(WantedQueue),
     /// Something for the log.
     Log(LogEvent),
+}
+
+/// A part of a queue that is wanted from the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedQueue {
+    /// The tenant of the client.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: String,
+    /// The session's number in the store.
+    pub session: u64,
+    /// The first key that is wanted.
+    pub from: Vec<u8>,
+    /// The first key that is not.
+    pub to: Vec<u8>,
+    /// Bytes wanted at once, but at least one pair.
+    pub max_bytes: usize,
+}
+
+/// A part of a queue that the store has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoadedQueue {
+    /// As it was asked for.
+    pub tenant: TenantId,
+    /// As it was asked for.
+    pub client_id: String,
+    /// As it was asked for.
+    pub session: u64,
+    /// Keys and values, in the order of the keys; empty when the store has none.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// The credentials of a CONNECT.

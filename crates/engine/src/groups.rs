@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::ReasonCode;
 
+use crate::admission::Wanted;
 use crate::deliver::Terms;
 use crate::desk::Desk;
 use crate::dispatch::{Reach, Source, reach};
@@ -49,6 +50,8 @@ pub(crate) struct Seat {
     /// Hash of the client id: a slot that another client has taken since is not mistaken for it.
     pub client: u64,
     pub member: MemberOptions,
+    /// A member of another shard gave a message back; it says when it has room again.
+    pub full: bool,
 }
 
 /// Whom a group of another shard has dealt a message to.
@@ -58,6 +61,8 @@ pub(crate) struct Taker<'a> {
     /// Hash of the client id, as in [`Seat`].
     pub client: u64,
     pub group: GroupName<'a>,
+    /// Whether all members are full, so that this one's queue does what its policy says.
+    pub insists: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +114,7 @@ impl Engine {
             waits.confirmations += 1;
             return;
         }
-        let seat = Seat { client, member };
+        let seat = Seat { client, member, full: false };
         waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
     }
 
@@ -121,7 +126,7 @@ impl Engine {
         self.desk.shared_memberships += 1;
         let (group, member) = (membership.group(), membership.member);
         if membership.home == self.place.shard {
-            self.take_seat(now, self.place.shard, group, key.0, Seat { client, member }, None);
+            self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
             self.groups.set_online(group, self.place.shard, key.0, false);
         } else {
             self.links.send(membership.home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
@@ -296,7 +301,7 @@ impl Engine {
             Some(key) if source.hops <= RETURNS_MAX => {
                 reach!(self).deal_to(now, key, publication, source, Some(not_to));
             }
-            _ => self.desk.counters.drop_message(Reason::NoGroupMember),
+            _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
         }
     }
 
@@ -309,13 +314,14 @@ impl Engine {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        let Taker { session, client, group } = to;
+        let Taker { session, client, group, insists } = to;
         let seated = self
             .desk
             .sessions
             .get(session.0)
             .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
-        if !seated || !reach!(self).deliver_dealt(now, session, group, publication, source) {
+        let takes = insists || self.desk.takes_dealt(session, publication);
+        if !seated || !takes || !reach!(self).deliver_dealt(now, session, group, publication, source) {
             let source = Source { hops: source.hops + 1, ..*source };
             let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);
@@ -337,13 +343,19 @@ impl Reach<'_> {
     ) {
         let topic = hash_bytes(0, publication.topic.as_bytes());
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
-        // Whoever gave it back is asked again only if there is no other.
+        // Whoever has no room or gave it back is asked only if there is no other.
+        let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
+        let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
+            (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
+            _ => member.options.full,
+        };
         let place = dealt
             .members
-            .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to)
+            .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
+            .or_else(|| dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
-            self.desk.counters.drop_message(Reason::NoGroupMember);
+            self.desk.discard_publication(Reason::NoGroupMember, publication);
             return;
         };
         let ((shard, session), seat) = (member.receiver, member.options);
@@ -355,8 +367,8 @@ impl Reach<'_> {
         }
         let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
         let envelope = self.envelope(0, publication, source, None);
-        let Seat { client, member } = seat;
-        self.links.send(shard, Record::Deal { session, client, group, member, envelope });
+        let Seat { client, member, full: insists } = seat;
+        self.links.send(shard, Record::Deal { session, client, group, member, insists, envelope });
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
     }
@@ -391,6 +403,21 @@ impl Reach<'_> {
         self.layouts.begin(1);
         self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
         true
+    }
+}
+
+impl Desk {
+    /// Whether a session takes a message that a group of another shard has dealt to it, or notes that it does not.
+    fn takes_dealt(&mut self, to: SessionKey, publication: &Publication<'_>) -> bool {
+        if self.has_queue_room(to, &Wanted::of(publication)) {
+            return true;
+        }
+        let bounds = self.bounds_of(to, publication.topic);
+        if let Some(flow) = self.sessions.get_mut(to.0).and_then(|session| session.flow.as_mut()) {
+            flow.full_at = Some(bounds);
+            flow.gave_back = true;
+        }
+        false
     }
 }
 
@@ -452,12 +479,23 @@ impl Groups {
         }
     }
 
-    /// A member of a group of this shard went online or offline.
+    /// A member of another shard gave a message back.
+    pub(crate) fn set_full(&mut self, group: GroupName<'_>, shard: ShardId, session: u32) {
+        let dealt = self.find(group).and_then(|key| self.dealt.get_mut(key.0));
+        if let Some(seat) = dealt.and_then(|dealt| dealt.members.options_mut(&(shard, session))) {
+            seat.full = true;
+        }
+    }
+
+    /// A member of a group of this shard went online or offline, or has room again.
     pub(crate) fn set_online(&mut self, group: GroupName<'_>, shard: ShardId, session: u32, online: bool) {
         if let Some(key) = self.find(group)
             && let Some(dealt) = self.dealt.get_mut(key.0)
         {
             dealt.members.set_online(&(shard, session), online);
+            if let Some(seat) = dealt.members.options_mut(&(shard, session)) {
+                seat.full = false;
+            }
         }
     }
 }

@@ -14,18 +14,63 @@ pub struct Identity {
     /// What else is known of it and rules may refer to: claims of a token, attributes that a service told.
     pub attributes: Vec<(String, String)>,
     /// Rules that authentication brought along; without any, those of the configuration decide.
-    pub grants: Option<Grants>,
+    pub grants: Option<Vec<Grant>>,
     /// When the proof ends, in milliseconds since the Unix epoch, and with it the connection.
     pub expires_at: Option<u64>,
 }
 
-/// Topic filters that a token or a service allows its bearer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grants {
-    /// What it may publish to.
-    pub publish: Vec<String>,
-    /// What it may subscribe to.
-    pub subscribe: Vec<String>,
+/// A rule that a token or a service brings along for its bearer. The first that fits decides; what none fits is denied.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, stated by a token")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whether it allows or forbids.
+    pub allow: bool,
+    /// Whether it is about publishing.
+    pub publish: bool,
+    /// Whether it is about subscribing and receiving.
+    pub subscribe: bool,
+    /// The topic filter, with placeholders.
+    pub filter: String,
+    /// Whether a subscription to exactly this filter is meant.
+    pub literal: bool,
+    /// For which of QoS 0, 1 and 2 it holds.
+    pub qos: [bool; 3],
+    /// For retained messages only, for others only, or for both.
+    pub retain: Option<bool>,
+}
+
+impl Grant {
+    fn write(&self, out: &mut Vec<u8>) {
+        let flags = [self.allow, self.publish, self.subscribe, self.literal, self.qos[0], self.qos[1], self.qos[2]];
+        out.put_u8(flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag)));
+        out.put_u8(match self.retain {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        });
+        out.put_bytes(self.filter.as_bytes());
+    }
+
+    fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let bits = reader.u8("a grant")?;
+        let flag = |at: u8| bits >> at & 1 != 0;
+        let retain = match reader.u8("a grant's RETAIN")? {
+            0 => None,
+            1 => Some(false),
+            2 => Some(true),
+            _ => return Err(WireError { reading: "a grant's RETAIN" }),
+        };
+        let filter = reader.text("a grant's filter")?.to_owned();
+        Ok(Self {
+            allow: flag(0),
+            publish: flag(1),
+            subscribe: flag(2),
+            literal: flag(3),
+            qos: [flag(4), flag(5), flag(6)],
+            filter,
+            retain,
+        })
+    }
 }
 
 impl Identity {
@@ -41,8 +86,10 @@ impl Identity {
         }
         out.put_u8(u8::from(self.grants.is_some()));
         if let Some(grants) = &self.grants {
-            put_list(out, &grants.publish);
-            put_list(out, &grants.subscribe);
+            out.put_u32(grants.len() as u32);
+            for grant in grants {
+                grant.write(out);
+            }
         }
     }
 
@@ -58,8 +105,10 @@ impl Identity {
         }
         let mut grants = None;
         if reader.flag("whether there are grants")? {
-            let publish = read_list(reader)?;
-            grants = Some(Grants { publish, subscribe: read_list(reader)? });
+            let list = grants.insert(Vec::new());
+            for _ in 0..reader.u32("a number of grants")? {
+                list.push(Grant::read(reader)?);
+            }
         }
         Ok(Self { user_name, certificate, superuser, attributes, grants, expires_at: None })
     }
@@ -76,21 +125,6 @@ fn read_optional(reader: &mut WireReader<'_>, reading: &'static str) -> Result<O
     if reader.flag(reading)? { Ok(Some(reader.text(reading)?.to_owned())) } else { Ok(None) }
 }
 
-fn put_list(out: &mut Vec<u8>, list: &[String]) {
-    out.put_u32(list.len() as u32);
-    for text in list {
-        out.put_bytes(text.as_bytes());
-    }
-}
-
-fn read_list(reader: &mut WireReader<'_>) -> Result<Vec<String>, WireError> {
-    let mut list = Vec::new();
-    for _ in 0..reader.u32("a number of filters")? {
-        list.push(reader.text("a filter")?.to_owned());
-    }
-    Ok(list)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +137,15 @@ mod tests {
             certificate: None,
             superuser: true,
             attributes: vec![(text("role"), text("driver"))],
-            grants: Some(Grants { publish: vec![text("a/#")], subscribe: vec![] }),
+            grants: Some(vec![Grant {
+                allow: true,
+                publish: false,
+                subscribe: true,
+                filter: text("a/#"),
+                literal: true,
+                qos: [true, false, true],
+                retain: Some(false),
+            }]),
             expires_at: Some(7),
         };
         let mut bytes = Vec::new();

@@ -13,6 +13,7 @@ use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
+use crate::settings::ListenerSettings;
 
 /// Whether the next frame of the same connection may be taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -209,7 +210,18 @@ impl Engine {
         }
         self.desk.counters.packets_in[packet_type as usize] += 1;
         match packet_type {
-            PacketType::Publish => self.handle_publish(now, key, version, frame)?,
+            PacketType::Publish => {
+                let listener = self.desk.listener(connection.listener);
+                let limits_rate = listener.is_some_and(ListenerSettings::limits_rate);
+                self.handle_publish(now, key, version, frame)?;
+                if std::mem::take(&mut self.held_back) {
+                    self.desk.counters.packets_in[packet_type as usize] -= 1;
+                    return Ok(self.park_frame(key, whole));
+                }
+                if limits_rate {
+                    self.charge_rate(now, key, whole.len());
+                }
+            }
             PacketType::PubAck => self.handle_pub_ack(now, key, version, frame)?,
             PacketType::PubRec => self.handle_pub_rec(now, key, version, frame)?,
             PacketType::PubRel => self.handle_pub_rel(key, version, frame)?,
@@ -315,7 +327,7 @@ impl Engine {
 
     /// One more queue or link that this publisher waits for.
     pub(crate) fn park(&mut self, now: Now, key: ConnectionKey) {
-        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let latest = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         if connection.phase != Phase::Open || connection.leaving {
             return;
@@ -325,6 +337,7 @@ impl Engine {
             parked.waits += 1;
             return;
         }
+        let until = latest.min(extra.withheld_until);
         extra.parked = Some(Box::new(Parked { bytes: Vec::new(), waits: 1, until }));
         self.desk.timers.set(until, Timer::Parked(key));
         self.desk.counters.publishers_parked += 1;
@@ -351,12 +364,17 @@ impl Engine {
 
     /// A publisher has waited as long as it may. Whoever still blocks it drops from now on, until there is room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
+        if self.end_withheld(now, key) {
+            return;
+        }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
         for shard in self.place.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
-        self.resume_parked(now, key);
+        if !self.waits_for_rate(key) {
+            self.resume_parked(now, key);
+        }
     }
 
     /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held back.

@@ -57,6 +57,7 @@
 
 mod access;
 mod acknowledge;
+mod admission;
 mod alias;
 mod audit;
 mod close;
@@ -64,6 +65,7 @@ mod completion;
 mod connect;
 mod connection;
 mod counters;
+mod dead_letter;
 mod deliver;
 mod desk;
 mod dispatch;
@@ -84,20 +86,27 @@ mod message;
 mod now;
 mod output;
 mod overflow;
+mod overload;
 mod packet_ids;
 mod peers;
+mod priority;
 mod publish;
 mod queue;
+mod rate;
 mod reason;
+mod reservations;
 mod retained;
 mod retained_fetch;
 mod session;
 mod settings;
 mod shared_group;
 mod slab;
+mod slow;
 mod subscribe;
 mod sys;
+mod tail;
 mod timers;
+mod topic_limits;
 mod topics;
 mod wire;
 
@@ -105,8 +114,8 @@ pub use access::{Access, Subject};
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
 pub use engine::Engine;
-pub use event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
-pub use identity::{Grants, Identity};
+pub use event::{Accepted, AuthRequest, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
+pub use identity::{Grant, Identity};
 pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
 pub use image::{ImageError, Owed, PageError, PagedQueue};
 pub use inner::{InnerError, InnerKey, InnerMessage};
@@ -115,7 +124,9 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, Durability, Limits, ListenerSettings, OverflowPolicy, QueueSettings, RetainedSettings, Settings,
-    SharedSettings, SharedStrategy, Tenants,
+    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
 };
+pub use slow::SlowSession;
+pub use tail::ReadFailure;
 pub use wire::WireError;

@@ -131,6 +131,12 @@ impl<'a> Publication<'a> {
         kept
     }
 
+    /// Bytes that a delivery of this message counts for in a queue.
+    pub(crate) fn delivery_cost(&self) -> u64 {
+        let bytes = self.topic.len() + self.properties.len() + self.payload.len();
+        (bytes + size_of::<Message>() + 16 + size_of::<crate::session::Delivery>()) as u64
+    }
+
     /// The payload as a shared one, if it is large enough to be worth it.
     #[inline]
     pub(crate) fn share(&mut self) -> Option<Arc<[u8]>> {

@@ -1,114 +1,90 @@
-//! What happens to a message for a session whose queue is full.
+//! What happens to a message for a session whose queue is full: one file for each policy.
+
+mod block;
+mod disconnect;
+mod drop_newest;
+mod drop_oldest;
+mod keep_last;
+mod reject;
+mod rules;
 
 use crate::desk::Desk;
 use crate::event::{Event, LogEvent};
 use crate::ids::SessionKey;
 use crate::now::Millis;
 use crate::reason::Reason;
-use crate::session::{BlockedPublisher, Delivery, Session};
+use crate::session::{BlockedPublisher, Delivery};
 use crate::settings::OverflowPolicy;
 
+pub(crate) use rules::{Bounds, OverflowRules, may_reject};
+
+/// A message that comes to a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arriving<'a> {
+    pub to: SessionKey,
+    pub delivery: &'a Delivery,
+    /// Who may be made to wait.
+    pub publisher: Option<BlockedPublisher>,
+    pub bounds: Bounds,
+}
+
 impl Desk {
+    /// What holds for a message of a topic in a session's queue.
+    #[inline]
+    pub(crate) fn bounds_of(&self, to: SessionKey, topic: &str) -> Bounds {
+        let client_id = self.sessions.get(to.0).map_or("", |session| &session.client_id);
+        self.overflow.bounds(client_id, topic)
+    }
+
     /// Whether the new delivery may enter the queue, after the policy did what it does.
-    pub(crate) fn make_room(
-        &mut self,
-        now: Millis,
-        to: SessionKey,
-        delivery: &Delivery,
-        publisher: Option<BlockedPublisher>,
-    ) -> bool {
-        let limits = &self.settings.queue;
-        let (max_messages, max_bytes, policy) = (limits.max_messages as usize, limits.max_bytes, limits.overflow);
-        let link_bytes = self.settings.limits.shard_link_bytes;
+    pub(crate) fn make_room(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *arriving;
+        let (reserved, reserved_bytes) = self.reservations.of(to);
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
-        let connected = session.connection;
-        let takes = connected.is_some() || session.is_inner();
         let flow = session.flow_mut();
-        let cost = delivery.cost();
-        let fits = |messages: usize, bytes: u64| messages < max_messages && bytes + cost <= max_bytes;
-        if fits(flow.queue.len(), flow.queue_bytes) {
-            return !over_ceiling || self.make_room_in_shard(to, policy);
+        let (waiting, waiting_bytes) = flow.waiting();
+        if bounds.fits(waiting + reserved, waiting_bytes + reserved_bytes, delivery.cost()) {
+            return !over_ceiling || self.make_room_in_shard(arriving);
         }
-        match policy {
-            OverflowPolicy::DropOldest if fits(0, 0) => {
-                self.tell_queue_full(now, to, Reason::QueueFullOldest);
-                // What comes to the front now may not need the window that its predecessor waited for.
-                if connected.is_some() && self.to_refill.last() != Some(&to) {
-                    self.to_refill.push(to);
-                }
-                self.drop_oldest_until(to, fits)
-            }
-            OverflowPolicy::Disconnect if connected.is_some() => {
-                self.counters.drop_message(Reason::QueueFullDisconnect);
-                self.to_close.extend(connected.map(|key| (key, Reason::QueueFullDisconnect)));
-                false
-            }
-            OverflowPolicy::Block if takes && publisher.is_some() && !over_ceiling => {
-                // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by
-                // then still enters: a message of each, and what is on its way from other shards.
-                let hard = flow.queue_bytes < max_bytes.saturating_mul(2).saturating_add(link_bytes);
-                let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
-                if flow.block_given_up || !hard {
-                    self.counters.drop_message(reason);
-                    return false;
-                }
-                if let Some(publisher) = publisher
-                    && !flow.blocking.contains(&publisher)
-                {
-                    flow.blocking.push(publisher);
-                    self.blockers.insert(to.0);
-                    self.to_park.push(publisher);
-                }
-                true
-            }
-            // Nothing is dropped in vain for a message that not even an empty queue could take.
-            OverflowPolicy::DropOldest
-            | OverflowPolicy::DropNewest
-            | OverflowPolicy::Disconnect
-            | OverflowPolicy::Block => {
-                self.counters.drop_message(Reason::QueueFullNewest);
-                self.tell_queue_full(now, to, Reason::QueueFullNewest);
-                false
-            }
+        flow.full_at = Some(bounds);
+        match bounds.policy {
+            OverflowPolicy::DropNewest => self.drop_newest(now, arriving),
+            OverflowPolicy::DropOldest => self.drop_oldest(now, arriving),
+            OverflowPolicy::KeepLast => self.keep_last(now, arriving),
+            OverflowPolicy::Disconnect => self.disconnect_slow(now, arriving),
+            OverflowPolicy::Block => self.block(now, arriving),
+            OverflowPolicy::Reject => self.reject_late(now, arriving),
         }
     }
 
     /// Whether a queue that has room may take a message although the shard is above its ceiling: only in exchange for one
     /// that it holds already.
     #[cold]
-    fn make_room_in_shard(&mut self, to: SessionKey, policy: OverflowPolicy) -> bool {
-        let made = policy == OverflowPolicy::DropOldest && self.pop_queued(to).is_some();
-        self.counters.drop_message(Reason::MemoryCeiling);
-        made
-    }
-
-    /// Drops from the front of a queue until the new message fits; says whether it does.
-    fn drop_oldest_until(&mut self, to: SessionKey, fits: impl Fn(usize, u64) -> bool) -> bool {
-        loop {
-            let Some(flow) = self.sessions.get_mut(to.0).map(Session::flow_mut) else { return false };
-            if fits(flow.queue.len(), flow.queue_bytes) {
-                return true;
-            }
-            if self.pop_queued(to).is_none() {
-                return false;
-            }
-            self.counters.drop_message(Reason::QueueFullOldest);
+    fn make_room_in_shard(&mut self, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, bounds, .. } = *arriving;
+        let flow = self.sessions.get(to.0).and_then(|session| session.flow.as_ref());
+        if flow.is_some_and(|flow| flow.queue.replaceable(delivery).is_some()) {
+            return true;
         }
+        let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
+        let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
+        let dropped = older.as_ref().unwrap_or(delivery);
+        self.discard(Reason::MemoryCeiling, &dropped.message);
+        older.is_some()
     }
 
-    /// A message that waited was replaced by a newer one of its topic.
-    #[cold]
-    pub(crate) fn drop_replaced(&mut self, to: SessionKey, older: &Delivery) {
-        let cost = older.cost();
-        let Some(session) = self.sessions.get_mut(to.0) else { return };
+    /// Takes the oldest message of the least priority from a queue, if that is at most `priority`; it is owed no more.
+    fn pop_least(&mut self, from: SessionKey, priority: u8) -> Option<Delivery> {
+        let session = self.sessions.get_mut(from.0)?;
         let stored = session.stored;
-        if let Some(flow) = session.flow.as_mut() {
-            flow.queue_bytes -= cost;
-        }
+        let flow = session.flow.as_mut()?;
+        let least = flow.queue.pop_least(priority)?;
+        let cost = least.cost();
+        flow.queue_bytes -= cost;
         self.forget_queued(cost);
-        self.forget_stored(stored, older.number);
-        self.counters.drop_message(Reason::QueueReplaced);
+        self.forget_stored(stored, least.number);
+        Some(least)
     }
 
     /// Tells the log who holds a queue up: once per time that it fills.

@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::ReasonCode;
 
+use crate::admission::Wanted;
 use crate::dispatch::{Source, reach};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
@@ -99,6 +100,12 @@ impl Engine {
                     self.unpark(now, publisher);
                 }
             }
+            Record::Reserve { number, tenant, topic, qos, cost, waits } => {
+                self.handle_reserve(from, number, &Wanted { tenant, topic, qos, cost }, waits);
+            }
+            Record::Reserved { number, full } => self.handle_reserved(now, from, number, full),
+            Record::Commit { number } => self.desk.reservations.commit((from, number)),
+            Record::Release { number } => self.release((from, number)),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
             group => self.handle_group_record(now, from, group),
@@ -108,18 +115,19 @@ impl Engine {
     fn handle_group_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::GroupJoin { group, session, client, member, ticket } => {
-                self.handle_group_join(now, from, group, session, Seat { client, member }, ticket);
+                self.handle_group_join(now, from, group, session, Seat { client, member, full: false }, ticket);
             }
             Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
             Record::GroupPresence { group, session, online } => self.groups.set_online(group, from, session, online),
-            Record::Deal { session, client, group, member: _, mut envelope } => {
+            Record::Deal { session, client, group, member: _, insists, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
-                let to = Taker { session: SessionKey(session), client, group };
+                let to = Taker { session: SessionKey(session), client, group, insists };
                 self.handle_deal(now, from, to, &mut envelope.publication, &source);
             }
             Record::Return { group, not_to, mut envelope } => {
                 let source = source_of(&envelope);
+                self.groups.set_full(group, from, not_to);
                 self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
             }
             _ => {}
@@ -133,6 +141,7 @@ impl Engine {
             return;
         }
         self.desk.counters.shard_messages_in += 1;
+        self.desk.reservations.use_committed(from);
         let source = source_of(&envelope);
         let mark = self.desk.journal.mark();
         let mut code = ReasonCode::Success;
@@ -141,7 +150,7 @@ impl Engine {
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
-            self.desk.counters.drop_message(Reason::MessageExpired);
+            self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
@@ -179,6 +188,7 @@ impl Engine {
 
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
+        self.desk.overload.give_up(&publisher);
         let sessions = &mut self.desk.sessions;
         self.desk.blockers.retain(|key| {
             let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };

@@ -4,6 +4,7 @@ use tidegate_mqtt::{
     Frame, PacketId, PayloadFormat, PublishProperties, QoS, RawPublish, ReasonCode, TopicName, Version,
 };
 
+use crate::admission::Admission;
 use crate::connection::Answer;
 use crate::dispatch::{Source, reach};
 use crate::durable::{Key, Mark};
@@ -228,6 +229,10 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) {
+        let traits = self.cache.traits(slot);
+        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
+            return;
+        }
         let mut ticket = None;
         let mark = self.desk.journal.mark();
         if let Some(id) = raw.packet_id {
@@ -265,6 +270,7 @@ impl Engine {
             raw.payload,
             0,
         );
+        publication.priority = traits.priority.level(forwarding.properties);
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
         if raw.packet_id.is_some() {
             if !done.reached && code == ReasonCode::Success {
@@ -275,6 +281,44 @@ impl Engine {
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);
         }
+    }
+
+    /// Whether a message does not go its way now, since a queue has no room for it and rejects it.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
+    fn is_kept_out(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+    ) -> bool {
+        let topic = self.cache.get(slot).0.to_owned();
+        let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
+        if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
+            return false;
+        }
+        let properties = forwarding.properties;
+        let expires_at = forwarding.expires_at;
+        let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
+        match self.admit(now, key, session, slot, &publication) {
+            Admission::Open => return false,
+            Admission::Refused => {
+                let mark = self.desk.journal.mark();
+                self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+            }
+            Admission::Over => {}
+            Admission::Waits => {
+                self.held_back = true;
+                // It is counted when it comes again.
+                self.desk.counters.messages_in[raw.qos as usize] -= 1;
+                self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
+            }
+        }
+        true
     }
 
     #[cold]
@@ -303,6 +347,7 @@ impl Engine {
             raw.payload,
             publisher,
         );
+        publication.priority = self.cache.traits(slot).priority.level(forwarding.properties);
         self.retain(now, &mut publication).map_or(ReasonCode::Success, Reason::code)
     }
 

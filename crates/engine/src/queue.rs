@@ -139,11 +139,11 @@ impl SessionQueue {
         taken
     }
 
-    /// Whether a delivery of which only the newest of its topic counts would take the place of an older one.
-    pub(crate) fn would_replace(&self, delivery: &Delivery) -> bool {
+    /// The older delivery whose place a new one would take, where only the newest of its topic counts.
+    pub(crate) fn replaceable(&self, delivery: &Delivery) -> Option<&Delivery> {
         match self {
-            Self::Latest(queue) => queue.would_replace(delivery),
-            Self::Plain(_) | Self::Levels(_) => false,
+            Self::Latest(queue) => queue.replaceable(delivery),
+            Self::Plain(_) | Self::Levels(_) => None,
         }
     }
 

@@ -145,6 +145,18 @@ reasons! {
     StoreFull = 53, "store_full", QuotaExceeded, "the disk that holds what was promised is full";
     /// What a client has proven holds no longer.
     ProofExpired = 54, "proof_expired", NotAuthorized, "the token or certificate that the client came in with has expired";
+    /// A subscriber that rejects had no room, so nobody got the message.
+    QueueFullReject = 55, "queue_full_reject", QuotaExceeded, "a subscriber's queue was full; nobody got the message";
+    /// A publisher that cannot be told of a rejected message waited too long for room.
+    RejectedTooLong = 56, "rejected_too_long", QuotaExceeded, "a subscriber's queue stayed full longer than an acknowledgement may be withheld";
+    /// A topic name with more bytes than allowed.
+    TopicTooLong = 57, "topic_too_long", TopicNameInvalid, "the topic is longer than the limit";
+    /// A topic filter with more single-level wildcards than allowed.
+    TooManyWildcards = 58, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
+    /// A topic filter with more bytes than allowed.
+    FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
+    /// Nobody could find out in time who the client is.
+    AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out in time";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -14,8 +14,10 @@ use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
+use crate::overflow::Bounds;
 use crate::packet_ids::{Inflight, ReceivedIds};
 use crate::queue::SessionQueue;
+use crate::tail::Tail;
 use crate::topics::FilterKey;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
@@ -104,6 +106,10 @@ pub(crate) struct Flow {
     pub blocking: Vec<BlockedPublisher>,
     /// A publisher waited too long: until the queue has room again, what comes is dropped.
     pub block_given_up: bool,
+    /// Under which bounds the queue was full last; it counts as full until it is half empty.
+    pub full_at: Option<Bounds>,
+    /// A message of a shared group was given back since the queue is full: its groups are told when it has room.
+    pub gave_back: bool,
     /// The log was told that the queue is full.
     pub full_told: bool,
     /// How many at the back of `inflight` are still to be sent again after the session was resumed.
@@ -112,6 +118,8 @@ pub(crate) struct Flow {
     pub waiting_since: Millis,
     /// The last number given to something that is stored.
     pub next_number: u64,
+    /// What comes behind the queue and is in the store alone.
+    pub tail: Option<Box<Tail>>,
 }
 
 /// What was sent and is not finished.
@@ -133,12 +141,16 @@ impl Flow {
 
     /// Whether nothing at all is owed or remembered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty()
+        self.inflight.is_empty()
+            && self.queue.is_empty()
+            && self.received.is_empty()
+            && self.blocking.is_empty()
+            && self.tail.is_none()
     }
 }
 
 /// Who has to wait for a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockedPublisher {
     /// The publisher's shard.
     pub shard: ShardId,

@@ -1,9 +1,13 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
+mod policy;
+
 use std::sync::Arc;
 
 use crate::ids::TenantId;
 use tidegate_mqtt::QoS;
+
+pub use policy::{DeadLetter, OverflowRule, PriorityRule, PrioritySource};
 
 /// Everything an engine needs to know. Built and checked by the caller; the engine reads it and never changes it.
 #[derive(Clone, Debug)]
@@ -18,6 +22,12 @@ pub struct Settings {
     pub limits: Limits,
     /// Queues of sessions.
     pub queue: QueueSettings,
+    /// What holds for the queues of some clients or with some topics instead; the first rule that fits decides.
+    pub overflow_rules: Vec<OverflowRule>,
+    /// Which messages go before others where messages wait. Without rules none do.
+    pub priority: Vec<PriorityRule>,
+    /// Where dropped messages are published once more; `None` does not.
+    pub dead_letter: Option<DeadLetter>,
     /// Retained messages.
     pub retained: RetainedSettings,
     /// Shared subscriptions.
@@ -93,6 +103,14 @@ pub struct ListenerSettings {
     pub max_client_id_len: u16,
     /// Connections at once through this listener and shard; 0 is no limit.
     pub max_connections: u32,
+    /// PUBLISH packets per second that a client may send; beyond it they wait. 0 is no limit.
+    pub max_message_rate: u32,
+    /// PUBLISH packets that a client may send at once after it was quiet; 0 is as many as in a second.
+    pub message_burst: u32,
+    /// Bytes of PUBLISH packets per second that a client may send; beyond it they wait. 0 is no limit.
+    pub max_byte_rate: u64,
+    /// Bytes of PUBLISH packets that a client may send at once after it was quiet; 0 is as many as in a second.
+    pub byte_burst: u64,
     /// Response Information given to clients that request it; `None` gives none.
     pub response_information: Option<String>,
     /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
@@ -115,6 +133,10 @@ impl Default for ListenerSettings {
             allow_empty_client_id: true,
             max_client_id_len: 1024,
             max_connections: 0,
+            max_message_rate: 0,
+            message_burst: 0,
+            max_byte_rate: 0,
+            byte_burst: 0,
             response_information: None,
             server_reference: None,
         }
@@ -136,6 +158,12 @@ pub struct Limits {
     pub max_subscriptions_per_client: u32,
     /// Levels of a topic name or filter.
     pub max_topic_levels: u16,
+    /// Bytes of a topic name or filter, 1..=65,535.
+    pub max_topic_bytes: u16,
+    /// Levels of a filter that are `+`; 0 is no limit.
+    pub max_filter_wildcards: u16,
+    /// Milliseconds without an acknowledgement after which a connected client counts as slow.
+    pub slow_after_ms: u64,
     /// Unacknowledged messages that the server sends to a client, 1..=65,535. A client may name a lower receive maximum.
     pub max_inflight: u16,
     /// Bytes of encoded output per connection that are written ahead; beyond it messages wait in the session's queue.
@@ -159,6 +187,9 @@ impl Default for Limits {
             max_session_expiry_seconds: u32::MAX,
             max_subscriptions_per_client: 10_000,
             max_topic_levels: 128,
+            max_topic_bytes: u16::MAX,
+            max_filter_wildcards: 0,
+            slow_after_ms: 30_000,
             max_inflight: 1024,
             output_high_water: 256 * 1024,
             memory_ceiling: 0,
@@ -180,6 +211,13 @@ pub enum OverflowPolicy {
     Disconnect,
     /// The publisher waits.
     Block,
+    /// The newest message of a topic replaces the waiting older one of the same topic, also where there is room; a queue
+    /// that is full of other topics gives up its oldest message.
+    KeepLast,
+    /// Nobody gets the message: room is reserved at all subscribers above QoS 0 that have this policy before any of them
+    /// receives. An MQTT 5 publisher is answered 0x97; the acknowledgement of another is withheld until there is room, or
+    /// its link closed after [`Limits::block_timeout_ms`]. What nobody can be told of is dropped.
+    Reject,
 }
 
 /// The queue of a session: what waits because the client is away, reads slowly or has its window full.
@@ -189,6 +227,8 @@ pub struct QueueSettings {
     pub max_messages: u32,
     /// Bytes waiting per session, and as many again kept in flight.
     pub max_bytes: u64,
+    /// Bytes of them in memory where a store holds the rest.
+    pub memory_bytes: u64,
     /// What happens beyond.
     pub overflow: OverflowPolicy,
     /// Whether QoS 0 messages are kept for clients that are away.
@@ -203,6 +243,7 @@ impl Default for QueueSettings {
         Self {
             max_messages: 10_000,
             max_bytes: 16 * 1024 * 1024,
+            memory_bytes: 256 * 1024,
             overflow: OverflowPolicy::DropNewest,
             keep_qos0_offline: false,
             lower_priority_share: 10,
@@ -265,6 +306,9 @@ impl Default for Settings {
             listeners: vec![ListenerSettings::default()],
             limits: Limits::default(),
             queue: QueueSettings::default(),
+            overflow_rules: Vec::new(),
+            priority: Vec::new(),
+            dead_letter: None,
             retained: RetainedSettings::default(),
             shared: SharedSettings::default(),
             sys_interval_seconds: 10,

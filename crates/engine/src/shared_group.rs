@@ -72,6 +72,12 @@ impl<R: PartialEq, O> Group<R, O> {
         false
     }
 
+    /// The options of a member, to be changed.
+    pub(crate) fn options_mut(&mut self, receiver: &R) -> Option<&mut O> {
+        let place = self.place_of(receiver)?;
+        self.members.get_mut(place).map(|member| &mut member.options)
+    }
+
     /// Removes a member.
     pub(crate) fn leave(&mut self, receiver: &R) -> Option<Member<R, O>> {
         let place = self.place_of(receiver)?;

@@ -123,6 +123,7 @@ impl Engine {
         if request.filter.levels().count() > max_levels || !storable {
             return Err(Reason::InvalidTopicFilter);
         }
+        self.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
         let shared = request.filter.shared().is_some();
         if !self.may_subscribe(request.session, behind_share.as_str(), request.options.qos(), shared) {

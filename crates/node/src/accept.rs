@@ -4,13 +4,15 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use crate::limits::ACCEPTS_PER_TURN;
-use crate::listener::AcceptFailure;
+use crate::listener::{AcceptFailure, Accepted};
 use crate::shard::Shard;
 
 impl Shard {
     /// Whether connections wait to be accepted and may be.
     pub(crate) fn wants_to_accept(&mut self) -> bool {
-        self.acceptors.iter().any(|acceptor| acceptor.ready) && !self.shortage.is_resting(self.now.monotonic)
+        self.serving
+            && self.acceptors.iter().any(|acceptor| acceptor.ready)
+            && !self.shortage.is_resting(self.now.monotonic)
     }
 
     /// Accepts a bounded number of connections from each listener that has some.
@@ -29,9 +31,19 @@ impl Shard {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(acceptor) = self.acceptors.get_mut(position).filter(|acceptor| acceptor.ready) else { return };
             let error = match acceptor.accept() {
-                Ok(transport) => {
+                Ok(Accepted::Connection(transport)) => {
                     let listener = acceptor.id();
                     self.take_in(transport, listener);
+                    continue;
+                }
+                Ok(Accepted::TooManyHandshakes) => {
+                    self.counters.tls_refused_full += 1;
+                    if let Some(times) = self.unfit.note(self.now.monotonic) {
+                        tracing::warn!(
+                            times,
+                            "too many TLS handshakes are under way: new connections are closed at once"
+                        );
+                    }
                     continue;
                 }
                 Err(error) => error,

@@ -8,7 +8,8 @@ use std::str::FromStr;
 /// Path of WebSocket listeners that name none, as most clients expect it.
 pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 
-/// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `ws://HOST:PORT[/PATH]`, or `unix:/PATH`.
+/// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `mqtts://HOST:PORT` (also `tls://` and `ssl://`),
+/// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, or `unix:/PATH`.
 ///
 /// A host may be a name, an IPv4 address or an IPv6 address in brackets; names are resolved when the listener starts.
 /// Port 0 lets the system choose.
@@ -16,8 +17,17 @@ pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 pub enum ListenAddress {
     /// MQTT over TCP.
     Tcp(HostPort),
+    /// MQTT over TLS over TCP.
+    Tls(HostPort),
     /// MQTT over WebSocket over TCP.
     WebSocket {
+        /// Where to listen.
+        at: HostPort,
+        /// The one request path that is served; starts with `/`.
+        path: String,
+    },
+    /// MQTT over WebSocket over TLS over TCP.
+    WebSocketTls {
         /// Where to listen.
         at: HostPort,
         /// The one request path that is served; starts with `/`.
@@ -40,10 +50,12 @@ pub struct HostPort {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Neither host and port nor a known scheme.
-    #[error("`{0}` is no listener address: write HOST:PORT, ws://HOST:PORT/PATH or unix:/PATH")]
+    #[error(
+        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or unix:/PATH"
+    )]
     Form(String),
     /// A scheme that this build does not serve.
-    #[error("`{scheme}` in `{text}` is not served: use tcp://, ws:// or unix:")]
+    #[error("`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss:// or unix:")]
     Scheme {
         /// The unknown scheme.
         scheme: String,
@@ -62,7 +74,7 @@ pub enum AddressError {
     #[error("`{0}` has several colons: put an IPv6 address into brackets, as in [::1]:1883")]
     Brackets(String),
     /// A path where none belongs.
-    #[error("`{0}` has a path, which only ws:// and unix: take")]
+    #[error("`{0}` has a path, which only ws://, wss:// and unix: take")]
     Path(String),
     /// A Unix socket without a path.
     #[error("`{0}` names no file: write unix:/PATH")]
@@ -82,25 +94,34 @@ impl FromStr for ListenAddress {
             return Ok(Self::Unix(PathBuf::from(path)));
         }
         match text.split_once("://") {
-            None | Some(("tcp" | "mqtt", _)) => {
-                let rest = text.split_once("://").map_or(text, |(_, rest)| rest);
-                let rest = rest.strip_suffix('/').unwrap_or(rest);
-                if rest.contains('/') {
-                    return Err(AddressError::Path(text.into()));
-                }
-                Ok(Self::Tcp(host_port(rest, text)?))
-            }
+            None => Ok(Self::Tcp(without_path(text, text)?)),
+            Some(("tcp" | "mqtt", rest)) => Ok(Self::Tcp(without_path(rest, text)?)),
+            Some(("tls" | "mqtts" | "ssl", rest)) => Ok(Self::Tls(without_path(rest, text)?)),
             Some(("ws", rest)) => {
-                let (authority, path) = match rest.find('/') {
-                    Some(slash) if slash + 1 < rest.len() => rest.split_at(slash),
-                    Some(slash) => (&rest[..slash], "/"),
-                    None => (rest, DEFAULT_WEBSOCKET_PATH),
-                };
-                Ok(Self::WebSocket { at: host_port(authority, text)?, path: path.into() })
+                let (at, path) = with_path(rest, text)?;
+                Ok(Self::WebSocket { at, path })
+            }
+            Some(("wss", rest)) => {
+                let (at, path) = with_path(rest, text)?;
+                Ok(Self::WebSocketTls { at, path })
             }
             Some((scheme, _)) => Err(AddressError::Scheme { scheme: format!("{scheme}://"), text: text.into() }),
         }
     }
+}
+
+fn without_path(rest: &str, text: &str) -> Result<HostPort, AddressError> {
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('/') { Err(AddressError::Path(text.into())) } else { host_port(rest, text) }
+}
+
+fn with_path(rest: &str, text: &str) -> Result<(HostPort, String), AddressError> {
+    let (authority, path) = match rest.find('/') {
+        Some(slash) if slash + 1 < rest.len() => rest.split_at(slash),
+        Some(slash) => (&rest[..slash], "/"),
+        None => (rest, DEFAULT_WEBSOCKET_PATH),
+    };
+    Ok((host_port(authority, text)?, path.into()))
 }
 
 fn host_port(authority: &str, text: &str) -> Result<HostPort, AddressError> {
@@ -139,12 +160,22 @@ impl HostPort {
 }
 
 impl ListenAddress {
+    /// Its host and port, unless it is a file.
+    pub fn host_port(&self) -> Option<&HostPort> {
+        match self {
+            Self::Tcp(at) | Self::Tls(at) | Self::WebSocket { at, .. } | Self::WebSocketTls { at, .. } => Some(at),
+            Self::Unix(_) => None,
+        }
+    }
+
     /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
-        match self {
-            Self::Tcp(at) | Self::WebSocket { at, .. } => at.is_loopback(),
-            Self::Unix(_) => true,
-        }
+        self.host_port().is_none_or(HostPort::is_loopback)
+    }
+
+    /// Whether TLS is spoken there.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(_) | Self::WebSocketTls { .. })
     }
 }
 
@@ -162,7 +193,9 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(at) => at.fmt(f),
+            Self::Tls(at) => write!(f, "mqtts://{at}"),
             Self::WebSocket { at, path } => write!(f, "ws://{at}{path}"),
+            Self::WebSocketTls { at, path } => write!(f, "wss://{at}{path}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -173,8 +206,12 @@ impl fmt::Display for ListenAddress {
 pub enum LocalAddress {
     /// MQTT over TCP.
     Tcp(SocketAddr),
+    /// MQTT over TLS.
+    Tls(SocketAddr),
     /// MQTT over WebSocket.
     WebSocket(SocketAddr, String),
+    /// MQTT over WebSocket over TLS.
+    WebSocketTls(SocketAddr, String),
     /// MQTT over a Unix domain socket.
     Unix(PathBuf),
 }
@@ -183,7 +220,7 @@ impl LocalAddress {
     /// The socket address, unless it is a file.
     pub fn socket(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(at) | Self::WebSocket(at, _) => Some(*at),
+            Self::Tcp(at) | Self::Tls(at) | Self::WebSocket(at, _) | Self::WebSocketTls(at, _) => Some(*at),
             Self::Unix(_) => None,
         }
     }
@@ -193,7 +230,9 @@ impl fmt::Display for LocalAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(at) => at.fmt(f),
+            Self::Tls(at) => write!(f, "mqtts://{at}"),
             Self::WebSocket(at, path) => write!(f, "ws://{at}{path}"),
+            Self::WebSocketTls(at, path) => write!(f, "wss://{at}{path}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -207,6 +246,14 @@ mod tests {
 
     fn tcp(host: &str, port: u16) -> ListenAddress {
         ListenAddress::Tcp(HostPort { host: host.into(), port })
+    }
+
+    fn tls(host: &str, port: u16) -> ListenAddress {
+        ListenAddress::Tls(HostPort { host: host.into(), port })
+    }
+
+    fn wss(host: &str, port: u16, path: &str) -> ListenAddress {
+        ListenAddress::WebSocketTls { at: HostPort { host: host.into(), port }, path: path.into() }
     }
 
     fn web(host: &str, port: u16, path: &str) -> ListenAddress {
@@ -223,6 +270,11 @@ mod tests {
             ("ws://127.0.0.1:8080", web("127.0.0.1", 8080, "/mqtt"), "ws://127.0.0.1:8080/mqtt"),
             ("ws://[::]:8080/a/b", web("::", 8080, "/a/b"), "ws://[::]:8080/a/b"),
             ("ws://h:8080/", web("h", 8080, "/"), "ws://h:8080/"),
+            ("mqtts://0.0.0.0:8883", tls("0.0.0.0", 8883), "mqtts://0.0.0.0:8883"),
+            ("tls://h:8883/", tls("h", 8883), "mqtts://h:8883"),
+            ("ssl://[::]:8883", tls("::", 8883), "mqtts://[::]:8883"),
+            ("wss://h:443", wss("h", 443, "/mqtt"), "wss://h:443/mqtt"),
+            ("wss://h:443/a", wss("h", 443, "/a"), "wss://h:443/a"),
             ("unix:/run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:///run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:t.sock", ListenAddress::Unix("t.sock".into()), "unix:t.sock"),
@@ -245,7 +297,8 @@ mod tests {
             ("localhost:65536", "is no port"),
             ("localhost:+1", "is no port"),
             ("localhost:1883/mqtt", "has a path"),
-            ("wss://localhost:1883", "`wss://` in `wss://localhost:1883` is not served"),
+            ("mqtts://localhost:1883/x", "has a path"),
+            ("quic://localhost:1883", "`quic://` in `quic://localhost:1883` is not served"),
             ("unix:", "names no file"),
         ];
         for (text, part) in cases {

@@ -6,10 +6,12 @@ use std::sync::atomic::Ordering;
 use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
 
 use crate::inbox::{Adoption, ToShard};
+use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::shard::Shard;
 use crate::table::{Flags, token_of};
-use crate::transport::{Input, Transport, Wrote};
-use crate::websocket::Ended;
+use crate::tls::ConnectionFacts;
+use crate::transport::{Ended, Input, Transport, Wrote};
+use crate::websocket;
 
 impl Shard {
     /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
@@ -109,7 +111,19 @@ impl Shard {
         }
         flags.clear(Flags::READABLE);
         self.counters.reads += 1;
-        match transport.read(&mut self.buffer) {
+        let handshaking = transport.is_handshaking();
+        let mut input = transport.read(&mut self.buffer);
+        if matches!(input, Ok(Input::Introduced)) {
+            input = transport.read(&mut self.buffer);
+        }
+        if handshaking {
+            self.read_budget = self.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
+            if !transport.is_handshaking() {
+                self.counters.tls_handshakes += 1;
+                self.counters.tls_resumed += u64::from(transport.is_resumed());
+            }
+        }
+        match input {
             Ok(Input::Bytes { payload, full }) => {
                 if full || flags.has(Flags::PEER_CLOSED) {
                     flags.set(Flags::READABLE);
@@ -126,10 +140,14 @@ impl Shard {
                 }
             }
             Ok(Input::Last { payload, ended }) => {
-                self.feed(key, payload);
-                self.end_websocket(key, ended);
+                if !flags.has(Flags::LINGERING) {
+                    self.feed(key, payload);
+                }
+                self.end_transport(key, &ended);
             }
-            Ok(Input::Blocked) => {}
+            // A header that stays incomplete is left in the socket, in front of the end that a read would find.
+            Ok(Input::Blocked | Input::Introduced) if flags.has(Flags::PEER_CLOSED) => self.lose(key),
+            Ok(Input::Blocked | Input::Introduced) => {}
             Ok(Input::Closed) | Err(_) => self.lose(key),
         }
     }
@@ -145,19 +163,35 @@ impl Shard {
         }
     }
 
-    fn end_websocket(&mut self, key: ConnectionKey, ended: Ended) {
+    /// The transport has come to its end by itself.
+    fn end_transport(&mut self, key: ConnectionKey, ended: &Ended) {
+        let fault = *ended != Ended::WebSocket(websocket::Ended::Closed);
         match ended {
-            Ended::Closed => {}
-            Ended::Refused(_) => self.counters.websocket_refused += 1,
-            Ended::Violation(_) => self.counters.websocket_violations += 1,
+            Ended::WebSocket(websocket::Ended::Closed) => {}
+            Ended::WebSocket(websocket::Ended::Refused(_)) => self.counters.websocket_refused += 1,
+            Ended::WebSocket(websocket::Ended::Violation(_)) => self.counters.websocket_violations += 1,
+            Ended::Tls(_) => self.counters.tls_failed += 1,
+            Ended::Proxy(_) => self.counters.proxy_refused += 1,
         }
-        if let Some((flags, transport)) = self.table.get(key)
-            && ended != Ended::Closed
-        {
+        if fault && let Some((flags, transport)) = self.table.get(key) {
             flags.set(Flags::WILL_LINGER);
-            tracing::debug!(peer = %transport.peer(), %ended, "WebSocket ended");
+            let peer = transport.peer();
+            if matches!(ended, Ended::Tls(_) | Ended::Proxy(_))
+                && let Some(times) = self.unfit.note(self.now.monotonic)
+            {
+                tracing::warn!(%peer, times, "connection closed: {ended}");
+            } else {
+                tracing::debug!(%peer, "connection closed: {ended}");
+            }
         }
         self.engine.handle_transport_closed(self.now, key);
+    }
+
+    /// What is known of a connection beside its packets.
+    pub(crate) fn facts(&mut self, key: ConnectionKey) -> ConnectionFacts {
+        let listener = usize::from(self.table.listener(key).0);
+        let tls = self.shared.tls.get(listener).map(|listener| listener.settings());
+        self.table.get(key).map_or_else(ConnectionFacts::default, |(_, transport)| transport.facts(tls.as_deref()))
     }
 
     /// The socket is of no use any more.
@@ -189,7 +223,7 @@ impl Shard {
             return;
         }
         self.counters.writes += 1;
-        match transport.write(self.engine.output(key)) {
+        match transport.write(self.engine.output(key), &mut self.buffer) {
             Ok(Wrote::All) => {}
             Ok(Wrote::Some) => self.dirty.push(key),
             Ok(Wrote::Blocked) => {

@@ -6,6 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
+use crate::access::AccessFactory;
+use crate::durable::{QueueRead, ShardJournal};
 use crate::report::ShardReport;
 use crate::transport::Transport;
 use crate::wake::Gate;
@@ -19,6 +21,10 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// The store has read a part of a queue, or not.
+    Read(Box<QueueRead>),
+    /// The store has committed all batches of this shard up to this one.
+    Committed(u64),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -41,10 +47,14 @@ pub(crate) enum Admin {
     Report(Sender<ShardReport>),
     /// Close the connection of a client and answer whether there was one.
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
+    /// Put other access rules in force, or none, and answer when they are.
+    SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.
     Stop { drained: Sender<ShardId> },
+    /// Take connections: all shards have taken in what there was.
+    Serve(ShardJournal),
     /// Leave the loop and close what is left.
     Exit,
     /// Panic, so that a test sees what a failing shard does to the process.

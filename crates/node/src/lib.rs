@@ -9,10 +9,12 @@
 //! talks to shards through a [`NodeHandle`].
 
 mod accept;
+mod access;
 pub mod address;
 mod clock;
 mod close;
 mod connections;
+mod durable;
 pub mod files;
 mod handle;
 mod inbox;
@@ -21,19 +23,23 @@ mod listener;
 mod memory;
 mod node;
 mod observer;
+pub mod proxy_protocol;
 mod report;
 mod settings;
 mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod transport;
 mod turn;
 mod wake;
 pub mod websocket;
 
+pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
 pub use clock::Clock;
+pub use durable::DurableError;
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
@@ -41,3 +47,7 @@ pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
 pub use report::{NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
+pub use tls::{
+    CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
+    IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
+};

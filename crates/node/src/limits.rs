@@ -10,6 +10,10 @@ pub(crate) const READ_BUFFER_BYTES: usize = 64 * 1024;
 /// overflow its queue.
 pub(crate) const READ_BYTES_PER_TURN: usize = 256 * 1024;
 
+/// What one step of a TLS handshake counts as, of [`READ_BYTES_PER_TURN`]: a signature takes about as long as that many
+/// bytes take to be worked off. A storm of handshakes so delays the others by eight steps.
+pub(crate) const HANDSHAKE_STEP_BYTES: usize = READ_BYTES_PER_TURN / 8;
+
 /// Readiness events taken from the poller per turn; the rest stays in the kernel's list.
 pub(crate) const EVENTS_PER_TURN: usize = 1024;
 
@@ -53,3 +57,10 @@ pub(crate) const TRIM_MIN_RUSH: usize = 1024;
 /// questions without an answer before the connection is closed. MQTT's own keep-alive is optional; behind a carrier's
 /// address translation, dead peers would pile up.
 pub(crate) const TCP_KEEPALIVE: (u64, u64, u32) = (300, 60, 5);
+
+/// Pairs of a store that are given to a shard at once while it takes in what the store holds.
+pub(crate) const RESTORE_CHUNK_PAIRS: usize = 1024;
+/// Such portions that wait for a shard; whoever reads the store waits when there are as many.
+pub(crate) const RESTORE_CHUNKS: usize = 4;
+/// Bytes that all shards have given to the store and that are not committed, above which no more is read from clients.
+pub(crate) const UNCOMMITTED_BYTES: u64 = 64 * 1024 * 1024;

@@ -1,6 +1,6 @@
 //! Starting and stopping: from settings to running shards, and back.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -10,17 +10,20 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, ShardId};
+use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_store::{Running, Status, Store};
 
-use crate::address::LocalAddress;
+use crate::address::{ListenAddress, LocalAddress};
 use crate::clock::{Clock, time_until};
+use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
-use crate::inbox::{Admin, inbox};
+use crate::inbox::{Admin, InboxSender, ToShard, inbox};
 use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
+use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 
 /// Why a node did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// A TLS listener cannot use its files.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The limit of open files cannot be read.
     #[error("cannot read the limit of open files: {0}")]
     OpenFiles(#[source] io::Error),
@@ -53,6 +59,12 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The system refuses the thread that looks at certificates.
+    #[error("cannot start the thread that looks at certificates: {0}; raise the limit of threads (`ulimit -u`)")]
+    TlsThread(#[source] io::Error),
+    /// What the store holds cannot be served.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
     /// The system refuses a thread.
     #[error(
         "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
@@ -76,12 +88,22 @@ pub struct Stopped {
 
 /// A running broker: its shards and their listeners. Dropping it closes everything without a goodbye; use
 /// [`Node::stop`].
-#[derive(Debug)]
 pub struct Node {
     handle: NodeHandle,
     clock: Clock,
     addresses: Vec<LocalAddress>,
     threads: Vec<JoinHandle<()>>,
+    /// Outlives the shards' threads: their last batches are committed when it stops.
+    store: Option<Running>,
+    restored: Restored,
+    /// Looks at the files of TLS listeners as long as the node lives.
+    _watch: Option<FileWatch>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("addresses", &self.addresses).field("handle", &self.handle).finish_non_exhaustive()
+    }
 }
 
 impl Node {
@@ -91,10 +113,23 @@ impl Node {
     /// # Errors
     /// When the settings are impossible or the system refuses something.
     pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
+        Self::begin(settings, None)
+    }
+
+    /// The same for a node that keeps its state in a store, and takes in what that holds before any client is served.
+    ///
+    /// # Errors
+    /// The same, and when what the store holds cannot be read or taken in.
+    pub fn start_with_store(settings: NodeSettings, store: Store) -> Result<Self, StartError> {
+        Self::begin(settings, Some(store))
+    }
+
+    fn begin(settings: NodeSettings, store: Option<Store>) -> Result<Self, StartError> {
         check(&settings)?;
         let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
         limit.check(settings.max_connections)?;
-        let acceptors = listen(&settings)?;
+        let tls = Arc::new(open_tls(&settings)?);
+        let acceptors = listen(&settings, &tls)?;
         let addresses = acceptors.iter().map(|acceptor| acceptor.address().clone()).collect();
         let mut polls = Vec::new();
         let mut inboxes = Vec::new();
@@ -107,16 +142,26 @@ impl Node {
             inboxes.push(inbox);
             senders.push(sender);
         }
-        let mut node =
-            Self { handle: NodeHandle::new(senders.clone()), clock: Clock::start(), addresses, threads: Vec::new() };
+        let watch = watch_files(&tls, settings.tls_check)?;
+        let mut node = Self {
+            handle: NodeHandle::new(senders.clone(), Arc::clone(&tls)),
+            clock: Clock::start(),
+            addresses,
+            threads: Vec::new(),
+            store: None,
+            restored: Restored::default(),
+            _watch: watch,
+        };
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
             connections: AtomicU32::new(0),
+            tls,
             observer: settings.observer,
         });
         let engine = Arc::new(settings.engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
+        let (restorer, mut restores) = store.as_ref().map(|_| restorer(settings.shards)).unzip();
         let parts = polls.into_iter().zip(inboxes).zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
@@ -129,10 +174,37 @@ impl Node {
                 inboxes: senders.clone(),
                 acceptors,
                 shared: Arc::clone(&shared),
+                access: settings.access.clone(),
+                restore: restores.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
         }
+        if let (Some(store), Some(restorer)) = (store, restorer) {
+            node.restored = restorer.run(&store)?;
+            node.serve_from(store, senders)?;
+        }
         Ok(node)
+    }
+
+    /// Lets clients in, now that all that the store holds is taken in.
+    fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
+        let running = durable::start(store, inboxes.clone())?;
+        for (shard, inbox) in (0..).zip(&inboxes) {
+            let journal = ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
+            inbox.send(ToShard::Admin(Admin::Serve(journal)));
+        }
+        self.store = Some(running);
+        Ok(())
+    }
+
+    /// What was taken in from the store at the start.
+    pub fn restored(&self) -> Restored {
+        self.restored
+    }
+
+    /// How the store is doing, where there is one.
+    pub fn store_status(&self) -> Option<Arc<Status>> {
+        self.store.as_ref().map(Running::status)
     }
 
     /// Where it listens, in the order of the settings. A host name with several addresses counts several times.
@@ -187,7 +259,10 @@ impl Node {
         self.handle.tell_all(|| Admin::Exit);
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
-        ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect()
+        let failed = ended.filter(|(_, outcome)| outcome.is_err()).map(|(shard, _)| shard).collect();
+        // Dropping it commits what the shards have left it with.
+        self.store = None;
+        failed
     }
 }
 
@@ -211,10 +286,35 @@ fn check(settings: &NodeSettings) -> Result<(), StartError> {
     Ok(())
 }
 
-fn listen(settings: &NodeSettings) -> Result<Vec<Acceptor>, BindError> {
+/// Reads the files of all TLS listeners.
+fn open_tls(settings: &NodeSettings) -> Result<TlsListeners, TlsError> {
+    let mut listeners = BTreeMap::new();
+    for (position, address) in settings.listeners.iter().enumerate() {
+        match settings.tls.get(&position) {
+            Some(of_listener) if address.is_tls() => {
+                let alpn = if matches!(address, ListenAddress::Tls(_)) { ALPN_MQTT } else { ALPN_HTTP };
+                listeners.insert(position, Arc::new(TlsListener::new(of_listener.clone(), alpn)?));
+            }
+            None if !address.is_tls() => {}
+            None => return Err(TlsError::NoSettings { address: address.to_string() }),
+            Some(_) => return Err(TlsError::NotTls { address: address.to_string() }),
+        }
+    }
+    Ok(TlsListeners::new(listeners))
+}
+
+fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<FileWatch>, StartError> {
+    if tls.is_empty() || interval.is_zero() {
+        return Ok(None);
+    }
+    FileWatch::start(Arc::clone(tls), interval).map(Some).map_err(StartError::TlsThread)
+}
+
+fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Vec<Acceptor>, BindError> {
     let mut acceptors = Vec::new();
-    for (address, id) in settings.listeners.iter().zip((0..).map(ListenerId)) {
-        acceptors.extend(bind(address, id)?);
+    for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
+        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
+        acceptors.extend(bind(address, id, tls.get(position), proxies)?);
     }
     Ok(acceptors)
 }
@@ -239,8 +339,10 @@ fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     }
     let observer = Arc::clone(&seed.shared.observer);
     let body = move || {
+        let mut seed = seed;
         let _alarm = Alarm { shard, observer };
-        Shard::new(seed).run();
+        let restore = seed.restore.take();
+        Shard::new(seed, restore.is_none()).run(restore);
     };
     let builder = Builder::new().name(format!("shard-{}", shard.0));
     builder.spawn(body).map_err(|source| StartError::Thread { shard, source })

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use tidegate_engine::{AuthRequest, ConnectionKey, ListenerId, LogEvent, Reason, ShardId, Verdict};
 
 use crate::inbox::{InboxSender, ToShard};
+use crate::tls::ConnectionFacts;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,16 @@ pub trait Observer: Send + Sync + 'static {
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
-    /// outside; refuses unless overridden. A request whose answer is never given ends with the connect timeout.
-    fn authenticate(&self, request: AuthRequest, answer: Answer) {
-        drop(request);
+    /// outside; refuses unless overridden. `facts` say what is known of the connection itself. A request whose answer is never given ends with the connect timeout.
+    fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
+        drop((request, facts));
+        answer.give(Verdict::Refuse(Reason::NotAuthorized));
+    }
+
+    /// A client has answered a challenge; [`Answer::connection`] tells to which exchange it belongs. Refuses unless
+    /// overridden.
+    fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
+        drop(data);
         answer.give(Verdict::Refuse(Reason::NotAuthorized));
     }
 
@@ -74,10 +82,16 @@ pub const FAILURE_EXIT_CODE: i32 = 101;
 #[derive(Debug)]
 pub struct Answer {
     pub(crate) shard: InboxSender,
+    pub(crate) place: ShardId,
     pub(crate) key: ConnectionKey,
 }
 
 impl Answer {
+    /// The connection that waits for it, which names an exchange of several steps.
+    pub fn connection(&self) -> (ShardId, ConnectionKey) {
+        (self.place, self.key)
+    }
+
     /// Gives the answer. It comes to nothing when the client is gone by now.
     pub fn give(self, verdict: Verdict) {
         self.shard.send(ToShard::Verdict { key: self.key, verdict });

@@ -27,6 +27,16 @@ pub struct ShellCounters {
     pub handed_over: u64,
     /// Connections taken in as home shard.
     pub adopted: u64,
+    /// Connections closed because of their header of the PROXY protocol, or for want of one.
+    pub proxy_refused: u64,
+    /// TLS handshakes completed, those by a ticket included.
+    pub tls_handshakes: u64,
+    /// TLS handshakes completed by the ticket of an earlier one.
+    pub tls_resumed: u64,
+    /// TLS handshakes that failed, and sessions in which the client broke the protocol.
+    pub tls_failed: u64,
+    /// Connections closed at once because too many TLS handshakes were under way.
+    pub tls_refused_full: u64,
     /// WebSocket handshakes refused.
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
@@ -51,6 +61,11 @@ impl ShellCounters {
         self.accept_failed += other.accept_failed;
         self.handed_over += other.handed_over;
         self.adopted += other.adopted;
+        self.proxy_refused += other.proxy_refused;
+        self.tls_handshakes += other.tls_handshakes;
+        self.tls_resumed += other.tls_resumed;
+        self.tls_failed += other.tls_failed;
+        self.tls_refused_full += other.tls_refused_full;
         self.websocket_refused += other.websocket_refused;
         self.websocket_violations += other.websocket_violations;
         self.closed_unflushed += other.closed_unflushed;

@@ -1,12 +1,17 @@
 //! What a node is told at start.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_engine::Settings;
 
+use crate::access::AccessFactory;
 use crate::address::ListenAddress;
 use crate::observer::{Observer, TracingObserver};
+use crate::proxy_protocol::Network;
+use crate::tls::TlsSettings;
 
 /// What a node is told at start.
 #[derive(Clone)]
@@ -15,8 +20,17 @@ pub struct NodeSettings {
     pub shards: u16,
     /// Where to listen: one address for each entry of [`Settings::listeners`], in the same order.
     pub listeners: Vec<ListenAddress>,
+    /// What TLS listeners are told, by the position of their address in `listeners`.
+    pub tls: BTreeMap<usize, TlsSettings>,
+    /// Listeners that speak the PROXY protocol, by the position of their address in `listeners`, with the networks of
+    /// their proxies. From there each connection begins with a header, from elsewhere none does. Not for Unix sockets.
+    pub proxies: BTreeMap<usize, Vec<Network>>,
+    /// Time between two looks at the files of TLS listeners, which are read again when one has changed; zero is never.
+    pub tls_check: Duration,
     /// What every engine is told.
     pub engine: Settings,
+    /// Makes the access rules that are in force from the first connection on; without it everybody may do everything.
+    pub access: Option<AccessFactory>,
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
@@ -32,7 +46,11 @@ impl NodeSettings {
         Self {
             shards: 1,
             listeners: vec![listener],
+            tls: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            tls_check: Duration::ZERO,
             engine: Settings::default(),
+            access: None,
             max_connections: 0,
             seed: None,
             observer: Arc::new(TracingObserver),
@@ -45,6 +63,7 @@ impl fmt::Debug for NodeSettings {
         f.debug_struct("NodeSettings")
             .field("shards", &self.shards)
             .field("listeners", &self.listeners)
+            .field("tls", &self.tls)
             .field("engine", &self.engine)
             .field("max_connections", &self.max_connections)
             .field("seed", &self.seed)

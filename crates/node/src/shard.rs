@@ -9,7 +9,9 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
+use crate::access::AccessFactory;
 use crate::clock::{Clock, time_until};
+use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
@@ -17,6 +19,7 @@ use crate::memory::Ebb;
 use crate::observer::Observer;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
+use crate::tls::TlsListeners;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -38,6 +41,8 @@ pub(crate) struct Shared {
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
     pub connections: AtomicU32,
+    /// The TLS listeners.
+    pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -53,6 +58,9 @@ pub(crate) struct ShardSeed {
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
+    pub access: Option<AccessFactory>,
+    /// How it takes in what a store holds, where there is one.
+    pub restore: Option<RestoreSeed>,
 }
 
 /// A shard on its thread.
@@ -86,10 +94,22 @@ pub(crate) struct Shard {
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
+    /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
+    pub(crate) unfit: Shortage,
     pub(crate) ebb: Ebb,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
     pub(crate) stage: Stage,
+    /// What it writes to the store with, where there is one.
+    pub(crate) journal: Option<ShardJournal>,
+    /// Whether the store takes no more.
+    pub(crate) store_full: bool,
+    /// Whether so much waits to be committed that clients are not read.
+    pub(crate) stalled: bool,
+    /// Whether connections are accepted.
+    pub(crate) serving: bool,
+    /// Who waits until the other shards know what this one has taken in.
+    pub(crate) settled: Option<Sender<ShardId>>,
 }
 
 /// How far a shard has come in its life.
@@ -107,13 +127,18 @@ pub(crate) enum Stage {
 
 impl Shard {
     /// Builds a shard on its own thread.
-    pub(crate) fn new(seed: ShardSeed) -> Self {
+    pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
+        let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
+        // Before the first connection, so that none finds the door open.
+        if let Some(access) = seed.access {
+            engine.set_access(Some(access.make(seed.place.shard)));
+        }
         Self {
             place: seed.place,
             clock: seed.clock,
             now,
-            engine: Engine::new(seed.settings, seed.place, seed.seed, now),
+            engine,
             poll: seed.poll,
             table: Table::default(),
             buffer: vec![0; READ_BUFFER_BYTES].into_boxed_slice(),
@@ -130,15 +155,29 @@ impl Shard {
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
+            unfit: Shortage::default(),
             ebb: Ebb::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,
             stage: Stage::Running,
+            journal: None,
+            store_full: false,
+            stalled: false,
+            serving,
+            settled: None,
         }
     }
 
-    /// Serves until told to exit.
-    pub(crate) fn run(mut self) {
+    /// Takes in what a store holds, if there is one, then serves until told to exit.
+    pub(crate) fn run(mut self, restore: Option<RestoreSeed>) {
+        if let Some(seed) = restore {
+            if !take_in(&mut self.engine, self.now, self.place.shard, &seed) {
+                return;
+            }
+            self.settled = Some(seed.settled);
+            self.send_batches();
+            self.tell_settled();
+        }
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !matches!(self.stage, Stage::Exiting) {
             let timeout = self.timeout();
@@ -159,8 +198,10 @@ impl Shard {
     /// is not zero, whoever puts something into the inbox wakes the shard.
     fn timeout(&mut self) -> Option<Duration> {
         let deadline = self.deadline();
-        let busy =
-            !self.ring.is_empty() || !self.dirty.is_empty() || self.wants_to_accept() || deadline <= self.now.monotonic;
+        let busy = (!self.ring.is_empty() && !self.stalled)
+            || !self.dirty.is_empty()
+            || self.wants_to_accept()
+            || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
         }

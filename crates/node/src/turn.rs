@@ -1,7 +1,7 @@
 //! One turn of a shard: what arrived, what it caused, what leaves.
 //!
-//! The order matters in one place: what goes to other shards is sent before sockets are written, so that whatever an
-//! output acknowledges is already under way.
+//! The order matters in one place: what has to be kept goes to the store first, then what goes to other shards, and then
+//! sockets are written, so that whatever an output acknowledges is already under way.
 
 use std::sync::mpsc::Sender;
 
@@ -22,7 +22,8 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
-        self.read_budget = READ_BYTES_PER_TURN;
+        self.watch_store();
+        self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
         self.read_ring();
         for event in events {
             self.take_readiness(event);
@@ -100,6 +101,8 @@ impl Shard {
                 Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.engine.handle_verdict(self.now, key, verdict),
+                Some(ToShard::Read(read)) => self.take_queue_read(*read),
+                Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -120,8 +123,18 @@ impl Shard {
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
             }
+            Admin::SetAccess { access, done } => {
+                let shard = self.place.shard;
+                self.engine.set_access(access.map(|access| access.make(shard)));
+                // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
+            Admin::Serve(journal) => {
+                self.journal = Some(journal);
+                self.serving = true;
+            }
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
@@ -179,7 +192,18 @@ impl Shard {
                 Event::ResumeReading { key } => self.resume_reading(key),
                 Event::Authenticate { key, request } => {
                     if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-                        self.shared.observer.authenticate(request, Answer { shard, key });
+                        let facts = self.facts(key);
+                        self.shared.observer.authenticate(
+                            request,
+                            facts,
+                            Answer { shard, place: self.place.shard, key },
+                        );
+                    }
+                }
+                Event::AnswerChallenge { key, data } => {
+                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
+                        let answer = Answer { shard, place: self.place.shard, key };
+                        self.shared.observer.answer_challenge(data, answer);
                     }
                 }
                 // Nothing here moves queues out of memory, so there is none to load.
@@ -190,6 +214,7 @@ impl Shard {
                         "a queue is asked for that was never paged out"
                     );
                 }
+                Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -222,6 +247,7 @@ impl Shard {
     /// Hands over what was gathered for other shards, and wakes those that sleep.
     pub(crate) fn send_batches(&mut self) {
         loop {
+            self.submit_journal();
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)
                     && let Some(inbox) = self.inboxes.get(usize::from(other.0))
@@ -266,6 +292,7 @@ impl Shard {
         }
         self.send_batches();
         self.gather_dirty();
+        self.tell_settled();
         if self.table.len() == 0
             && let Stage::Draining(drained) = &self.stage
         {

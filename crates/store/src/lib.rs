@@ -1,1 +1,46 @@
-//! Keys and values on a disk that survive kill -9, power loss and a full disk.
+//! Keys and values on a disk that survive `kill -9`, power loss and a full disk.
+//!
+//! Several writers hand in batches of operations; one journal takes them in one total order, a group of batches with one
+//! `fdatasync`, and tells each writer how far it is committed. In the background closed parts of the journal are merged into
+//! one sorted table. The store knows nothing of what its keys mean.
+//!
+//! ```text
+//! let disk = Arc::new(RealDisk::create(path)?);
+//! let Opened { store, report } = open(disk, Settings::default(), keep_all())?;
+//! store.for_each(&mut |key, value| ...)?;                    // everything, in ascending order of the keys
+//! let running = store.start(|writer: u16, sequence: u64| ...)?; // threads; called back after each group
+//! let writer = running.writer(0);
+//! writer.submit(1, batch)?;                                   // committed when (0, 1) or (0, higher) is told
+//! running.reader().load(from, to, max_bytes, Box::new(|loaded| ...));
+//! running.status().is_full();
+//! running.stop();
+//! ```
+
+pub mod inspect;
+pub mod operation;
+
+mod catalog;
+mod disk;
+mod error;
+mod journal;
+mod load;
+mod manifest;
+mod merge;
+mod recovery;
+mod settings;
+mod status;
+mod store;
+mod sweep;
+mod table;
+mod threads;
+
+pub use disk::{Disk, DiskFile, Failure, LockError, LockGuard, RealDisk, SimulatedDisk};
+pub use error::{OpenError, ReadError, SubmitError};
+pub use load::Loaded;
+pub use merge::MergeError;
+pub use operation::{Operation, OperationError, Operations};
+pub use recovery::{RecoveryReport, Torn};
+pub use settings::{Durability, Settings};
+pub use status::{SYNC_BOUNDS_MICROSECONDS, State, Status};
+pub use store::{Commits, LoadCallback, Opened, Reader, Running, Stepped, Store, Visit, Writer, open};
+pub use sweep::{Sweep, SweepFactory, keep_all};

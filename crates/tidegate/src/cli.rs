@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{publish, request, subscribe};
+use crate::commands::{passwd, publish, request, subscribe};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -14,6 +14,7 @@ Examples:
   tidegate                                    a broker on 127.0.0.1:1883, for this machine
   tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
   tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
+  tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
   tidegate sub -t 'sensors/#' -v              show what is published
   tidegate pub -t sensors/1 -m 21.5           publish a message
@@ -48,15 +49,54 @@ pub(crate) enum Command {
     Pub(Box<publish::Args>),
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),
+    Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Have a running broker read its configuration anew: exit code 0 when it is in force, 1 when it was refused
+    Reload(crate::commands::reload::Args),
+    /// Ask the access rules
+    #[command(subcommand)]
+    Acl(AclCommand),
+    /// Check, measure, export and import a data directory that no broker uses
+    #[command(subcommand)]
+    Store(crate::commands::store::StoreCommand),
+    /// Make certificates
+    #[command(subcommand)]
+    Cert(CertCommand),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tidegate completions bash > /etc/bash_completion.d/tidegate")]
     Completions {
         /// bash, elvish, fish, powershell or zsh
         shell: clap_complete::Shell,
     },
+}
+
+const ACL_TEST: &str = "\
+Examples:
+  tidegate acl test alice sensor-1 publish plant/1/temperature -c tidegate.toml
+  tidegate acl test - guest subscribe 'public/#' --set access.acl_file=acl --explain
+Exit codes: 0 allowed, 1 denied, 2 the question or the configuration is wrong.";
+
+const CERT_DEV: &str = "\
+Examples:
+  tidegate cert dev
+  tidegate cert dev --out /tmp/certs --name broker.lan --name 192.168.1.20";
+
+/// What can be made of certificates.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertCommand {
+    /// Make an authority, a server's certificate and a client's, to try TLS
+    #[command(after_help = CERT_DEV)]
+    Dev(crate::commands::CertDevArgs),
+}
+
+/// What can be asked of access rules.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AclCommand {
+    /// Say whether a client may do something, and which rule decides
+    #[command(after_help = ACL_TEST)]
+    Test(Box<crate::commands::AclTestArgs>),
 }
 
 /// What can be done with a configuration.
@@ -115,6 +155,10 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "N")]
     pub(crate) shards: Option<String>,
 
+    /// Keep sessions, what they are owed and retained messages in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<String>,
+
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
@@ -143,6 +187,7 @@ impl ConfigArgs {
         let ports = self.port.iter().map(|port| (port.to_string(), format!("--port {port}")));
         let single = [
             ("node.shards", "--shards", &self.shards),
+            ("store.directory", "--data", &self.data),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

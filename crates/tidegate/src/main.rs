@@ -2,15 +2,20 @@
 //!
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
+mod access;
+mod authentication;
 mod cli;
 mod commands;
 mod config;
+mod durable;
 mod exit;
 mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;
+mod operations;
 mod physical_memory;
+mod reload;
 mod signals;
 mod status;
 

@@ -1,19 +1,24 @@
 //! What the node tells this process: log events go to the log, and a failed shard ends the process with its last words.
 
-use tidegate_engine::{LogEvent, ShardId};
-use tidegate_node::{FAILURE_EXIT_CODE, Observer, Occasion, TracingObserver};
+use std::sync::Arc;
 
+use tidegate_engine::{AuthRequest, LogEvent, Reason, ShardId, Verdict};
+use tidegate_node::{Answer, ConnectionFacts, FAILURE_EXIT_CODE, Observer, Occasion, TracingObserver};
+
+use crate::authentication::Authentication;
 use crate::logging::Log;
 
 /// Logs events, and writes the log out before a failure ends the process.
 pub(crate) struct BrokerObserver {
     log: Log,
+    /// Who comes in; nothing where everybody does.
+    authentication: Option<Arc<Authentication>>,
 }
 
 impl BrokerObserver {
-    /// Writes into this log.
-    pub(crate) fn new(log: Log) -> Self {
-        Self { log }
+    /// Writes into this log, and asks this authentication.
+    pub(crate) fn new(log: Log, authentication: Option<Arc<Authentication>>) -> Self {
+        Self { log, authentication }
     }
 }
 
@@ -24,6 +29,23 @@ impl Observer for BrokerObserver {
 
     fn log(&self, occasion: &Occasion<'_>) {
         TracingObserver.log(occasion);
+    }
+
+    fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
+        match &self.authentication {
+            Some(authentication) => {
+                let place = answer.connection();
+                authentication.decide(request, &facts, place, move |verdict| answer.give(verdict));
+            }
+            None => answer.give(Verdict::Refuse(Reason::NotAuthorized)),
+        }
+    }
+
+    fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
+        let verdict = self.authentication.as_ref().map_or(Verdict::Refuse(Reason::NotAuthorized), |authentication| {
+            authentication.answer_challenge(answer.connection(), &data)
+        });
+        answer.give(verdict);
     }
 
     fn shard_failed(&self, shard: ShardId) {

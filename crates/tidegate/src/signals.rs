@@ -1,26 +1,35 @@
-//! Signals that stop the broker.
+//! Signals that stop the broker or have it read its configuration anew.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
-/// What asks for a graceful stop. SIGHUP is left as it is, so that `nohup` keeps its meaning.
+/// What asks for a graceful stop.
 const STOP: [i32; 2] = [SIGTERM, SIGINT];
 
 /// Exit code after a second signal, which does not wait for the graceful stop.
 const IMPATIENT_EXIT_CODE: i32 = 1;
 
-/// Waits for a signal that stops the broker.
-pub(crate) struct StopSignals {
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// A graceful stop, by the signal of this name.
+    Stop(&'static str),
+    /// To read the configuration anew (SIGHUP).
+    Reload,
+}
+
+/// Waits for signals.
+pub(crate) struct BrokerSignals {
     signals: Signals,
     stopping: Arc<AtomicBool>,
 }
 
-impl StopSignals {
+impl BrokerSignals {
     /// Catches the signals from now on.
     ///
     /// # Errors
@@ -30,16 +39,17 @@ impl StopSignals {
         for signal in STOP {
             flag::register_conditional_shutdown(signal, IMPATIENT_EXIT_CODE, Arc::clone(&stopping))?;
         }
-        Ok(Self { signals: Signals::new(STOP)?, stopping })
+        Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping })
     }
 
-    /// Sleeps until one comes, and names it. From then on another one ends the process at once.
-    pub(crate) fn wait(&mut self) -> &'static str {
-        let signal = self.signals.forever().next();
-        self.stopping.store(true, Ordering::SeqCst);
-        match signal {
-            Some(SIGINT) => "SIGINT",
-            _ => "SIGTERM",
+    /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once.
+    pub(crate) fn wait(&mut self) -> Asked {
+        match self.signals.forever().next() {
+            Some(SIGHUP) => Asked::Reload,
+            signal => {
+                self.stopping.store(true, Ordering::SeqCst);
+                Asked::Stop(if signal == Some(SIGINT) { "SIGINT" } else { "SIGTERM" })
+            }
         }
     }
 }

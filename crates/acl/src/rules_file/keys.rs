@@ -11,7 +11,7 @@ use super::values::{Value, names, qos, retain, texts, truth};
 use crate::error::Place;
 use crate::limits::{MAX_TOPICS_PER_RULE, MAX_VALUES_PER_CONDITION};
 use crate::pattern::Pattern;
-use crate::rule::{Actions, Attribute, Effect, More, Name, QosSet, Rule, RuleRef, Subscribing, Who};
+use crate::rule::{Actions, Attribute, Effect, More, QosSet, Rule, RuleRef, Subscribing, Who};
 
 /// All keys, for "did you mean".
 const KEYS: &[&str] = &[

@@ -3,12 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::TlsConnector;
+
 /// Where a server is, and by which transport it is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// MQTT over TCP.
     Tcp {
         /// A name or an address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// MQTT over TLS over TCP.
+    Tls {
+        /// A name or an address; the server's certificate must be for it.
         host: String,
         /// The port.
         port: u16,
@@ -27,15 +36,40 @@ pub enum Address {
         /// The path of the request, such as `/mqtt`.
         path: String,
     },
+    /// MQTT over WebSocket over TLS over TCP.
+    WebSocketTls {
+        /// A name or an address; the server's certificate must be for it.
+        host: String,
+        /// The port.
+        port: u16,
+        /// The path of the request, such as `/mqtt`.
+        path: String,
+    },
+}
+
+impl Address {
+    /// Whether TLS is spoken.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls { .. } | Self::WebSocketTls { .. })
+    }
 }
 
 impl std::fmt::Display for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Tcp { host, port } => write_authority(f, host, *port),
+            Self::Tls { host, port } => {
+                f.write_str("mqtts://")?;
+                write_authority(f, host, *port)
+            }
             Self::Unix { path } => write!(f, "{}", path.display()),
             Self::WebSocket { host, port, path } => {
                 f.write_str("ws://")?;
+                write_authority(f, host, *port)?;
+                f.write_str(path)
+            }
+            Self::WebSocketTls { host, port, path } => {
+                f.write_str("wss://")?;
                 write_authority(f, host, *port)?;
                 f.write_str(path)
             }
@@ -53,13 +87,15 @@ pub(super) fn write_authority(out: &mut impl std::fmt::Write, host: &str, port: 
 pub struct SocketOptions {
     /// The local name or address to connect from; any if there is none. Not for Unix sockets.
     pub bind: Option<String>,
-    /// How long each address of a server may take to accept a connection.
+    /// How long each address of a server may take to accept a connection, and its TLS handshake as long again.
     pub connect_timeout: Duration,
+    /// What TLS connections are made with; without one, whoever the system trusts is trusted.
+    pub tls: Option<TlsConnector>,
 }
 
 impl Default for SocketOptions {
     fn default() -> Self {
-        Self { bind: None, connect_timeout: Duration::from_secs(30) }
+        Self { bind: None, connect_timeout: Duration::from_secs(30), tls: None }
     }
 }
 

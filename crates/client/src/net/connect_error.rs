@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::WebSocketError;
+use super::{TlsFileError, WebSocketError};
 use crate::OpenError;
 
 /// Why a connection to a server cannot be established.
@@ -33,6 +33,17 @@ pub enum ConnectError {
     /// No address of the server accepts a connection; this is what the last one said.
     #[error("cannot connect to {address}")]
     Connect {
+        /// The server.
+        address: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The files of TLS cannot be used.
+    #[error(transparent)]
+    TlsFiles(#[from] TlsFileError),
+    /// The server accepts a connection, and the TLS handshake fails.
+    #[error("no TLS connection to {address}")]
+    Tls {
         /// The server.
         address: String,
         /// Why.

@@ -37,8 +37,10 @@ pub(super) enum Progress {
 impl Link {
     pub(super) fn connect(address: &Address, options: &SocketOptions) -> Result<Self, ConnectError> {
         let websocket = match address {
-            Address::WebSocket { host, port, path } => Some(WebSocket::new(host, *port, path)),
-            Address::Tcp { .. } | Address::Unix { .. } => None,
+            Address::WebSocket { host, port, path } | Address::WebSocketTls { host, port, path } => {
+                Some(WebSocket::new(host, *port, path))
+            }
+            Address::Tcp { .. } | Address::Tls { .. } | Address::Unix { .. } => None,
         };
         Ok(Self {
             stream: Stream::connect(address, options)?,
@@ -65,13 +67,21 @@ impl Link {
     /// Whether nothing is left to be written.
     fn is_flushed(&self, client: &Client) -> bool {
         let websocket = self.websocket.as_ref();
-        client.output().is_empty() && websocket.is_none_or(|websocket| websocket.output().is_empty())
+        !self.stream.is_waiting()
+            && client.output().is_empty()
+            && websocket.is_none_or(|websocket| websocket.output().is_empty())
     }
 
     /// Writes what the client has to send, as far as the socket takes it.
     pub(super) fn write(&mut self, client: &mut Client, now: Instant) -> Progress {
         if !self.writable {
             return Progress::Blocked;
+        }
+        if self.stream.is_waiting()
+            && let Err(error) = self.stream.flush()
+        {
+            self.writable = error.kind() != ErrorKind::WouldBlock;
+            return failed(error);
         }
         let Some(websocket) = &mut self.websocket else {
             let output = client.output();

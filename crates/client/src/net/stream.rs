@@ -8,13 +8,15 @@ use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Address, ConnectError, SocketOptions};
+use super::tls::TlsStream;
+use super::{Address, ConnectError, SocketOptions, TlsConnector, TlsOptions};
 
 /// A socket that does not block.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -24,6 +26,17 @@ impl Stream {
             Address::Tcp { host, port } | Address::WebSocket { host, port, .. } => {
                 let stream = connect_tcp(host, *port, options)?;
                 Ok(Self::Tcp(mio::net::TcpStream::from_std(stream)))
+            }
+            Address::Tls { host, port } | Address::WebSocketTls { host, port, .. } => {
+                let websocket = matches!(address, Address::WebSocketTls { .. });
+                let config = match &options.tls {
+                    Some(tls) => tls.config(websocket),
+                    None => TlsConnector::new(&TlsOptions::default())?.config(websocket),
+                };
+                let stream = connect_tcp(host, *port, options)?;
+                let tls = TlsStream::connect(stream, host, config, options.connect_timeout)
+                    .map_err(|source| ConnectError::Tls { address: address.to_string(), source })?;
+                Ok(Self::Tls(Box::new(tls)))
             }
             Address::Unix { path } => {
                 let connect = || {
@@ -42,6 +55,15 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
+            Self::Tls(tls) => tls.socket_mut(),
+        }
+    }
+
+    /// Whether bytes that were taken wait for the socket.
+    pub(super) fn is_waiting(&self) -> bool {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(tls) => tls.is_waiting(),
         }
     }
 
@@ -50,10 +72,11 @@ impl Stream {
     }
 
     /// Tells the server that nothing more will come.
-    pub(super) fn shutdown_write(&self) -> io::Result<()> {
+    pub(super) fn shutdown_write(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Tls(tls) => tls.shutdown_write(),
         }
     }
 
@@ -67,6 +90,7 @@ impl Read for Stream {
         match self {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
+            Self::Tls(tls) => tls.read(buffer),
         }
     }
 }
@@ -76,11 +100,15 @@ impl Write for Stream {
         match self {
             Self::Tcp(stream) => stream.write(buffer),
             Self::Unix(stream) => stream.write(buffer),
+            Self::Tls(tls) => tls.write(buffer),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            Self::Tls(tls) => tls.flush(),
+        }
     }
 }
 

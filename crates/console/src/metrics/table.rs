@@ -169,6 +169,23 @@ pub static METRICS: &[Metric] = &[
         |it, out| out.add(&[], it.status.counters.publishers_parked),
     ),
     metric(
+        "tidegate_publishers_rate_limited_total",
+        Counter,
+        &[],
+        "Times that a publisher had to wait since it was faster than its listener allows.",
+        |it, out| out.add(&[], it.status.counters.rate_limited),
+    ),
+    metric(
+        "tidegate_dead_letters_total",
+        Counter,
+        &["result"],
+        "Dropped messages that were to be published once more.",
+        |it, out| {
+            out.add(&["published"], it.status.counters.dead_letters);
+            out.add(&["lost"], it.status.counters.dead_letters_lost);
+        },
+    ),
+    metric(
         "tidegate_shard_messages_total",
         Counter,
         &["direction"],

@@ -30,6 +30,7 @@ pub(crate) struct Journal {
     operations: Vec<u8>,
     /// The number of the batch that is being gathered.
     sequence: u64,
+    committed: u64,
     /// Whether someone waits for that batch although it may be empty.
     awaited: bool,
     /// Connections whose output is held, by the batch that they wait for, in its order.
@@ -52,6 +53,7 @@ impl Journal {
             durability,
             operations: Vec::new(),
             sequence: 1,
+            committed: 0,
             awaited: false,
             held: VecDeque::new(),
             now,
@@ -67,6 +69,28 @@ impl Journal {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.durability != Durability::Memory
+    }
+
+    /// The number of the batch that is being gathered.
+    #[inline]
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// The same, and it is committed although nothing may be written into it.
+    pub(crate) fn awaited_batch(&mut self) -> u64 {
+        self.awaited = true;
+        self.sequence
+    }
+
+    /// The last batch that is known to be committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Notes that all batches up to this one are committed.
+    pub(crate) fn note_committed(&mut self, sequence: u64) {
+        self.committed = self.committed.max(sequence);
     }
 
     /// How far the turn's operations have come: two marks differ when something was written in between.

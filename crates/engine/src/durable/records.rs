@@ -440,3 +440,20 @@ pub(super) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> De
     let ReadEntry { qos, retain, latest, group, ids, .. } = entry;
     Delivery { message, qos, retain, latest, ids, group, number }
 }
+
+/// An entry of a queue that was read from the store.
+#[derive(Debug)]
+pub(crate) struct EntryRead {
+    pub session: StoredSession,
+    pub number: u64,
+    pub delivery: Delivery,
+}
+
+/// Reads an entry that waits in the store alone; `None` when it is none.
+pub(crate) fn read_entry(key: &[u8], value: &[u8], now: Now, tenant: TenantId) -> Option<EntryRead> {
+    let super::keys::Key::Entry(session, number) = super::keys::Key::read(key).ok()? else { return None };
+    let entry = ReadEntry::read(value, now, tenant, &[]).ok()?;
+    let Content::Here(message) = &entry.content else { return None };
+    let message = Rc::clone(message);
+    Some(EntryRead { session, number, delivery: delivery(entry, message, number) })
+}

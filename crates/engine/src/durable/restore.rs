@@ -15,6 +15,7 @@ use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
 use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
 
@@ -71,6 +72,16 @@ pub struct Restored {
     pub messages: u64,
     /// Retained messages.
     pub retained: u64,
+}
+
+impl Restored {
+    /// Adds what another shard has taken in.
+    pub fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.subscriptions += other.subscriptions;
+        self.messages += other.messages;
+        self.retained += other.retained;
+    }
 }
 
 /// Which shard takes which pair in: pairs are shown to it in the order of their keys.
@@ -143,6 +154,29 @@ struct Restoring {
     tenant: TenantId,
     memberships: Vec<Rc<Membership>>,
     entries: BTreeMap<u64, RestoredEntry>,
+    /// What stays in the store alone.
+    tail: Option<Tail>,
+    /// The highest number of its entries.
+    last: u64,
+}
+
+impl Restoring {
+    /// Leaves the end of a long queue to the store: what is beyond `share` bytes and simply comes next.
+    fn leave_tail(&mut self, share: u64) {
+        let stays = |(_, restored): &(&u64, &RestoredEntry)| restored.may_leave_memory();
+        let Some((first, _)) = self.entries.iter().rev().take_while(stays).last() else { return };
+        let mut in_memory = 0;
+        let beyond = self.entries.iter().find(|(number, restored)| {
+            let full = in_memory > 0 && in_memory + restored.cost() > share;
+            in_memory += if restored.sent.is_none() { restored.cost() } else { 0 };
+            full && *number >= first
+        });
+        let Some((first, _)) = beyond else { return };
+        let first = *first;
+        let left = self.entries.split_off(&first);
+        let bytes = left.values().map(RestoredEntry::cost).sum();
+        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false });
+    }
 }
 
 #[derive(Debug)]
@@ -151,12 +185,34 @@ struct RestoredEntry {
     sent: Option<SentRecord>,
 }
 
+impl RestoredEntry {
+    /// Whether it simply waits for its turn, and can be read again by its own key.
+    fn may_leave_memory(&self) -> bool {
+        let Content::Here(message) = &self.entry.content else { return false };
+        self.sent.is_none() && self.entry.group.is_none() && !self.entry.latest && message.priority == 0
+    }
+
+    /// Bytes that it costs in memory, as far as they are its own.
+    fn cost(&self) -> u64 {
+        let message = match &self.entry.content {
+            Content::Here(message) => message.cost(),
+            Content::Body(_) => 0,
+        };
+        message + size_of::<crate::session::Delivery>() as u64
+    }
+}
+
 /// Everything that is being taken in.
 #[derive(Debug, Default)]
 pub(crate) struct Restoration {
-    sessions: BTreeMap<StoredSession, Restoring>,
+    /// The session whose parts are coming in.
+    current: Option<(StoredSession, Restoring)>,
+    /// Sessions that are owed messages that come behind all sessions.
+    pending: Vec<(StoredSession, Restoring)>,
     bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
     replay: Replay,
+    /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
+    broken_off: Vec<SessionKey>,
     done: Restored,
 }
 
@@ -177,11 +233,12 @@ impl Engine {
         let wrong = |error| malformed(key, error);
         let read = Key::read(key).map_err(wrong)?;
         let part = |all: &Restoration, session: StoredSession| {
-            all.sessions
-                .contains_key(&session)
-                .then_some(())
-                .ok_or(RestoreError::NoSession { session: session.0.get() })
+            let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
+            if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
+        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..)) {
+            self.close_restored(all)?;
+        }
         match read {
             Key::Numbers(_) => {
                 let reserved = Reserved::read(value).map_err(wrong)?;
@@ -198,23 +255,24 @@ impl Engine {
             }
             Key::Received(session, id) => {
                 part(all, session)?;
-                let known = all.sessions.get(&session).map(|restoring| restoring.key);
+                let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
                 if let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) {
                     session.flow_mut().received.insert(id);
                 }
             }
             Key::Entry(session, number) => {
                 part(all, session)?;
-                let Some(restoring) = all.sessions.get_mut(&session) else { return Ok(()) };
+                let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
                 let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
                 let sent =
                     entry.sent.map(|id| SentRecord { id, state: crate::deliver::awaited(entry.qos), order: number });
+                restoring.last = restoring.last.max(number);
                 restoring.entries.insert(number, RestoredEntry { entry, sent });
             }
             Key::Sent(session, number) => {
                 part(all, session)?;
                 let sent = SentRecord::read(value).map_err(wrong)?;
-                let entry = all.sessions.get_mut(&session).and_then(|restoring| restoring.entries.get_mut(&number));
+                let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
                 entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
             }
             Key::Body(number) => {
@@ -293,8 +351,13 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
+            all.broken_off.push(key);
+        }
         all.done.sessions += 1;
-        all.sessions.insert(stored, Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new() });
+        let restoring =
+            Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        all.current = Some((stored, restoring));
         Ok(())
     }
 
@@ -309,7 +372,9 @@ impl Engine {
     ) -> Result<(), WireError> {
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
-        let Some(restoring) = all.sessions.get_mut(&stored) else { return Ok(()) };
+        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
+            return Ok(());
+        };
         all.done.subscriptions += 1;
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
@@ -347,12 +412,16 @@ impl Engine {
     /// When messages are missing that sessions are owed.
     pub fn finish_restore(&mut self, now: Now) -> Result<Restored, RestoreError> {
         let mut all = self.restoration.take().unwrap_or_default();
+        self.close_restored(&mut all)?;
         let mut missing = 0;
-        for (stored, restoring) in std::mem::take(&mut all.sessions) {
+        for (stored, restoring) in std::mem::take(&mut all.pending) {
             missing += self.restore_queue(&mut all, stored, restoring);
         }
         if missing > 0 {
             return Err(RestoreError::MissingMessages { messages: missing });
+        }
+        for key in std::mem::take(&mut all.broken_off) {
+            self.desk.store_session(key);
         }
         let ticket = Ticket { connection: ConnectionKey { index: RESTORING_INDEX, generation: 0 }, sequence: 0 };
         for shard in self.place.others() {
@@ -386,12 +455,28 @@ impl Engine {
         self.interest_under_way == 0 && self.replay.is_none()
     }
 
+    /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
+    fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
+        let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
+        restoring.leave_tail(self.desk.queue_share());
+        let shares = |restored: &RestoredEntry| matches!(restored.entry.content, Content::Body(_));
+        if restoring.entries.values().any(shares) {
+            all.pending.push((stored, restoring));
+            return Ok(());
+        }
+        match self.restore_queue(all, stored, restoring) {
+            0 => Ok(()),
+            messages => Err(RestoreError::MissingMessages { messages }),
+        }
+    }
+
     /// Puts together what a session is owed; returns how many messages are missing.
     fn restore_queue(&mut self, all: &mut Restoration, stored: StoredSession, restoring: Restoring) -> u64 {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
-        let next = restoring.entries.keys().next_back().map_or(0, |last| *last);
+        let in_memory = restoring.entries.keys().next_back().map_or(0, |last| *last);
+        let next = in_memory.max(restoring.last);
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
@@ -413,7 +498,7 @@ impl Engine {
         sent.sort_by_key(|(record, _)| record.order);
         let last_sent = sent.last().map_or(0, |(record, _)| record.order);
         let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
-        if sent.is_empty() && queue.is_empty() {
+        if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
             session.settle();
             return missing;
         }
@@ -433,11 +518,17 @@ impl Engine {
             None => missing += 1,
         }
         let mut queue_bytes = 0;
-        for delivery in queue {
+        for delivery in &queue {
             queue_bytes += delivery.cost();
-            flow.queue.push_back(delivery);
         }
+        flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
+        if let Some(tail) = restoring.tail {
+            all.done.messages += tail.messages;
+            self.desk.stored_messages += tail.messages;
+            self.desk.stored_bytes += tail.bytes;
+            flow.tail = Some(Box::new(tail));
+        }
         let (waiting, inflight_bytes) = (flow.queue.len() as u64, flow.inflight_bytes);
         session.settle();
         self.desk.queued_messages += waiting;

@@ -19,6 +19,8 @@ pub enum ImageError {
     NotAtHome(PartitionId),
     /// A session of the same client id lives here already.
     SessionExists(String),
+    /// A part of a queue is in the store alone, and has to be read before it can move.
+    InStore(PartitionId),
 }
 
 impl fmt::Display for ImageError {
@@ -28,6 +30,13 @@ impl fmt::Display for ImageError {
             Self::Damaged => f.write_str("the image is damaged: its checksum differs; take it from its source again"),
             Self::Version(version) => write!(f, "the image has version {version}, this program reads {IMAGE_VERSION}"),
             Self::NotAtHome(partition) => write!(f, "partition {} is worked by another shard", partition.0),
+            Self::InStore(partition) => {
+                write!(
+                    f,
+                    "queues of partition {} are partly in the store; they move once their clients have fetched them",
+                    partition.0
+                )
+            }
             Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),
         }
     }

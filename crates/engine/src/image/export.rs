@@ -32,6 +32,13 @@ impl Engine {
         if partition.0 >= PARTITIONS || !self.place.owns(partition) {
             return Err(ImageError::NotAtHome(partition));
         }
+        let in_store = |key: &SessionKey| {
+            let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+            flow.is_some_and(|flow| flow.tail.is_some())
+        };
+        if self.sessions_of(partition).iter().any(in_store) {
+            return Err(ImageError::InStore(partition));
+        }
         self.close_partition(now, partition);
         let mut out = begin();
         out.put_u16(partition.0);

@@ -76,7 +76,7 @@ impl Owed {
     }
 
     fn add_flow(&mut self, flow: &Flow) {
-        self.queued += flow.queue.len() as u64;
+        self.queued += flow.waiting().0 as u64;
         self.await_pub_rel += flow.received.len() as u64;
         for entry in flow.inflight.iter() {
             match entry.state {

@@ -65,7 +65,7 @@ impl Engine {
             return None;
         }
         let flow = session.flow.as_mut()?;
-        if flow.queue.is_empty() || flow.queue.iter().any(|delivery| delivery.group.is_some()) {
+        if flow.queue.is_empty() || flow.tail.is_some() || flow.queue.iter().any(|delivery| delivery.group.is_some()) {
             return None;
         }
         let queue = std::mem::take(&mut flow.queue);

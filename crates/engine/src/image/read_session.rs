@@ -154,6 +154,9 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId, place: Place) 
 fn read_paged(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
     let messages = reader.u64("a number of messages outside memory")?;
     let checksum = reader.u64("a checksum")?;
+    if messages > u64::from(u32::MAX) {
+        return Err(WireError { reading: "a number of messages outside memory" });
+    }
     if messages > 0 {
         session.rare_mut().paged = Some(Paged { messages, checksum, loading: false });
     }

@@ -7,6 +7,7 @@ use tidegate_mqtt::QoS;
 use crate::ids::{ConnectionKey, ShardId, TenantId};
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::queue::PRIORITY_MAX;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// Version of the layout; a reader refuses others.
@@ -267,6 +268,7 @@ impl<'a> Envelope<'a> {
             self.origin = ShardId(reader.u16("an origin")?);
             self.entered_at = Millis(reader.u64("a time of entry")?);
             self.priority = reader.u8("a priority")?;
+            self.publication.priority = self.priority.min(PRIORITY_MAX);
             self.hops = reader.u8("hops")?;
         }
         Ok(())

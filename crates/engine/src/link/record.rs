@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{QoS, ReasonCode};
 
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, read_connection};
@@ -55,11 +55,26 @@ pub(crate) enum Record<'a> {
     /// A member of a group went online or offline.
     GroupPresence { group: GroupName<'a>, session: u32, online: bool },
     /// The receiver's session is dealt a message of a group.
-    Deal { session: u32, client: u64, group: GroupName<'a>, member: MemberOptions, envelope: Envelope<'a> },
+    Deal {
+        session: u32,
+        client: u64,
+        group: GroupName<'a>,
+        member: MemberOptions,
+        insists: bool,
+        envelope: Envelope<'a>,
+    },
     /// A message that a member did not finish goes back to its group's home, to be dealt to another.
     Return { group: GroupName<'a>, not_to: u32, envelope: Envelope<'a> },
     /// A queue is full: the receiver's connection shall wait with publishing.
     Park { connection: ConnectionKey },
+    /// Asks for room for a message at all who reject what they have no room for; `waits` cannot be told, and waits.
+    Reserve { number: u32, tenant: TenantId, topic: &'a str, qos: QoS, cost: u64, waits: Option<ConnectionKey> },
+    /// So many queues had no room; where that is 0, room is kept.
+    Reserved { number: u32, full: u32 },
+    /// The next message of the sender uses the room kept under this number.
+    Commit { number: u32 },
+    /// No message will use the room kept under this number.
+    Release { number: u32 },
     /// The queue has room again.
     Unpark { connection: ConnectionKey },
     /// The receiver's queues no longer wait with this publisher: it has waited too long.
@@ -249,7 +264,38 @@ impl<'a> Record<'a> {
                 out.put_u64(*number);
             }
             Self::Replayed => out.put_u8(22),
+            Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
+                self.write_reservation(out);
+            }
             group => group.write_group(head, out, shared),
+        }
+    }
+
+    fn write_reservation(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Reserve { number, tenant, topic, qos, cost, waits } => {
+                out.put_u8(30);
+                out.put_u32(*number);
+                out.put_u16(tenant.0);
+                out.put_bytes(topic.as_bytes());
+                out.put_u8(qos.bits());
+                out.put_u64(*cost);
+                put_connection(out, *waits);
+            }
+            Self::Reserved { number, full } => {
+                out.put_u8(31);
+                out.put_u32(*number);
+                out.put_u32(*full);
+            }
+            Self::Commit { number } => {
+                out.put_u8(32);
+                out.put_u32(*number);
+            }
+            Self::Release { number } => {
+                out.put_u8(33);
+                out.put_u32(*number);
+            }
+            _ => {}
         }
     }
 
@@ -274,12 +320,13 @@ impl<'a> Record<'a> {
                 out.put_u32(*session);
                 out.put_u8(u8::from(*online));
             }
-            Self::Deal { session, client, group, member, envelope } => {
+            Self::Deal { session, client, group, member, insists, envelope } => {
                 out.put_u8(10);
                 out.put_u32(*session);
                 out.put_u64(*client);
                 put_group(out, group);
                 put_member(out, *member);
+                out.put_u8(u8::from(*insists));
                 envelope.write(head, out, shared);
             }
             Self::Return { group, not_to, envelope } => {
@@ -349,6 +396,7 @@ impl<'a> Record<'a> {
                 client: reader.u64("a client")?,
                 group: read_group(reader)?,
                 member: read_member(reader)?,
+                insists: reader.u8("a flag")? != 0,
                 envelope: head.envelope(reader, shared)?,
             },
             11 => Self::Return {
@@ -366,6 +414,17 @@ impl<'a> Record<'a> {
             20 => Self::Crossing { number: reader.u64("a message's number")? },
             21 => Self::Crossed { number: reader.u64("a message's number")? },
             22 => Self::Replayed,
+            30 => Self::Reserve {
+                number: reader.u32("a reservation")?,
+                tenant: TenantId(reader.u16("a tenant")?),
+                topic: reader.text("a topic")?,
+                qos: QoS::from_bits(reader.u8("a QoS")?).ok_or(WireError { reading: "a QoS" })?,
+                cost: reader.u64("a cost")?,
+                waits: read_connection(reader)?,
+            },
+            31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
+            32 => Self::Commit { number: reader.u32("a reservation")? },
+            33 => Self::Release { number: reader.u32("a reservation")? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

@@ -27,8 +27,9 @@ impl LatestQueue {
         self.waiting.len()
     }
 
-    pub(super) fn would_replace(&self, delivery: &Delivery) -> bool {
-        delivery.latest && self.by_topic.contains_key(delivery.message.topic())
+    pub(super) fn replaceable(&self, delivery: &Delivery) -> Option<&Delivery> {
+        let stand = self.by_topic.get(delivery.message.topic()).filter(|_| delivery.latest)?;
+        self.waiting.get(stand)
     }
 
     /// Adds a delivery. One that replaces an older one takes its place, so that a topic that changes often waits no longer

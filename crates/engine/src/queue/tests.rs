@@ -79,8 +79,9 @@ fn a_newer_message_of_a_topic_takes_the_place_of_the_older() {
     let mut queue = filled([delivery("a", 0, true, "a1"), delivery("b", 0, true, "b1"), delivery("a", 0, false, "x")]);
     let replaced = queue.push_back(delivery("a", 0, true, "a2")).unwrap();
     assert_eq!(text(&replaced), "a1");
-    assert!(queue.would_replace(&delivery("b", 0, true, "")));
-    assert!(!queue.would_replace(&delivery("b", 0, false, "")) && !queue.would_replace(&delivery("c", 0, true, "")));
+    let replaceable = |topic, latest| queue.replaceable(&delivery(topic, 0, latest, "")).map(text);
+    assert_eq!(replaceable("b", true).as_deref(), Some("b1"));
+    assert_eq!((replaceable("b", false), replaceable("c", true)), (None, None));
     let replaced = queue.push_back(delivery("b", 4, true, "b2")).unwrap();
     assert_eq!((text(&replaced), queue.len()), ("b1".into(), 3));
     assert_eq!(drain(&mut queue, 0), ["b2", "a2", "x"]);

@@ -1,7 +1,12 @@
 //! Routes of the topics that are published to most.
 
+use std::sync::Arc;
+
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
+use crate::overflow::may_reject;
+use crate::priority::TopicPriority;
+use crate::settings::Settings;
 
 use super::SubscriptionIndex;
 use super::route::Route;
@@ -26,6 +31,8 @@ const TARGETS_MAX: usize = 1 << 20;
 /// has not come again, so that a stream of topics that come once does not drive out the others.
 #[derive(Debug, Default)]
 pub(crate) struct RouteCache {
+    /// What holds for topics is looked up with their routes.
+    settings: Arc<Settings>,
     /// Empty until the first message.
     tags: Vec<Tag>,
     /// In the order of `tags`, and the uncached one at the end.
@@ -64,9 +71,23 @@ struct Cached {
     tenant: TenantId,
     topic: String,
     route: Route,
+    traits: TopicTraits,
+}
+
+/// What the settings say of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TopicTraits {
+    pub priority: TopicPriority,
+    /// Whether a queue may reject its messages.
+    pub may_reject: bool,
 }
 
 impl RouteCache {
+    /// A cache without routes.
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
     /// The route of `topic` if it is known and no subscription has changed since; `epoch` is the index's.
     #[inline]
     pub(crate) fn lookup(&mut self, epoch: u64, tenant: TenantId, topic: &[u8]) -> Option<RouteSlot> {
@@ -97,11 +118,11 @@ impl RouteCache {
         let hash = hash_topic(tenant, topic.as_bytes());
         let victim = if topic.len() > TOPIC_LEN_MAX { None } else { self.victim(set_of(hash), epoch) };
         let Some(at) = victim else {
-            self.routes[UNCACHED].fill(index, tenant, topic);
+            self.routes[UNCACHED].fill(&self.settings, index, tenant, topic);
             return RouteSlot(UNCACHED as u16);
         };
         self.forget(at);
-        self.routes[at].fill(index, tenant, topic);
+        self.routes[at].fill(&self.settings, index, tenant, topic);
         if !self.has_room_for(at, epoch) {
             self.routes.swap(at, UNCACHED);
             self.routes[at] = Cached::default();
@@ -120,6 +141,12 @@ impl RouteCache {
         (&cached.topic, &cached.route)
     }
 
+    /// What the settings say of the topic at a place.
+    #[inline]
+    pub(crate) fn traits(&self, slot: RouteSlot) -> TopicTraits {
+        self.routes[usize::from(slot.0)].traits
+    }
+
     /// How often a route was made, counted around: as long as it stays the same, so does what each place holds.
     #[inline]
     pub(crate) fn fills(&self) -> u32 {
@@ -134,7 +161,7 @@ impl RouteCache {
 
     /// Forgets all routes and gives their memory back.
     pub(crate) fn clear(&mut self) {
-        *self = Self { fills: self.fills.wrapping_add(1), ..Self::default() };
+        *self = Self { fills: self.fills.wrapping_add(1), ..Self::new(Arc::clone(&self.settings)) };
     }
 
     #[inline]
@@ -204,12 +231,16 @@ impl RouteCache {
 }
 
 impl Cached {
-    fn fill(&mut self, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) {
+    fn fill(&mut self, settings: &Settings, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) {
         self.tenant = tenant;
         self.topic.clear();
         self.topic.push_str(topic);
         index.match_topic(tenant, topic, &mut self.route);
         self.route.settle();
+        self.traits = TopicTraits {
+            priority: TopicPriority::of(&settings.priority, topic),
+            may_reject: may_reject(settings, topic),
+        };
     }
 }
 

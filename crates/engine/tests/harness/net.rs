@@ -7,8 +7,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LogEvent, Millis, Now, PagedQueue, Place,
-    Reason, Settings, ShardId, TenantId, Verdict,
+    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now,
+    PagedQueue, Place, Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
 };
 
 use super::Random;
@@ -34,6 +34,7 @@ pub(crate) enum Step {
     Deliver { from: usize, to: usize },
     Adopt(SocketId),
     Load,
+    ReadStore,
     Ship(usize),
     Read(SocketId),
     Write(SocketId),
@@ -109,6 +110,8 @@ pub(crate) struct Net {
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
+    /// Parts of queues that are wanted from the store, and by which shard.
+    pub reading: VecDeque<(usize, WantedQueue)>,
     /// Answers to challenges, by shard and connection.
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// Queues that were moved out of memory.
@@ -195,6 +198,7 @@ impl Net {
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),
+            reading: VecDeque::new(),
             challenged: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
@@ -349,7 +353,7 @@ impl Net {
             Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
             Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
             Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
-            Step::Load | Step::Commit => false,
+            Step::Load | Step::ReadStore | Step::Commit => false,
         };
         let kinds: [fn(&Step) -> bool; 7] = [
             |step| matches!(step, Step::Read(_)),
@@ -408,6 +412,9 @@ impl Net {
         if !self.wanted.is_empty() {
             steps.push(Step::Load);
         }
+        if !self.reading.is_empty() {
+            steps.push(Step::ReadStore);
+        }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
@@ -458,6 +465,7 @@ impl Net {
             }
             Step::Adopt(id) => self.adopt(id),
             Step::Load => self.load(),
+            Step::ReadStore => self.read_store(),
             Step::Ship(shard) => self.ship(shard),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
@@ -542,6 +550,24 @@ impl Net {
         // The session may have ended meanwhile; its messages are counted then.
         let loaded = self.engines[shard].handle_loaded(self.now, &queue);
         self.trace.note(format!("shard {shard}: takes {} messages of {client_id}: {loaded:?}", queue.messages));
+        self.gather(shard);
+    }
+
+    /// The store brings the part of a queue that was asked for first, as far as it is committed.
+    fn read_store(&mut self) {
+        let Some((shard, wanted)) = self.reading.pop_front() else { return };
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        for (key, value) in self.store.pairs.range(wanted.from..wanted.to) {
+            bytes += key.len() + value.len();
+            if !entries.is_empty() && bytes > wanted.max_bytes {
+                break;
+            }
+            entries.push((key.clone(), value.clone()));
+        }
+        self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
+        let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
+        self.engines[shard].handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
         self.gather(shard);
     }
 
@@ -684,6 +710,7 @@ impl Net {
                 self.asked_back.push(client_id.clone());
                 self.wanted.push_back((shard, tenant, client_id));
             }
+            Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

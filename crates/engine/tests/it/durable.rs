@@ -10,6 +10,7 @@ mod full;
 mod promises;
 mod restart;
 mod sweep;
+mod tail;
 
 /// From how many shards to how many.
 const RESTARTS: [(u16, u16); 5] = [(1, 1), (1, 2), (2, 3), (3, 1), (3, 3)];

@@ -12,9 +12,11 @@ use mio::net::{TcpListener, UnixListener};
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use tidegate_engine::ListenerId;
 
-use super::{Acceptor, ListenSocket};
+use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
+use crate::proxy_protocol::Network;
+use crate::tls::TlsListener;
 
 /// A listener could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -54,29 +56,29 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
 ///
 /// # Errors
 /// With the address, the cause and what to do.
-pub(crate) fn bind(address: &ListenAddress, id: ListenerId) -> Result<Vec<Acceptor>, BindError> {
+pub(crate) fn bind(
+    address: &ListenAddress,
+    id: ListenerId,
+    tls: Option<&Arc<TlsListener>>,
+    proxies: Option<Arc<[Network]>>,
+) -> Result<Vec<Acceptor>, BindError> {
+    let path = match address {
+        ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
+        ListenAddress::Tcp(_) | ListenAddress::Tls(_) | ListenAddress::Unix(_) => None,
+    };
+    let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
-        ListenAddress::Tcp(at) => bind_all(at).map(|all| all.into_iter().map(plain).collect()),
-        ListenAddress::WebSocket { at, path } => {
-            let path: Arc<str> = path.as_str().into();
-            bind_all(at).map(|all| {
-                let web = |(listener, at)| web(listener, at, &path);
-                all.into_iter().map(web).collect()
-            })
-        }
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
+        ListenAddress::Tcp(at)
+        | ListenAddress::Tls(at)
+        | ListenAddress::WebSocket { at, .. }
+        | ListenAddress::WebSocketTls { at, .. } => bind_all(at).map(|all| {
+            let local = |(listener, at)| (ListenSocket::Tcp(listener, over.clone()), over.address(at));
+            all.into_iter().map(local).collect()
+        }),
     };
     let sockets: Vec<_> = sockets.map_err(|source| BindError { address: address.to_string(), source })?;
     Ok(sockets.into_iter().map(|(socket, address)| Acceptor::new(id, socket, address)).collect())
-}
-
-fn plain((listener, at): (TcpListener, SocketAddr)) -> (ListenSocket, LocalAddress) {
-    (ListenSocket::Tcp(listener), LocalAddress::Tcp(at))
-}
-
-fn web(listener: TcpListener, at: SocketAddr, path: &Arc<str>) -> (ListenSocket, LocalAddress) {
-    let socket = ListenSocket::WebSocket(listener, Arc::clone(path));
-    (socket, LocalAddress::WebSocket(at, path.to_string()))
 }
 
 fn bind_all(at: &HostPort) -> io::Result<Vec<(TcpListener, SocketAddr)>> {
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     fn listen(text: &str) -> Result<Vec<Acceptor>, BindError> {
-        bind(&text.parse().unwrap(), ListenerId(0))
+        bind(&text.parse().unwrap(), ListenerId(0), None, None)
     }
 
     fn temporary(name: &str) -> PathBuf {
@@ -220,7 +222,7 @@ mod tests {
         let mut bound = listen("127.0.0.1:0").unwrap();
         let at = bound[0].address().socket().unwrap();
         let _client = std::net::TcpStream::connect(at).unwrap();
-        let ListenSocket::Tcp(listener) = bound[0].socket_mut() else { unreachable!() };
+        let ListenSocket::Tcp(listener, _) = bound[0].socket_mut() else { unreachable!() };
         let (accepted, _) = listener.accept().unwrap();
         assert!(accepted.nodelay().unwrap());
         assert!(socket2::SockRef::from(&accepted).keepalive().unwrap());

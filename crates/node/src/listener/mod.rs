@@ -4,10 +4,11 @@ mod bind;
 mod shortage;
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use mio::event::Source;
-use mio::net::{TcpListener, UnixListener};
+use mio::net::{TcpListener, TcpStream, UnixListener};
 use mio::{Interest, Registry, Token};
 use tidegate_engine::ListenerId;
 
@@ -16,15 +17,64 @@ pub(crate) use bind::{SocketFile, bind};
 pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;
+use crate::proxy_protocol::Network;
+use crate::tls::TlsListener;
 use crate::transport::Transport;
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) enum ListenSocket {
-    Tcp(TcpListener),
-    /// With the request path that it serves.
-    WebSocket(TcpListener, Arc<str>),
+    Tcp(TcpListener, Layers),
     Unix(UnixListener, #[expect(dead_code, reason = "dropping it removes the file")] SocketFile),
+}
+
+/// What lies between TCP and MQTT.
+#[derive(Clone, Debug)]
+pub(crate) struct Layers {
+    tls: Option<Arc<TlsListener>>,
+    /// The request path of a WebSocket.
+    path: Option<Arc<str>>,
+    /// Networks whose proxies tell where clients are.
+    proxies: Option<Arc<[Network]>>,
+}
+
+impl Layers {
+    /// The address of a socket under these layers.
+    fn address(&self, at: SocketAddr) -> LocalAddress {
+        match (&self.tls, &self.path) {
+            (None, None) => LocalAddress::Tcp(at),
+            (Some(_), None) => LocalAddress::Tls(at),
+            (None, Some(path)) => LocalAddress::WebSocket(at, path.to_string()),
+            (Some(_), Some(path)) => LocalAddress::WebSocketTls(at, path.to_string()),
+        }
+    }
+
+    /// Puts them over a socket.
+    fn put_over(&self, (stream, peer): (TcpStream, SocketAddr)) -> io::Result<Accepted> {
+        let transport = match &self.tls {
+            None => Transport::Tcp(stream),
+            Some(tls) => match tls.begin() {
+                Some((config, slot)) => Transport::tls(stream, config, slot)?,
+                None => return Ok(Accepted::TooManyHandshakes),
+            },
+        };
+        let transport = match &self.path {
+            None => transport,
+            Some(path) => transport.upgrade(Arc::clone(path)),
+        };
+        Ok(Accepted::Connection(match &self.proxies {
+            None => transport,
+            Some(networks) => transport.proxied(peer.ip(), networks),
+        }))
+    }
+}
+
+/// What accepting gave.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    Connection(Transport),
+    /// The socket is closed again: as many TLS handshakes are under way as the listener works on at once.
+    TooManyHandshakes,
 }
 
 /// A listening socket on its shard.
@@ -81,17 +131,16 @@ impl Acceptor {
     }
 
     /// Takes the next connection. One system call: the socket does not block and inherits its options.
-    pub(crate) fn accept(&self) -> io::Result<Transport> {
-        Ok(match &self.socket {
-            ListenSocket::Tcp(listener) => Transport::Tcp(listener.accept()?.0),
-            ListenSocket::WebSocket(listener, path) => Transport::websocket(listener.accept()?.0, Arc::clone(path)),
-            ListenSocket::Unix(listener, _) => Transport::Unix(listener.accept()?.0),
-        })
+    pub(crate) fn accept(&self) -> io::Result<Accepted> {
+        match &self.socket {
+            ListenSocket::Tcp(listener, layers) => layers.put_over(listener.accept()?),
+            ListenSocket::Unix(listener, _) => Ok(Accepted::Connection(Transport::Unix(listener.accept()?.0))),
+        }
     }
 
     fn source(&mut self) -> &mut dyn Source {
         match &mut self.socket {
-            ListenSocket::Tcp(listener) | ListenSocket::WebSocket(listener, _) => listener,
+            ListenSocket::Tcp(listener, _) => listener,
             ListenSocket::Unix(listener, _) => listener,
         }
     }

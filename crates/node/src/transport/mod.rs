@@ -1,29 +1,54 @@
 //! A connection's socket and what lies between its bytes and MQTT.
 
+mod proxied;
 mod socket;
+mod stream;
+mod tls;
 mod websocket;
 
 use std::fmt;
-use std::io;
-use std::net::Shutdown;
+use std::io::{self, Read};
+use std::net::{IpAddr, Shutdown};
 use std::ops::Range;
 use std::sync::Arc;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls::ServerConfig;
 use tidegate_engine::{Output, Reason};
 
+use self::proxied::Proxied;
 use self::socket::{read, write_output};
+use self::stream::Stream;
+use self::tls::Tls;
+pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
-use crate::websocket::Ended;
+use crate::proxy_protocol::{Network, ProxyError};
+use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
 /// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
 pub(crate) enum Transport {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<Tls>),
     WebSocket(Box<WebSocket>),
+    Proxied(Box<Proxied>),
+}
+
+/// Why a transport came to its end by itself.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Ended {
+    /// The WebSocket was refused or closed.
+    #[error(transparent)]
+    WebSocket(crate::websocket::Ended),
+    /// The TLS session failed.
+    #[error(transparent)]
+    Tls(TlsFailure),
+    /// The header of the PROXY protocol is wrong, missing, or from somebody who may not send one.
+    #[error(transparent)]
+    Proxy(ProxyError),
 }
 
 /// What one read gave.
@@ -31,8 +56,10 @@ pub(crate) enum Transport {
 pub(crate) enum Input {
     /// MQTT bytes in this range of the buffer (perhaps none), and whether the read filled the buffer.
     Bytes { payload: Range<usize>, full: bool },
-    /// The last MQTT bytes: the WebSocket ended. What it sends as its goodbye is waiting to be written.
+    /// The last MQTT bytes: the transport ended. What it sends as its goodbye is waiting to be written.
     Last { payload: Range<usize>, ended: Ended },
+    /// The beginning has told where the client is; there may be more to read.
+    Introduced,
     /// Nothing more at the moment.
     Blocked,
     /// The peer closed its side.
@@ -51,8 +78,19 @@ pub(crate) enum Wrote {
 }
 
 impl Transport {
-    /// A WebSocket that is about to shake hands, from a listener that serves `path`.
-    pub(crate) fn websocket(stream: TcpStream, path: Arc<str>) -> Self {
+    /// TLS that waits for its ClientHello.
+    pub(crate) fn tls(stream: TcpStream, config: Arc<ServerConfig>, slot: HandshakeSlot) -> io::Result<Self> {
+        Ok(Self::Tls(Box::new(Tls::new(stream, config, slot)?)))
+    }
+
+    /// A WebSocket that is about to shake hands, from a listener that serves `path`, over what this transport is.
+    #[must_use]
+    pub(crate) fn upgrade(self, path: Arc<str>) -> Self {
+        let stream = match self {
+            Self::Tcp(stream) => Stream::Tcp(stream),
+            Self::Tls(tls) => Stream::Tls(tls),
+            other => return other,
+        };
         Self::WebSocket(Box::new(WebSocket::new(stream, path)))
     }
 
@@ -61,25 +99,107 @@ impl Transport {
         match self {
             Self::Tcp(stream) => read(stream, buffer),
             Self::Unix(stream) => read(stream, buffer),
+            Self::Tls(tls) => tls.read(buffer),
             Self::WebSocket(web) => web.read(buffer),
+            Self::Proxied(proxied) => proxied.read(buffer),
         }
     }
 
-    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes.
-    pub(crate) fn write(&mut self, output: Option<&mut Output>) -> io::Result<Wrote> {
+    /// The TCP socket below everything.
+    fn tcp(&mut self) -> Option<&mut TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Unix(_) => None,
+            Self::Tls(tls) => Some(tls.stream_mut()),
+            Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
+            Self::Proxied(proxied) => proxied.inner.tcp(),
+        }
+    }
+
+    /// Looks at what has arrived in the socket and leaves it there.
+    fn peek(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.peek(room))
+    }
+
+    /// Reads once, and throws away what was read.
+    fn discard(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
+        let Some(stream) = self.tcp() else { return Ok(Input::Closed) };
+        Ok(match read(stream, buffer)? {
+            Input::Bytes { full, .. } => Input::Bytes { payload: 0..0, full },
+            other => other,
+        })
+    }
+
+    /// Takes bytes out of the socket that are known to be there.
+    fn take(&mut self, room: &mut [u8]) -> io::Result<()> {
+        self.tcp().map_or(Err(io::ErrorKind::Unsupported.into()), |stream| stream.read_exact(room))
+    }
+
+    /// Writes once: as much of `output` and of the transport's own bytes as the socket takes. `scratch` is room to work in,
+    /// as large as the buffer for reading.
+    pub(crate) fn write(&mut self, output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
         match (self, output) {
             (Self::Tcp(stream), Some(output)) => write_output(stream, output),
             (Self::Unix(stream), Some(output)) => write_output(stream, output),
             (Self::Tcp(_) | Self::Unix(_), None) => Ok(Wrote::All),
-            (Self::WebSocket(web), output) => web.write(output),
+            (Self::Tls(tls), output) => tls.write(output, scratch),
+            (Self::WebSocket(web), output) => web.write(output, scratch),
+            (Self::Proxied(proxied), output) => proxied.inner.write(output, scratch),
         }
+    }
+
+    /// The TLS session, if there is one.
+    fn session(&self) -> Option<&Tls> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => None,
+            Self::Tls(tls) => Some(tls),
+            Self::WebSocket(web) => web.stream().tls(),
+            Self::Proxied(proxied) => proxied.inner.session(),
+        }
+    }
+
+    /// Puts the PROXY protocol below everything, for a connection from `peer`.
+    #[must_use]
+    pub(crate) fn proxied(self, peer: IpAddr, networks: &Arc<[Network]>) -> Self {
+        Self::Proxied(Box::new(Proxied::new(self, peer, networks)))
+    }
+
+    /// Whether it is known where the client is; a connection through a proxy has to tell first.
+    #[allow(dead_code, reason = "for limits by address, which count a connection when its address is known")]
+    pub(crate) fn is_introduced(&self) -> bool {
+        match self {
+            Self::Proxied(proxied) => proxied.is_introduced(),
+            _ => true,
+        }
+    }
+
+    /// Whether a TLS handshake is under way; reading goes on with it, which costs far more than reading bytes.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session().is_some_and(Tls::is_handshaking)
+    }
+
+    /// Whether the TLS session was established with a ticket of an earlier one.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.session().is_some_and(Tls::is_resumed)
+    }
+
+    /// What is known of the connection. `settings` are those of its TLS listener.
+    pub(crate) fn facts(&self, settings: Option<&TlsSettings>) -> ConnectionFacts {
+        let peer = match self.peer() {
+            Peer::Address(address) => Some(address),
+            Peer::Unix | Peer::Gone => None,
+        };
+        let tls = settings.zip(self.session()).and_then(|(settings, tls)| tls.facts(settings));
+        ConnectionFacts { peer, tls: tls.map(Arc::new) }
     }
 
     /// Whether bytes of the transport itself wait to be written.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
+            Self::Proxied(proxied) => proxied.inner.is_waiting(),
         }
     }
 
@@ -87,14 +207,19 @@ impl Transport {
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
+            Self::Proxied(proxied) => proxied.inner.has_ended(),
         }
     }
 
     /// Says goodbye in the transport's own terms, behind all output.
     pub(crate) fn close(&mut self, reason: Reason) {
-        if let Self::WebSocket(web) = self {
-            web.close(reason);
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => {}
+            Self::Tls(tls) => tls.close(),
+            Self::WebSocket(web) => web.close(reason),
+            Self::Proxied(proxied) => proxied.inner.close(reason),
         }
     }
 
@@ -104,7 +229,9 @@ impl Transport {
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
-            Self::WebSocket(web) => web.stream().shutdown(Shutdown::Write),
+            Self::Tls(tls) => tls.stream().shutdown(Shutdown::Write),
+            Self::WebSocket(web) => web.stream().socket().shutdown(Shutdown::Write),
+            Self::Proxied(proxied) => return proxied.inner.shutdown_write(),
         };
     }
 
@@ -123,7 +250,9 @@ impl Transport {
         match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
-            Self::WebSocket(web) => web.stream_mut(),
+            Self::Tls(tls) => tls.stream_mut(),
+            Self::WebSocket(web) => web.stream_mut().socket_mut(),
+            Self::Proxied(proxied) => proxied.inner.source(),
         }
     }
 
@@ -147,12 +276,16 @@ impl Transport {
         self.source().deregister(registry)
     }
 
-    /// Where the peer is, for the log.
+    /// Where the client is, as a proxy has told where one is named.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {
             Self::Unix(_) => return Peer::Unix,
             Self::Tcp(stream) => stream.peer_addr(),
-            Self::WebSocket(web) => web.stream().peer_addr(),
+            Self::Tls(tls) => tls.stream().peer_addr(),
+            Self::WebSocket(web) => web.stream().socket().peer_addr(),
+            Self::Proxied(proxied) => {
+                return proxied.source().map_or_else(|| proxied.inner.peer(), Peer::Address);
+            }
         };
         address.map_or(Peer::Gone, Peer::Address)
     }
@@ -163,7 +296,9 @@ impl fmt::Debug for Transport {
         let name = match self {
             Self::Tcp(_) => "Tcp",
             Self::Unix(_) => "Unix",
+            Self::Tls(_) => "Tls",
             Self::WebSocket(_) => "WebSocket",
+            Self::Proxied(_) => "Proxied",
         };
         f.write_str(name)
     }

@@ -33,7 +33,8 @@ pub(super) fn write_output(stream: &mut impl Write, output: &mut Output) -> io::
     output.advance(written);
     Ok(if written < offered {
         Wrote::Blocked
-    } else if output.is_empty() {
+    } else if !output.is_writable() {
+        // All, or all but what waits for a commit.
         Wrote::All
     } else {
         Wrote::Some

@@ -3,63 +3,77 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use mio::net::TcpStream;
 use tidegate_engine::{Output, Reason};
 
-use super::socket::{read, write_slices};
-use super::{Input, Wrote};
+use super::stream::Stream;
+use super::tls::Tls;
+use super::{Ended, Input, Wrote};
 use crate::limits::SLICES_PER_WRITE;
 use crate::websocket::{CloseCode, Endpoint};
 
-/// A WebSocket over TCP.
+/// A WebSocket over TCP or TLS.
 pub(crate) struct WebSocket {
-    stream: TcpStream,
+    stream: Stream,
     endpoint: Endpoint,
 }
 
 // An idle WebSocket connection costs the shell this much more than a TCP connection.
 #[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<WebSocket>() <= 104);
+const _: () = assert!(size_of::<WebSocket>() <= 112);
 
 impl WebSocket {
-    pub(super) fn new(stream: TcpStream, path: Arc<str>) -> Self {
+    pub(super) fn new(stream: Stream, path: Arc<str>) -> Self {
         Self { stream, endpoint: Endpoint::new(path) }
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
+    pub(super) fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    pub(super) fn stream_mut(&mut self) -> &mut TcpStream {
+    pub(super) fn stream_mut(&mut self) -> &mut Stream {
         &mut self.stream
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.endpoint.is_waiting()
+        self.endpoint.is_waiting() || self.stream.tls().is_some_and(Tls::is_waiting)
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.endpoint.has_ended()
+        self.endpoint.has_ended() || self.stream.tls().is_some_and(Tls::has_ended)
     }
 
     pub(super) fn close(&mut self, reason: Reason) {
         self.endpoint.close(close_code(reason));
+        if let Some(tls) = self.stream.tls_mut() {
+            tls.close();
+        }
     }
 
     /// Reads once and leaves the MQTT bytes together in `buffer`.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Input> {
-        let input = read(&mut self.stream, buffer)?;
-        let Input::Bytes { payload, full } = input else { return Ok(input) };
+        let (payload, full, below) = match self.stream.read(buffer)? {
+            Input::Bytes { payload, full } => (payload, full, None),
+            Input::Last { payload, ended } => (payload, false, Some(ended)),
+            other => return Ok(other),
+        };
         let received = self.endpoint.receive(buffer.get_mut(payload).unwrap_or_default());
-        Ok(match received.ended {
+        Ok(match below.or(received.ended.map(Ended::WebSocket)) {
             Some(ended) => Input::Last { payload: received.payload, ended },
             None => Input::Bytes { payload: received.payload, full },
         })
     }
 
     /// Writes what waits in one frame, with control frames around it.
-    pub(super) fn write(&mut self, mut output: Option<&mut Output>) -> io::Result<Wrote> {
-        let waiting = output.as_deref().map_or(0, Output::len);
+    pub(super) fn write(&mut self, mut output: Option<&mut Output>, scratch: &mut [u8]) -> io::Result<Wrote> {
+        if let Some(tls) = self.stream.tls_mut() {
+            if !tls.flush()? {
+                return Ok(Wrote::Blocked);
+            }
+            if !tls.can_send() {
+                return Ok(Wrote::All);
+            }
+        }
+        let waiting = output.as_deref().map_or(0, Output::writable_len);
         let outgoing = self.endpoint.outgoing();
         let in_frame = outgoing.prepare(waiting);
         let mut slices = [IoSlice::new(&[]); SLICES_PER_WRITE];
@@ -71,17 +85,17 @@ impl WebSocket {
         let mut pieces = [IoSlice::new(&[]); SLICES_PER_WRITE + 1];
         let (count, offered) = join(&mut pieces, outgoing.prefix(), slices, in_frame);
         if offered == 0 {
-            return Ok(Wrote::All);
+            return self.stream.tls_mut().map_or(Ok(Wrote::All), Tls::finish);
         }
-        let written = write_slices(&mut self.stream, pieces.get(..count).unwrap_or_default())?;
-        let of_output = self.endpoint.outgoing().written(written);
+        let sent = self.stream.send(pieces.get(..count).unwrap_or_default(), scratch)?;
+        let of_output = self.endpoint.outgoing().written(sent.bytes);
         if let Some(output) = output.as_deref_mut() {
             output.advance(of_output);
         }
-        if written < offered {
+        if sent.blocked {
             return Ok(Wrote::Blocked);
         }
-        let more = output.is_some_and(|output| !output.is_empty()) || self.endpoint.is_waiting();
+        let more = sent.bytes < offered || output.is_some_and(|output| output.is_writable()) || self.is_waiting();
         Ok(if more { Wrote::Some } else { Wrote::All })
     }
 }

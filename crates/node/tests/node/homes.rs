@@ -16,7 +16,7 @@ fn id_at(shard: u16, prefix: &str) -> String {
 fn what_was_sent_behind_the_connect_goes_along() {
     let node = node(2);
     let mut clients = Vec::new();
-    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web"]) {
+    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "tls", "wss"]) {
         for shard in [0, 1] {
             let mut client = Client::dial(address);
             client.send(&[&connect(&id_at(shard, prefix))[..], &PINGREQ, &PINGREQ].concat());
@@ -27,15 +27,15 @@ fn what_was_sent_behind_the_connect_goes_along() {
     }
     let report = node.handle().report().unwrap();
     // Each listener's shard hands over the client whose home is the other one.
-    assert_eq!((report.shell.handed_over, report.shell.adopted), (3, 3));
+    assert_eq!((report.shell.handed_over, report.shell.adopted), (5, 5));
     let at: Vec<u64> = report.shards.iter().map(|shard| shard.gauges.sessions_connected).collect();
-    assert_eq!(at, [3, 3]);
+    assert_eq!(at, [5, 5]);
 }
 
 #[test]
 fn a_second_connection_takes_over_whichever_listener_it_comes_through() {
     let node = node(2);
-    let [tcp, unix, web] = addresses(&node);
+    let [tcp, unix, web, ..] = addresses(&node);
     for shard in [0, 1] {
         let id = id_at(shard, "twice");
         let first = Client::connect(&tcp, &id);
@@ -66,7 +66,7 @@ fn an_operator_closes_a_client_by_name_on_any_shard() {
 #[test]
 fn a_web_client_that_closes_at_once_is_closed_at_its_home_too() {
     let node = node(2);
-    let [.., web] = addresses(&node);
+    let [_, _, web, ..] = addresses(&node);
     for shard in [0, 1] {
         let mut client = Client::dial(&web);
         client.send_raw(&[frame(0x82, &connect(&id_at(shard, "hasty"))), frame(0x88, &[0x03, 0xe8])].concat());

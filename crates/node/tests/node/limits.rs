@@ -14,7 +14,7 @@ fn connections_beyond_the_limit_are_closed_at_once_until_one_leaves() {
         let mut settings = settings(shards);
         settings.max_connections = 2;
         let node = Node::start(settings).unwrap();
-        let [tcp, unix, _] = addresses(&node);
+        let [tcp, unix, ..] = addresses(&node);
         let first = Client::connect(&tcp, "first");
         let _second = Client::connect(&unix, "second");
         let mut third = TcpStream::connect(tcp.socket().unwrap()).unwrap();

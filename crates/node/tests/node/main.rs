@@ -6,9 +6,13 @@ mod closing;
 mod flow;
 mod homes;
 mod limits;
+mod pki;
+mod proxy;
 mod start;
+mod tls;
 mod transports;
 mod wire;
+mod witness;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,14 +26,19 @@ fn socket_path() -> PathBuf {
     std::env::temp_dir().join(format!("tidegate-node-{}-{number}.sock", std::process::id()))
 }
 
-/// Settings for listeners on every transport, in the order TCP, Unix, WebSocket.
+/// Settings for listeners on every transport, in the order TCP, Unix, WebSocket, TLS, WebSocket over TLS.
 fn settings(shards: u16) -> NodeSettings {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
     settings.listeners.push(ListenAddress::Unix(socket_path()));
     settings.listeners.push("ws://127.0.0.1:0".parse().unwrap());
     let listener = settings.engine.listeners[0].clone();
-    settings.engine.listeners.resize(3, listener);
+    settings.listeners.push("mqtts://127.0.0.1:0".parse().unwrap());
+    settings.listeners.push("wss://127.0.0.1:0".parse().unwrap());
+    for position in [3, 4] {
+        settings.tls.insert(position, pki::COMMON.settings.clone());
+    }
+    settings.engine.listeners.resize(settings.listeners.len(), listener);
     settings
 }
 
@@ -38,6 +47,6 @@ fn node(shards: u16) -> Node {
     Node::start(settings(shards)).unwrap()
 }
 
-fn addresses(node: &Node) -> [LocalAddress; 3] {
+fn addresses(node: &Node) -> [LocalAddress; 5] {
     node.local_addresses().to_vec().try_into().unwrap()
 }

@@ -109,7 +109,7 @@ fn a_websocket_ends_with_a_close_frame() {
 #[test]
 fn a_request_that_is_no_websocket_gets_an_answer_for_people() {
     let node = node(1);
-    let [_, _, web] = addresses(&node);
+    let [_, _, web, ..] = addresses(&node);
     // The same port, spoken to as if it were plain TCP.
     let plain = LocalAddress::Tcp(web.socket().unwrap());
     for (request, status) in [

@@ -3,39 +3,49 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tidegate_node::LocalAddress;
+
+use crate::pki::COMMON;
 
 /// Long enough that only a broken broker lets a read run into it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A connected client.
 pub(crate) struct Client {
-    stream: Stream,
+    stream: Box<dyn Socket>,
+    /// Whether it is a WebSocket.
+    web: bool,
     /// Bytes received and not yet asked for; of a WebSocket, without its frames.
     received: Vec<u8>,
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    Web(TcpStream),
 }
 
 impl Client {
     /// Connects without sending anything of MQTT.
     pub(crate) fn dial(address: &LocalAddress) -> Self {
-        let stream = match address {
-            LocalAddress::Tcp(at) => Stream::Tcp(tcp(*at)),
+        let (stream, path): (Box<dyn Socket>, _) = match address {
+            LocalAddress::Tcp(at) => (Box::new(tcp(*at)), None),
             LocalAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).unwrap();
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
-                Stream::Unix(stream)
+                (Box::new(stream), None)
             }
-            LocalAddress::WebSocket(at, path) => Stream::Web(upgrade(tcp(*at), path)),
+            LocalAddress::Tls(at) => (Box::new(tls(*at, &COMMON.client)), None),
+            LocalAddress::WebSocket(at, path) => (Box::new(tcp(*at)), Some(path)),
+            LocalAddress::WebSocketTls(at, path) => (Box::new(tls(*at, &COMMON.client)), Some(path)),
         };
-        Self { stream, received: Vec::new() }
+        Self::over(stream, path.map(String::as_str))
+    }
+
+    /// A client over a socket, as a WebSocket for `path` if there is one.
+    pub(crate) fn over(mut stream: Box<dyn Socket>, path: Option<&str>) -> Self {
+        if let Some(path) = path {
+            upgrade(&mut *stream, path);
+        }
+        Self { stream, web: path.is_some(), received: Vec::new() }
     }
 
     /// Connects as an MQTT client and waits for the CONNACK.
@@ -53,11 +63,7 @@ impl Client {
 
     /// The same where the broker may have closed the connection.
     pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => stream.write_all(bytes),
-            Stream::Unix(stream) => stream.write_all(bytes),
-            Stream::Web(stream) => stream.write_all(&frame(0x82, bytes)),
-        }
+        if self.web { self.stream.write_all(&frame(0x82, bytes)) } else { self.stream.write_all(bytes) }
     }
 
     /// Sends bytes as they are, below any WebSocket.
@@ -67,10 +73,7 @@ impl Client {
 
     /// The socket, below any WebSocket.
     pub(crate) fn socket(&mut self) -> &mut dyn Socket {
-        match &mut self.stream {
-            Stream::Tcp(stream) | Stream::Web(stream) => stream,
-            Stream::Unix(stream) => stream,
-        }
+        &mut *self.stream
     }
 
     /// Waits for exactly these bytes of MQTT.
@@ -104,8 +107,8 @@ impl Client {
 
     /// Receives something; false at the end.
     fn fill(&mut self) -> io::Result<bool> {
-        if let Stream::Web(stream) = &mut self.stream {
-            return Ok(read_frame(stream)?.is_some_and(|(first, payload)| {
+        if self.web {
+            return Ok(read_frame(&mut *self.stream)?.is_some_and(|(first, payload)| {
                 let data = first == 0x82;
                 if data {
                     self.received.extend_from_slice(&payload);
@@ -121,24 +124,48 @@ impl Client {
 }
 
 /// What all stream sockets can do.
-pub(crate) trait Socket: Read + Write {
+pub(crate) trait Socket: Read + Write + Send {
     /// Sends FIN.
-    fn finish(&self);
+    fn finish(&mut self);
 }
 
 impl Socket for TcpStream {
-    fn finish(&self) {
-        self.shutdown(Shutdown::Write).unwrap();
+    fn finish(&mut self) {
+        // A broker that has reset the connection has ended it, too.
+        let _ = self.shutdown(Shutdown::Write);
     }
 }
 
 impl Socket for UnixStream {
-    fn finish(&self) {
+    fn finish(&mut self) {
         self.shutdown(Shutdown::Write).unwrap();
     }
 }
 
-fn tcp(at: SocketAddr) -> TcpStream {
+/// TLS over TCP.
+pub(crate) type TlsSocket = StreamOwned<ClientConnection, TcpStream>;
+
+impl Socket for TlsSocket {
+    fn finish(&mut self) {
+        self.conn.send_close_notify();
+        self.flush().unwrap();
+        // The broker may have answered and closed by now.
+        let _ = self.sock.shutdown(Shutdown::Write);
+    }
+}
+
+/// A TLS client that has not shaken hands yet.
+pub(crate) fn tls(at: SocketAddr, config: &Arc<ClientConfig>) -> TlsSocket {
+    tls_over(tcp(at), config)
+}
+
+/// The same over a socket that is connected.
+pub(crate) fn tls_over(socket: TcpStream, config: &Arc<ClientConfig>) -> TlsSocket {
+    let session = ClientConnection::new(Arc::clone(config), "localhost".try_into().unwrap()).unwrap();
+    StreamOwned::new(session, socket)
+}
+
+pub(crate) fn tcp(at: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(at).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -154,7 +181,7 @@ pub(crate) fn request(path: &str) -> String {
     )
 }
 
-fn upgrade(mut stream: TcpStream, path: &str) -> TcpStream {
+fn upgrade(stream: &mut dyn Socket, path: &str) {
     stream.write_all(request(path).as_bytes()).unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -163,7 +190,6 @@ fn upgrade(mut stream: TcpStream, path: &str) -> TcpStream {
         head.extend_from_slice(&byte);
     }
     assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
-    stream
 }
 
 /// A frame as a client sends it, masked.

@@ -46,11 +46,27 @@ pub(crate) fn load(sources: &ConfigArgs) -> Result<Config, Exit> {
         Some(path) => Some(read(path).map_err(|()| Exit::Usage)?),
         None => None,
     };
-    let inputs = Inputs { file, environment: environment(), flags: sources.flags() };
-    Config::load(inputs).map_err(|findings| {
+    load_with(file, sources).map_err(|findings| {
         complain_about(&findings);
         Exit::Usage
     })
+}
+
+fn load_with(file: Option<FileText>, sources: &ConfigArgs) -> Result<Config, Findings> {
+    Config::load(Inputs { file, environment: environment(), flags: sources.flags() })
+}
+
+/// The same for a broker that runs.
+///
+/// # Errors
+/// What is wrong with it, in words for people.
+pub(crate) fn load_again(sources: &ConfigArgs) -> Result<Config, String> {
+    let read = |path: &Path| {
+        let text = read_bounded(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        Ok::<_, String>(FileText { name: path.display().to_string(), text })
+    };
+    let file = sources.config.as_deref().map(read).transpose()?;
+    load_with(file, sources).map_err(|findings| findings.to_string())
 }
 
 /// The variables that may be ours. One that is not Unicode cannot be a name of ours, nor a value that we take.

@@ -1,11 +1,20 @@
 //! One file per command.
 
+mod acl;
+mod cert;
 mod completions;
 mod config;
+pub(crate) mod passwd;
 pub(crate) mod publish;
+pub(crate) mod reload;
 pub(crate) mod request;
 mod run;
+pub(crate) mod store;
 pub(crate) mod subscribe;
+
+pub(crate) use acl::TestArgs as AclTestArgs;
+pub(crate) use cert::DevArgs as CertDevArgs;
+pub(crate) use config::load_again as load_config;
 
 use std::process::ExitCode;
 
@@ -19,6 +28,11 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Pub(args)) => publish::run(*args),
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),
+        Some(Command::Cert(command)) => cert::run(&command).into(),
+        Some(Command::Acl(command)) => acl::run(&command).into(),
+        Some(Command::Store(command)) => store::run(&command).into(),
+        Some(Command::Passwd(args)) => passwd::run(&args).into(),
+        Some(Command::Reload(args)) => reload::run(&args).into(),
         Some(Command::Config(command)) => config::run(&command).into(),
         Some(Command::Completions { shell }) => completions::run(shell).into(),
     }

@@ -4,8 +4,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 
+use crate::access;
+use crate::access::tenants::TenantNames;
+use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
@@ -13,7 +16,9 @@ use crate::config::source::Source;
 use crate::exit::{Exit, print, report};
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
-use crate::signals::StopSignals;
+use crate::operations::BrokerOperations;
+use crate::reload::{AccessRules, LogLevels, Reloadable, Reloader, TlsFiles};
+use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
 /// Runs the broker until it is told to stop.
@@ -29,7 +34,7 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
             return Exit::Failure;
         }
     };
-    let outcome = serve(&config, &log);
+    let outcome = serve(sources, &config, &log);
     log.flush();
     outcome.unwrap_or_else(|error| {
         report(&error);
@@ -39,18 +44,36 @@ pub(crate) fn run(sources: &ConfigArgs) -> Exit {
 
 /// From the first open socket to the last closed one. What goes wrong at the start is an error in words for people;
 /// what happens later is logged.
-fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
+fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, String> {
     // Before anything is there to be stopped, so that no signal finds it half done.
-    let mut signals = StopSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
     let status = Arc::new(BrokerStatus::starting());
-    let console = start_console(config, &status)?;
-    let node = Node::start(node_settings(config, log)).map_err(|error| error.to_string())?;
+    let operations = Arc::new(BrokerOperations::default());
+    let console = start_console(config, &status, &operations)?;
+    let rules = access::load(config).map_err(|error| error.to_string())?;
+    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
+    let store = crate::durable::open_store(config)?;
+    let authentication =
+        authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
+    let settings = node_settings(config, log, access, authentication.clone());
+    let node = match store {
+        Some(store) => Node::start_with_store(settings, store),
+        None => Node::start(settings),
+    };
+    let node = node.map_err(|error| error.to_string())?;
+    crate::durable::tell_restored(&node);
+    operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
-    let signal = signals.wait();
+    let signal = loop {
+        match signals.wait() {
+            Asked::Stop(signal) => break signal,
+            Asked::Reload => operations.reload_and_log(),
+        }
+    };
     tracing::info!(signal, "stopping");
     status.stopping();
     let stopped = node.stop(config.shutdown.grace);
@@ -64,23 +87,51 @@ fn serve(config: &Config, log: &Log) -> Result<Exit, String> {
     Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
 }
 
+/// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
+fn reloadable(
+    config: &Config,
+    log: &Log,
+    node: &Node,
+    authentication: Option<Arc<Authentication>>,
+) -> Vec<Box<dyn Reloadable>> {
+    let mut parts: Vec<Box<dyn Reloadable>> = vec![
+        Box::new(TlsFiles::new(node.handle())),
+        Box::new(AccessRules::new(node.handle(), TenantNames::of(config))),
+        Box::new(LogLevels::new(log.clone())),
+    ];
+    if let Some(authentication) = authentication {
+        parts.push(Box::new(authentication::Providers::new(authentication)));
+    }
+    parts
+}
+
 /// What was asked for by name is still worth a line in the log.
 fn warn_of_open_listeners(config: &Config) {
-    for listener in config.listeners.iter().filter(|listener| !listener.address.is_local()) {
+    let open = config.listeners.iter().filter(|listener| !listener.address.is_local() && !config.asks_who(listener));
+    for listener in open {
         let (name, address) = (&listener.name, &listener.address);
         tracing::warn!(listener = %name, %address, "everybody who reaches this listener gets in, without a password");
     }
 }
 
-fn node_settings(config: &Config, log: &Log) -> NodeSettings {
+fn node_settings(
+    config: &Config,
+    log: &Log,
+    access: Option<AccessFactory>,
+    authentication: Option<Arc<Authentication>>,
+) -> NodeSettings {
     let shards = config.shards();
     NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
+        tls: config.tls_settings(),
+        proxies: config.proxies(),
+        tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
+        access,
         max_connections: config.limits.max_connections,
         seed: None,
-        observer: Arc::new(BrokerObserver::new(log.clone())),
+        observer: Arc::new(BrokerObserver::new(log.clone(), authentication)),
     }
 }
 
@@ -92,7 +143,11 @@ struct Admin {
 
 /// Starts the console where one is wanted. A taken default address is no reason not to start: several brokers may run
 /// on one machine. One that somebody asked for is.
-fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<Admin>, String> {
+fn start_console(
+    config: &Config,
+    status: &Arc<BrokerStatus>,
+    operations: &Arc<BrokerOperations>,
+) -> Result<Option<Admin>, String> {
     let AdminAddress::At(at) = &config.admin.address else {
         return Ok(None);
     };
@@ -105,6 +160,7 @@ fn start_console(config: &Config, status: &Arc<BrokerStatus>) -> Result<Option<A
     match bind(at) {
         Ok(console) => {
             let address = console.address();
+            let console = console.with_operations(Arc::clone(operations) as Arc<_>);
             let running = console.start(limits, Arc::clone(status)).map_err(|error| error.to_string())?;
             Ok(Some(Admin { running, address }))
         }

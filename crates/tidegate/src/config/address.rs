@@ -16,16 +16,10 @@ pub(crate) fn loopback(port: u16) -> HostPort {
 pub(crate) fn default_name(address: &ListenAddress) -> String {
     match address {
         ListenAddress::Tcp(at) => format!("tcp-{}", at.port),
+        ListenAddress::Tls(at) => format!("tls-{}", at.port),
         ListenAddress::WebSocket { at, .. } => format!("ws-{}", at.port),
+        ListenAddress::WebSocketTls { at, .. } => format!("wss-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
-    }
-}
-
-/// The host and port of a listener that has them.
-pub(crate) fn host_port(address: &ListenAddress) -> Option<&HostPort> {
-    match address {
-        ListenAddress::Tcp(at) | ListenAddress::WebSocket { at, .. } => Some(at),
-        ListenAddress::Unix(_) => None,
     }
 }
 
@@ -33,7 +27,11 @@ pub(crate) fn host_port(address: &ListenAddress) -> Option<&HostPort> {
 pub(crate) fn on_loopback(address: &ListenAddress) -> ListenAddress {
     match address {
         ListenAddress::Tcp(at) => ListenAddress::Tcp(loopback(at.port)),
+        ListenAddress::Tls(at) => ListenAddress::Tls(loopback(at.port)),
         ListenAddress::WebSocket { at, path } => ListenAddress::WebSocket { at: loopback(at.port), path: path.clone() },
+        ListenAddress::WebSocketTls { at, path } => {
+            ListenAddress::WebSocketTls { at: loopback(at.port), path: path.clone() }
+        }
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
     }
 }
@@ -54,7 +52,9 @@ fn parse(text: &str) -> Result<ListenAddress, Problem> {
             "must have a path of at most {UNIX_PATH_LEN} bytes, not {}",
             path.as_os_str().len()
         ))),
-        ListenAddress::WebSocket { path, .. } if path.contains(|c: char| c == '?' || c == '#' || c.is_whitespace()) => {
+        ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. }
+            if path.contains(|c: char| c == '?' || c == '#' || c.is_whitespace()) =>
+        {
             Err(Problem::new(format!("must have a plain path, not {path:?}")))
         }
         _ => Ok(address),
@@ -64,11 +64,6 @@ fn parse(text: &str) -> Result<ListenAddress, Problem> {
 fn refusal(error: &AddressError) -> Problem {
     let problem = Problem::new(format!("cannot be read: {error}"));
     match error {
-        AddressError::Scheme { scheme, .. }
-            if ["tls://", "ssl://", "mqtts://", "wss://"].contains(&scheme.as_str()) =>
-        {
-            problem.hint("this version has no TLS; put a proxy that ends TLS in front of a listener on loopback")
-        }
         AddressError::Form(text) if text.starts_with(':') || text.starts_with('*') => {
             problem.hint("for every address of this machine write 0.0.0.0:PORT")
         }
@@ -138,6 +133,8 @@ mod tests {
         assert_eq!(shown("tcp://1883"), "127.0.0.1:1883");
         assert_eq!(shown("ws://9001"), "ws://127.0.0.1:9001/mqtt");
         assert_eq!(shown("ws://9001/a/b"), "ws://127.0.0.1:9001/a/b");
+        assert_eq!(shown("tls://8883"), "mqtts://127.0.0.1:8883");
+        assert_eq!(shown("wss://443"), "wss://127.0.0.1:443/mqtt");
     }
 
     #[test]
@@ -157,7 +154,7 @@ mod tests {
         refused("127.0.0.1:70000", "is no port");
         refused(":1883", "0.0.0.0:PORT");
         refused("*", "0.0.0.0:PORT");
-        refused("mqtts://h:8883", "no TLS");
+        refused("quic://h:8883", "mqtts://");
         refused("ws://h:9001/a?b", "plain path");
         refused(&format!("unix:/{}", "x".repeat(107)), "at most 107 bytes, not 108");
     }

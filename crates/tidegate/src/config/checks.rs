@@ -1,13 +1,14 @@
 //! What several keys say together: addresses that meet, and addresses that lead off the machine.
 
-use tidegate_node::ListenAddress;
+use tidegate_node::{ClientCertificates, ListenAddress};
 
-use super::address::{AdminAddress, host_port, on_loopback};
+use super::address::{AdminAddress, on_loopback};
 use super::finding::Findings;
 use super::path::KeyPath;
+use super::sections::Listener;
 use super::source::Source;
 use super::value::Problem;
-use super::{Config, MAX_LISTENERS};
+use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -18,8 +19,18 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     for index in 0..config.listeners.len() {
         check_unique(config, index, findings);
         check_listener_is_safe(config, index, findings);
+        if let Some(listener) = config.listeners.get(index) {
+            for (key, problem) in
+                tls_settings::problems(listener).into_iter().chain(tls_settings::proxy_problems(listener))
+            {
+                findings.push(problem, listener_source(config, index, key));
+            }
+        }
     }
     check_admin_is_safe(config, findings);
+    crate::access::check(config, findings);
+    waiting_settings::check(config, findings);
+    crate::authentication::check(config, findings);
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
@@ -41,7 +52,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         let text = format!("two listeners have the address {}", listener.address);
         findings.push(Problem::new(text), listener_source(config, index, "address"));
     }
-    if let (Some(at), AdminAddress::At(admin)) = (host_port(&listener.address), &config.admin.address)
+    if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
         && at.port != 0
         && at == admin
     {
@@ -51,7 +62,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
-    match (host_port(one), host_port(other)) {
+    match (one.host_port(), other.host_port()) {
         (Some(one), Some(other)) => one.port != 0 && one == other,
         (None, None) => one == other,
         _ => false,
@@ -63,7 +74,7 @@ fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings
     let Some(listener) = config.listeners.get(index) else {
         return;
     };
-    if listener.address.is_local() || listener.allow_anonymous {
+    if listener.address.is_local() || listener.allow_anonymous || config.asks_who(listener) {
         return;
     }
     let source = listener_source(config, index, "address");
@@ -85,6 +96,14 @@ fn check_listener_is_safe(config: &Config, index: usize, findings: &mut Findings
         listener.name, listener.address
     );
     findings.push(Problem::new(text).hint(hint), source);
+}
+
+impl Config {
+    /// Whether nobody comes in through a listener without saying and proving who it is.
+    pub(crate) fn asks_who(&self, listener: &Listener) -> bool {
+        let certificate = listener.client_certificate == ClientCertificates::Required;
+        !listener.allow_anonymous && (!self.auths.is_empty() || (certificate && listener.address.is_tls()))
+    }
 }
 
 fn check_admin_is_safe(config: &Config, findings: &mut Findings) {

@@ -6,10 +6,12 @@ use std::time::Duration;
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
+use crate::access::tenants::{TenantMap, Traits};
+use crate::authentication;
 use crate::physical_memory;
 
 use super::Config;
-use super::sections::Listener;
+use super::sections::{Listener, StoreDurability};
 use super::value::Lifetime;
 
 /// Shards that a broker has at most.
@@ -49,14 +51,18 @@ impl Config {
         engine::Settings {
             node_name: self.node.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            listeners: self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect(),
+            listeners: self.engine_listeners(shards),
             limits: self.engine_limits(shards),
             queue: engine::QueueSettings {
                 max_messages: self.queue.max_messages,
                 max_bytes: self.queue.max_bytes.0,
                 overflow: self.queue.overflow,
                 keep_qos0_offline: self.queue.keep_qos0_offline,
+                lower_priority_share: self.queue.lower_priority_share,
             },
+            overflow_rules: self.overflow_rules(),
+            priority: self.priority_rules(),
+            dead_letter: self.dead_letter(shards),
             retained: engine::RetainedSettings {
                 available: self.retained.available,
                 max_messages: share(self.retained.max_messages, shards),
@@ -66,9 +72,35 @@ impl Config {
             shared: engine::SharedSettings { available: self.shared.available, strategy: self.shared.strategy },
             sys_interval_seconds: seconds(self.sys.interval),
             sys_events: self.sys.events,
-            authentication: engine::Authentication::Open,
+            authentication: if authentication::is_needed(self) {
+                engine::Authentication::External
+            } else {
+                engine::Authentication::Open
+            },
             wills_on_shutdown: self.shutdown.publish_wills,
+            durability: self.durability(),
+            tenants: None,
         }
+    }
+
+    /// What outlives the process: nothing where there is no directory for it.
+    pub(crate) fn durability(&self) -> engine::Durability {
+        match self.store.durability {
+            _ if self.store.directory.is_none() => engine::Durability::Memory,
+            StoreDurability::Memory => engine::Durability::Memory,
+            StoreDurability::Relaxed => engine::Durability::Relaxed,
+            StoreDurability::Commit => engine::Durability::Commit,
+        }
+    }
+
+    /// Listeners, each with the tenant of clients of which nothing else is known.
+    fn engine_listeners(&self, shards: u16) -> Vec<engine::ListenerSettings> {
+        let tenants = TenantMap::of(self);
+        let tenant = |listener: &Listener| {
+            let client = Traits { listener: &listener.name, ..Traits::default() };
+            tenants.resolve(&client).unwrap_or(engine::TenantId::DEFAULT)
+        };
+        self.listeners.iter().map(|listener| listener_settings(listener, tenant(listener), shards)).collect()
     }
 
     fn engine_limits(&self, shards: u16) -> engine::Limits {
@@ -83,6 +115,9 @@ impl Config {
             },
             max_subscriptions_per_client: limits.max_subscriptions_per_client,
             max_topic_levels: limits.max_topic_levels,
+            max_topic_bytes: limits.max_topic_bytes,
+            max_filter_wildcards: limits.max_filter_wildcards,
+            slow_after_ms: millis(limits.slow_after),
             max_inflight: limits.max_inflight,
             output_high_water: limits.output_high_water.narrow(),
             memory_ceiling: share(self.memory_ceiling(), shards),
@@ -93,15 +128,19 @@ impl Config {
     }
 }
 
-fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettings {
+fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16) -> engine::ListenerSettings {
     engine::ListenerSettings {
         name: listener.name.clone(),
-        tenant: engine::TenantId::DEFAULT,
+        tenant,
         max_packet_size: listener.max_packet_size.narrow(),
         receive_maximum: listener.receive_maximum,
         receive_maximum_lenient: listener.receive_maximum_lenient,
         topic_alias_maximum: listener.topic_alias_maximum,
         topic_alias_maximum_out: listener.topic_alias_maximum_out,
+        max_message_rate: listener.max_message_rate,
+        message_burst: listener.message_burst,
+        max_byte_rate: listener.max_byte_rate.0,
+        byte_burst: listener.byte_burst.0,
         maximum_qos: match listener.maximum_qos {
             0 => QoS::AtMostOnce,
             1 => QoS::AtLeastOnce,

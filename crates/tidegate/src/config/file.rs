@@ -1,5 +1,6 @@
 //! Reads a configuration file: TOML with the place of everything in it.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use toml::Spanned;
@@ -25,8 +26,8 @@ pub(crate) struct Entry {
 pub(crate) struct Entries {
     /// The values.
     pub(crate) list: Vec<Entry>,
-    /// How many listeners it has; one without any key counts, too.
-    pub(crate) listeners: usize,
+    /// How many there are of each section that may stand several times; one without any key counts, too.
+    pub(crate) repeated: BTreeMap<&'static str, usize>,
 }
 
 /// Reads the values of a file. What is no key is a finding.
@@ -64,7 +65,7 @@ fn read_section(name: &Name<'_>, value: &Spanned<DeValue<'_>>, entries: &mut Ent
                     _ => findings.push(misshapen(section), Source::File(element.span())),
                 }
             }
-            entries.listeners = tables.len();
+            entries.repeated.insert(section.name, tables.len());
         }
         _ => findings.push(misshapen(section), Source::File(name.span())),
     }
@@ -103,7 +104,13 @@ fn raw(value: &DeValue<'_>) -> Raw {
             .map_or(Raw::Other("a number beyond 64 bits"), Raw::Integer),
         DeValue::Float(_) => Raw::Other("a number with a fraction"),
         DeValue::Datetime(_) => Raw::Other("a date or time"),
-        DeValue::Array(_) => Raw::Other("a list"),
+        DeValue::Array(values) => {
+            let text = |value: &Spanned<DeValue<'_>>| match value.get_ref() {
+                DeValue::String(text) => Some(text.to_string()),
+                _ => None,
+            };
+            values.iter().map(text).collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
+        }
         DeValue::Table(_) => Raw::Other("a table"),
     }
 }

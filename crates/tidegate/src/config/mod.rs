@@ -10,6 +10,7 @@ pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
 mod key;
+pub(crate) mod list;
 pub(crate) mod overrides;
 pub(crate) mod path;
 pub(crate) mod reference;
@@ -18,7 +19,9 @@ pub(crate) mod show;
 mod size;
 pub(crate) mod source;
 mod suggestion;
+mod tls_settings;
 pub(crate) mod value;
+mod waiting_settings;
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +32,11 @@ use finding::Findings;
 use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
-use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Sys};
+use sections::access::AccessRules;
+use sections::auth::{Auth, Authentication};
+use sections::tenant::Tenant;
+use sections::waiting::{DeadLetters, Overflow, Priority};
+use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
 use source::{FileText, Source};
 use value::{Problem, Raw};
 
@@ -52,10 +59,18 @@ pub(crate) struct Inputs {
 pub(crate) struct Config {
     pub(crate) node: Node,
     pub(crate) listeners: Vec<Listener>,
+    pub(crate) tenants: Vec<Tenant>,
+    pub(crate) auths: Vec<Auth>,
+    pub(crate) authentication: Authentication,
+    pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
     pub(crate) queue: Queue,
+    pub(crate) overflow: Vec<Overflow>,
+    pub(crate) priority: Vec<Priority>,
+    pub(crate) dead_letter: DeadLetters,
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
+    pub(crate) store: Store,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -100,10 +115,10 @@ impl Config {
     /// # Errors
     /// When there is no such listener or the value is refused; the message continues a sentence that begins with the key.
     pub(crate) fn try_set(&mut self, path: KeyPath, raw: &Raw, source: Source) -> Result<(), Problem> {
-        let count = self.listeners.len();
+        let (name, count) = (path.section, self.sections(path.section).len());
         let section = self
             .section_mut(&path)
-            .ok_or_else(|| Problem::new(format!("names a listener that is not there; there are {count}")))?;
+            .ok_or_else(|| Problem::new(format!("names a {name} that is not there; there are {count}")))?;
         section.set(path.key, raw)?;
         self.sources.insert(path, source);
         Ok(())
@@ -119,6 +134,12 @@ impl Config {
         self.source(&KeyPath { section, index: 0, key })
     }
 
+    /// Whether clients say who they are, so that rules can tell them apart.
+    pub(crate) fn has_users(&self) -> bool {
+        !self.auths.is_empty()
+            || self.listeners.iter().any(|listener| listener.identity_as == tidegate_node::IdentityRole::Username)
+    }
+
     /// The file that was read.
     pub(crate) fn file(&self) -> Option<&FileText> {
         self.file.as_ref()
@@ -129,10 +150,18 @@ impl Config {
         match name {
             "node" => vec![&self.node],
             "listener" => self.listeners.iter().map(|it| it as &dyn Section).collect(),
+            "tenant" => self.tenants.iter().map(|it| it as &dyn Section).collect(),
+            "auth" => self.auths.iter().map(|it| it as &dyn Section).collect(),
+            "authentication" => vec![&self.authentication],
+            "access" => vec![&self.access],
             "limits" => vec![&self.limits],
             "queue" => vec![&self.queue],
+            "overflow" => self.overflow.iter().map(|it| it as &dyn Section).collect(),
+            "priority" => self.priority.iter().map(|it| it as &dyn Section).collect(),
+            "dead_letter" => vec![&self.dead_letter],
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
+            "store" => vec![&self.store],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -145,10 +174,18 @@ impl Config {
         Some(match path.section {
             "node" => &mut self.node,
             "listener" => self.listeners.get_mut(path.index)?,
+            "tenant" => self.tenants.get_mut(path.index)?,
+            "auth" => self.auths.get_mut(path.index)?,
+            "authentication" => &mut self.authentication,
+            "access" => &mut self.access,
             "limits" => &mut self.limits,
             "queue" => &mut self.queue,
+            "overflow" => self.overflow.get_mut(path.index)?,
+            "priority" => self.priority.get_mut(path.index)?,
+            "dead_letter" => &mut self.dead_letter,
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
+            "store" => &mut self.store,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,
@@ -157,12 +194,26 @@ impl Config {
         })
     }
 
+    /// Makes room for so many sections of a name that may stand several times.
+    fn resize(&mut self, section: &str, count: usize) {
+        match section {
+            "listener" => self.listeners.resize(count, Listener::default()),
+            "overflow" => self.overflow.resize(count, Overflow::default()),
+            "priority" => self.priority.resize(count, Priority::default()),
+            "tenant" => self.tenants.resize(count, Tenant::default()),
+            "auth" => self.auths.resize(count, Auth::default()),
+            _ => {}
+        }
+    }
+
     fn apply_file(&mut self, findings: &mut Findings) {
         let Some(file) = self.file.take() else {
             return;
         };
         let entries = file::read(&file, findings);
-        self.listeners.resize(entries.listeners, Listener::default());
+        for (section, count) in &entries.repeated {
+            self.resize(section, *count);
+        }
         for entry in entries.list {
             self.set(entry.path, &entry.raw, Source::File(entry.span), findings);
         }
@@ -170,8 +221,10 @@ impl Config {
     }
 
     fn apply_override(&mut self, it: Override, findings: &mut Findings) {
-        if it.path.section == "listener" && it.path.index == self.listeners.len() {
-            self.listeners.push(Listener::default());
+        // One more than there are is named to add one.
+        let count = self.sections(it.path.section).len();
+        if it.path.index == count {
+            self.resize(it.path.section, count + 1);
         }
         self.set(it.path, &Raw::Word(it.value), it.source, findings);
     }

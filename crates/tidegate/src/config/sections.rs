@@ -1,14 +1,26 @@
 //! Every key of the configuration with its type, default, range and documentation.
 
+pub(crate) mod access;
+pub(crate) mod auth;
+pub(crate) mod tenant;
+pub(crate) mod waiting;
+
 use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
-use tidegate_node::ListenAddress;
+use tidegate_node::{
+    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, TlsVersion,
+};
 
 use super::address::{AdminAddress, loopback};
 use super::key::{Key, Section, SectionKeys, section};
+use super::list::{Networks, Paths};
 use super::size::{Bytes, KIB, MIB, TIB};
 use super::value::{Kind, Lifetime, Problem, Range, Raw, Value, words};
+
+mod store;
+
+pub(crate) use store::{STORE, Store, StoreDurability};
 
 /// One second, in the milliseconds that ranges of durations count.
 const SECOND: u64 = 1_000;
@@ -29,6 +41,8 @@ section! {
         /// kernel's share of the work and to whatever else runs; a machine that serves only remote clients may have
         /// one per core.
         shards: u16 = 0, in Kind::Integer(Range::of(1, 64).or_zero("one for every two cores")), flag "--shards";
+        /// Time between two looks at the files of TLS listeners, which are read again when one has changed.
+        certificate_check: Duration = Duration::from_secs(60), in Kind::Seconds(Range::of(SECOND, DAY).or_zero("only on a reload"));
     }
 }
 
@@ -36,14 +50,40 @@ section! {
     /// Where clients come in, and what holds for those who come in there. A configuration without a listener has
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
-        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"ws://127.0.0.1:9001/mqtt"` or
-        /// `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
         address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Whether clients come in without saying who they are although others than this machine reach the
         /// listener. Without it the broker refuses to start with such an address.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
+        /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first that
+        /// has the name that it asks for (SNI), or the first of all. The files are read again when they change and on
+        /// a reload; clients stay connected.
+        certificate: Paths = Paths::default(), in Kind::Paths;
+        /// The private keys (PEM: PKCS#8, PKCS#1 or SEC1, not encrypted) of those certificates, in the same order.
+        key: Paths = Paths::default(), in Kind::Paths;
+        /// Whether clients show a certificate.
+        client_certificate: ClientCertificates = ClientCertificates::None, in Kind::OneOf(<ClientCertificates as super::value::Words>::WORDS);
+        /// File (PEM) of the authorities whose certificates clients may show.
+        client_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must be
+        /// among them, or the client is refused.
+        crl: Paths = Paths::default(), in Kind::Paths;
+        /// Which part of a client's certificate says who it is.
+        identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
+        /// What that part is taken for.
+        identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
+        /// The least version of TLS that is spoken.
+        tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
+        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB.
+        max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
+        /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
+        proxy_protocol: bool = false, in Kind::Boolean;
+        /// Where those proxies are. From there each connection must begin with a header, from elsewhere none may:
+        /// whoever could send one could pass for anybody.
+        proxy_networks: Networks = Networks::default(), in Kind::Networks;
         /// Longest packet taken from a client; MQTT 5 clients are told.
         max_packet_size: Bytes = Bytes(2 * MIB), in Kind::Size(Range::of(KIB, MAX_PACKET));
         /// Connections at once; beyond it new ones are closed at once. Divided evenly between the shards.
@@ -58,6 +98,14 @@ section! {
         topic_alias_maximum: u16 = 32, in Kind::Integer(Range::of(0, 65_535));
         /// Topic aliases that the broker sets towards a client that allows as many. Each costs memory per connection.
         topic_alias_maximum_out: u16 = 16, in Kind::Integer(Range::of(0, 1_024));
+        /// PUBLISH packets per second that a client may send; beyond it they wait, and nothing is dropped.
+        max_message_rate: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("no limit"));
+        /// PUBLISH packets that a client may send at once after it was quiet.
+        message_burst: u32 = 0, in Kind::Integer(Range::of(1, 100_000_000).or_zero("as many as in a second"));
+        /// Bytes of PUBLISH packets per second that a client may send; beyond it they wait, and nothing is dropped.
+        max_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
+        /// Bytes of PUBLISH packets that a client may send at once after it was quiet.
+        byte_burst: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as many as in a second"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
         /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are
@@ -95,6 +143,12 @@ section! {
         max_subscriptions_per_client: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000));
         /// Levels of a topic name or filter.
         max_topic_levels: u16 = 128, in Kind::Integer(Range::of(1, 32_768));
+        /// Bytes of a topic name or filter.
+        max_topic_bytes: u16 = 65_535, in Kind::Integer(Range::of(1, 65_535));
+        /// Levels of a topic filter that are `+`.
+        max_filter_wildcards: u16 = 0, in Kind::Integer(Range::of(1, 32_768).or_zero("no limit"));
+        /// Time without an acknowledgement after which a connected client is named as slow.
+        slow_after: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(1, DAY));
         /// Unacknowledged messages towards a client. An MQTT 5 client may name a lower Receive Maximum.
         max_inflight: u16 = 1024, in Kind::Integer(Range::of(1, 65_535));
         /// Encoded output per connection that is held ready for a slow reader; beyond it messages wait in its queue.
@@ -117,6 +171,8 @@ words! {
         OverflowPolicy::DropOldest => "drop-oldest", "the oldest waiting message makes room";
         OverflowPolicy::Disconnect => "disconnect", "the slow reader is disconnected";
         OverflowPolicy::Block => "block", "the publisher waits";
+        OverflowPolicy::KeepLast => "keep-last", "the newest message of a topic replaces the waiting older one, also where there is room";
+        OverflowPolicy::Reject => "reject", "nobody gets the message, and its publisher is told (0x97) or its acknowledgement withheld";
     }
 }
 
@@ -131,6 +187,8 @@ section! {
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
         keep_qos0_offline: bool = false, in Kind::Boolean;
+        /// While messages of a higher priority wait, one of so many that leave a queue is of a lower one.
+        lower_priority_share: u16 = 10, in Kind::Integer(Range::of(1, 65_535).or_zero("none before all higher ones have left"));
     }
 }
 
@@ -257,8 +315,26 @@ section! {
 }
 
 /// All sections, in the order of the reference page.
-pub(crate) static SECTIONS: &[&SectionKeys] =
-    &[&NODE, &LISTENER, &LIMITS, &QUEUE, &RETAINED, &SHARED, &SYS, &ADMIN, &LOG, &SHUTDOWN];
+pub(crate) static SECTIONS: &[&SectionKeys] = &[
+    &NODE,
+    &LISTENER,
+    &auth::AUTH,
+    &auth::AUTHENTICATION,
+    &access::ACCESS,
+    &tenant::TENANT,
+    &LIMITS,
+    &QUEUE,
+    &waiting::OVERFLOW,
+    &waiting::PRIORITY,
+    &waiting::DEAD_LETTER,
+    &RETAINED,
+    &SHARED,
+    &STORE,
+    &SYS,
+    &ADMIN,
+    &LOG,
+    &SHUTDOWN,
+];
 
 /// The section of that name.
 pub(crate) fn section_keys(name: &str) -> Option<&'static SectionKeys> {

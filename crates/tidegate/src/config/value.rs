@@ -15,6 +15,8 @@ pub(crate) enum Raw {
     Integer(i64),
     /// `true` or `false` of a file.
     Boolean(bool),
+    /// A list of texts of a file.
+    List(Vec<String>),
     /// What the environment or a flag says: the key decides whether it is text, a number or a truth value.
     Word(String),
     /// Something that no key takes, by the name of its type.
@@ -28,6 +30,7 @@ impl Raw {
             Self::Text(text) | Self::Word(text) => format!("{text:?}"),
             Self::Integer(number) => format!("the number {number}"),
             Self::Boolean(truth) => format!("{truth}"),
+            Self::List(_) => "a list".to_owned(),
             Self::Other(what) => (*what).to_owned(),
         }
     }
@@ -76,10 +79,16 @@ pub(crate) enum Kind {
     Lifetime(Range),
     /// Text of at most so many bytes; empty means none.
     Text { max_len: usize },
+    /// Texts, such as names.
+    Texts,
     /// A name of letters, digits, `-`, `_` and `.`; empty where one is chosen by the broker.
     Name { empty: bool },
     /// One of a few words, each with its meaning.
     OneOf(&'static [(&'static str, &'static str)]),
+    /// Paths of files, one or a list.
+    Paths,
+    /// Networks, one or a list.
+    Networks,
     /// Where a listener listens.
     ListenAddress,
     /// Where the admin listener listens, or `"off"`.
@@ -142,6 +151,7 @@ impl Kind {
                 format!("a duration in whole seconds, {range}, or `\"unlimited\"`")
             }
             Self::Text { max_len } => format!("text of at most {max_len} bytes; empty for none"),
+            Self::Texts => "text in quotes, or a list of such".to_owned(),
             Self::Name { empty } => {
                 let chosen = if *empty { "; empty for one made from the address" } else { "" };
                 format!("a name of at most {NAME_LEN} letters, digits, `-`, `_` and `.`{chosen}")
@@ -150,9 +160,11 @@ impl Kind {
                 let words: Vec<String> = words.iter().map(|(word, _)| format!("`\"{word}\"`")).collect();
                 format!("one of {}", words.join(", "))
             }
-            Self::ListenAddress => {
-                "`\"HOST:PORT\"`, `\"PORT\"` (on loopback), `\"ws://HOST:PORT/PATH\"` or `\"unix:/PATH\"`".to_owned()
-            }
+            Self::Paths => "a file, or a list of files; relative to where the broker is started".to_owned(),
+            Self::Networks => "a network such as `\"10.0.0.0/8\"` or an address, or a list of these".to_owned(),
+            Self::ListenAddress => "`\"HOST:PORT\"`, `\"PORT\"` (on loopback), `\"mqtts://HOST:PORT\"`, \
+                 `\"ws://HOST:PORT/PATH\"`, `\"wss://HOST:PORT/PATH\"` or `\"unix:/PATH\"`"
+                .to_owned(),
             Self::AdminAddress => "`\"ADDRESS:PORT\"` or `\"off\"`".to_owned(),
         }
     }

@@ -6,6 +6,8 @@
 mod line;
 mod writer;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, SystemTime};
 
 use tracing::level_filters::LevelFilter;
@@ -20,7 +22,8 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Takes events and writes those that matter enough.
 struct StderrLog {
-    level: LevelFilter,
+    /// The number of a [`LogLevel`]; changes with a reload.
+    level: Arc<AtomicU8>,
     format: LogFormat,
     writer: Writer,
 }
@@ -29,6 +32,7 @@ struct StderrLog {
 #[derive(Clone)]
 pub(crate) struct Log {
     writer: Writer,
+    level: Arc<AtomicU8>,
 }
 
 impl Log {
@@ -37,17 +41,18 @@ impl Log {
     /// # Errors
     /// When the system has no thread left.
     pub(crate) fn start(level: LogLevel, format: LogFormat) -> std::io::Result<Self> {
-        let level = match level {
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-            LogLevel::Trace => LevelFilter::TRACE,
-        };
         let writer = Writer::start(std::io::stderr())?;
-        let log = StderrLog { level, format, writer: writer.clone() };
+        let level = Arc::new(AtomicU8::new(level as u8));
+        let log = StderrLog { level: Arc::clone(&level), format, writer: writer.clone() };
         let _ = tracing::subscriber::set_global_default(log);
-        Ok(Self { writer })
+        Ok(Self { writer, level })
+    }
+
+    /// Logs as much as this from now on.
+    pub(crate) fn set_level(&self, level: LogLevel) {
+        self.level.store(level as u8, Ordering::Relaxed);
+        // Each place that logs remembers whether it is of interest.
+        tracing::callsite::rebuild_interest_cache();
     }
 
     /// Waits until what was logged so far is written, but not long.
@@ -56,14 +61,23 @@ impl Log {
     }
 }
 
+impl StderrLog {
+    fn level(&self) -> LevelFilter {
+        const LEVELS: [LevelFilter; 5] =
+            [LevelFilter::ERROR, LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
+        let number = usize::from(self.level.load(Ordering::Relaxed));
+        LEVELS.get(number).copied().unwrap_or(LevelFilter::TRACE)
+    }
+}
+
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // Whoever asks beforehand (`tracing::enabled!`) asks about a hint, which is neither an event nor a span.
-        !metadata.is_span() && *metadata.level() <= self.level
+        !metadata.is_span() && *metadata.level() <= self.level()
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.level)
+        Some(self.level())
     }
 
     fn event(&self, event: &Event<'_>) {

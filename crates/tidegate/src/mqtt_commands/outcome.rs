@@ -109,6 +109,9 @@ impl CommandError {
     fn hint(&self, tool: Tool) -> Option<String> {
         match self {
             Self::Usage(_) => Some(format!("`tidegate {} --help` explains the flags", tool.name())),
+            Self::Connect(ConnectError::Tls { .. }) => Some(
+                "does the server speak TLS there, and does --cafile name the authority of its certificate?".to_owned(),
+            ),
             Self::Connect(ConnectError::Connect { .. }) => {
                 Some("is the broker running, and is this its host (-h) and port (-p)?".to_owned())
             }

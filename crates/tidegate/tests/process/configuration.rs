@@ -18,7 +18,7 @@ fn every_problem_of_a_wrong_file_is_reported() {
     let ended = run(&["config", "check", &file]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
     let expected = format!(
-        "error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\" or \"block\", not \"blok\"\n \
+        "error: `queue.overflow` must be \"drop-newest\", \"drop-oldest\", \"disconnect\", \"block\", \"keep-last\" or \"reject\", not \"blok\"\n \
          --> {file}:2:12\n  |\n2 | overflow = \"blok\"\n  |            ^^^^^^\nhint: did you mean \"block\"?\n\n\
          error: unknown key `max` in [queue]\n --> {file}:3:1\n  |\n3 | max = 1\n  | ^^^\n\
          hint: `tidegate config explain queue` lists the keys of this section\n\n2 problems in the configuration\n"
@@ -75,7 +75,10 @@ fn keys_are_explained() {
          takes        a size, 1KiB to 268435455B\ndefault      \"2MiB\"\n\
          environment  TIDEGATE__LISTENER__0__MAX_PACKET_SIZE\n"
     );
-    assert_eq!(run(&["config", "explain", "overflow"]).out, run(&["config", "explain", "queue.overflow"]).out);
+    assert_eq!(
+        run(&["config", "explain", "keep_qos0_offline"]).out,
+        run(&["config", "explain", "queue.keep_qos0_offline"]).out
+    );
     assert!(run(&["config", "explain", "queue"]).out.contains("keep_qos0_offline"));
     assert!(run(&["config", "explain"]).out.contains("shutdown"));
     let ended = run(&["config", "explain", "queue.overflw"]);

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod broker;
 mod clients;
 mod command_line;
 mod configuration;
 mod life;
+mod reload;
 mod web;

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
         tests: &["conformance"],
         others: None,
     },
+    Layer { name: "torture", ours: &["mqtt", "client"], tests: &[], others: None },
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 

@@ -21,7 +21,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 19;
+const KINDS: usize = 23;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -63,14 +63,21 @@ impl Fields {
             8 => Record::GroupJoin { group, session, client, member, ticket },
             9 => Record::GroupLeave { group, session },
             10 => Record::GroupPresence { group, session, online },
-            11 => Record::Deal { session, client, group, member, envelope },
+            11 => Record::Deal { session, client, group, member, insists: session % 2 == 0, envelope },
             12 => Record::Return { group, not_to, envelope },
             13 => Record::Park { connection },
             14 => Record::Unpark { connection },
             15 => Record::GiveUp { connection },
             16 => Record::SysQuery { round: session },
             17 => Record::SysReport { round: session, values: &self.bytes },
-            _ => Record::Credit { bytes: self.long },
+            18 => Record::Credit { bytes: self.long },
+            19 => {
+                let (qos, waits) = (QoS::AtLeastOnce, self.flag.then_some(connection));
+                Record::Reserve { number: session, tenant, topic: share, qos, cost: self.long, waits }
+            }
+            20 => Record::Reserved { number: session, full: not_to },
+            21 => Record::Commit { number: session },
+            _ => Record::Release { number: session },
         }
     }
 }
@@ -80,7 +87,9 @@ fn rest(record: &Record<'_>) -> String {
     match record {
         Record::Publish(_) => "publish".into(),
         Record::RetainedItem { fetch, .. } => format!("item {fetch}"),
-        Record::Deal { session, client, group, member, .. } => format!("deal {session} {client} {group:?} {member:?}"),
+        Record::Deal { session, client, group, member, insists, .. } => {
+            format!("deal {session} {client} {group:?} {member:?} {insists}")
+        }
         Record::Return { group, not_to, .. } => format!("return {group:?} {not_to}"),
         other => format!("{other:?}"),
     }
@@ -122,7 +131,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(kind in 0..32_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn no_bytes_make_reading_panic(kind in 0..40_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let bytes = [&[kind][..], &bytes].concat();
         let mut reader = WireReader::new(&bytes);
         let mut head = ReadHead::new(HEAD);

@@ -9,7 +9,8 @@ use tidegate_client::net::{Address, SocketOptions};
 use tidegate_client::{Options, Version};
 
 use super::property::{Properties, PropertyFlags};
-use super::unsupported::{TLS, UnsupportedFlags};
+use super::tls::{TLS_PORT, TlsFlags};
+use super::unsupported::UnsupportedFlags;
 use super::url::Url;
 use super::value::{parse_expiry, parse_version};
 use super::will::WillFlags;
@@ -17,8 +18,6 @@ use super::{Tool, UsageError, heading};
 
 /// The port of MQTT without TLS, also over WebSocket unless another is given.
 const DEFAULT_PORT: u16 = 1883;
-/// The port of MQTT over TLS, by convention.
-const TLS_PORT: u16 = 8883;
 const DEFAULT_KEEP_ALIVE: u16 = 60;
 
 /// Flags of the connection.
@@ -29,7 +28,7 @@ pub(crate) struct ConnectionFlags {
     #[arg(short = 'h', long, value_name = "HOST", help_heading = heading::CONNECTION)]
     host: Option<String>,
 
-    /// The server's port [default: 1883]
+    /// The server's port [default: 1883, with TLS 8883]
     #[arg(short = 'p', long, value_name = "PORT", help_heading = heading::CONNECTION)]
     port: Option<u16>,
 
@@ -40,7 +39,7 @@ pub(crate) struct ConnectionFlags {
         value_name = "URL",
         value_parser = Url::parse,
         conflicts_with = "host",
-        help = "All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC, or ws:// for WebSocket",
+        help = "All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC; mqtts:// for TLS, ws:// and wss:// for WebSocket",
         help_heading = heading::CONNECTION
     )]
     url: Option<Url>,
@@ -98,6 +97,9 @@ pub(crate) struct ConnectionFlags {
 
     #[command(flatten)]
     will: WillFlags,
+
+    #[command(flatten)]
+    tls: TlsFlags,
 
     #[command(flatten)]
     unsupported: UnsupportedFlags,
@@ -158,10 +160,12 @@ impl ConnectionFlags {
             trace: self.debug,
             ..Options::new(self.client_id(version))
         };
+        let address = self.address()?;
+        let tls = if address.is_tls() { Some(self.tls.connector()?) } else { None };
         Ok(Plan {
             options,
-            address: self.address()?,
-            sockets: SocketOptions { bind: self.bind.clone(), ..SocketOptions::default() },
+            address,
+            sockets: SocketOptions { bind: self.bind.clone(), tls, ..SocketOptions::default() },
             properties,
             url_topic: url.map(|url| url.topic.clone()).filter(|topic| !topic.is_empty()),
             quiet: self.quiet,
@@ -213,24 +217,23 @@ impl ConnectionFlags {
 
     fn address(&self) -> Result<Address, UsageError> {
         if let Some(path) = &self.unix {
+            self.tls.refuse_over("a Unix socket")?;
             return Ok(Address::Unix { path: path.clone() });
         }
         let url = self.url.as_ref();
         let host = url.map(|url| url.host.clone()).or_else(|| self.host.clone());
         let host = host.unwrap_or_else(|| "localhost".to_owned());
-        let port = self.port.or_else(|| url?.port).unwrap_or(DEFAULT_PORT);
-        if port == TLS_PORT && !self.unsupported.no_tls {
-            // A password must not reach a port in the clear where people expect TLS.
-            return Err(UsageError::new(format!("port {TLS_PORT} is that of TLS: {TLS}; if it is not, add --no-tls")));
-        }
+        let port = self.port.or_else(|| url?.port);
+        let tls = self.tls.is_wanted(url.map(|url| url.tls), port)?;
+        let port = port.unwrap_or(if tls { TLS_PORT } else { DEFAULT_PORT });
         if !self.ws && !url.is_some_and(|url| url.web) {
-            return Ok(Address::Tcp { host, port });
+            return Ok(if tls { Address::Tls { host, port } } else { Address::Tcp { host, port } });
         }
         let path = self.ws_path.clone();
         if !path.starts_with('/') || path.contains(|character: char| character.is_ascii_control() || character == ' ') {
             return Err(UsageError::new("--ws-path starts with '/' and has no spaces"));
         }
-        Ok(Address::WebSocket { host, port, path })
+        Ok(if tls { Address::WebSocketTls { host, port, path } } else { Address::WebSocket { host, port, path } })
     }
 }
 

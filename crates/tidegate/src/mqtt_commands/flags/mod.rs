@@ -5,6 +5,7 @@ pub(crate) mod message_source;
 pub(crate) mod options_file;
 pub(crate) mod output;
 pub(crate) mod property;
+mod tls;
 mod unsupported;
 mod url;
 mod value;
@@ -15,6 +16,7 @@ pub(crate) use value::{UsageError, parse_percentage, parse_qos, parse_retain_han
 /// The headings of the help.
 pub(crate) mod heading {
     pub(crate) const CONNECTION: &str = "Connection";
+    pub(crate) const TLS: &str = "TLS";
     pub(crate) const MQTT: &str = "Session and protocol";
     pub(crate) const WILL: &str = "Will";
     pub(crate) const MESSAGE: &str = "Message";

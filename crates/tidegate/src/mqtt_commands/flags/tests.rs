@@ -284,31 +284,56 @@ fn properties_that_do_not_exist() {
 }
 
 #[test]
-fn tls_is_never_left_out_in_silence() {
-    let flags: [&[&str]; 17] = [
-        &["--cafile", "x"],
-        &["--capath", "x"],
-        &["--cert", "x"],
-        &["--key", "x"],
-        &["--keyform", "pem"],
-        &["--ciphers", "x"],
-        &["--tls-version", "tlsv1.3"],
-        &["--tls-alpn", "x"],
-        &["--tls-engine", "x"],
-        &["--tls-engine-kpass-sha1", "x"],
-        &["--tls-keylog", "x"],
-        &["--tls-use-os-certs"],
-        &["--insecure"],
-        &["--psk", "x"],
-        &["--psk-identity", "x"],
-        &["-p", "8883"],
-        &["-L", "mqtts://h/t"],
+fn tls_is_spoken_when_anything_asks_for_it() {
+    let tls = |host: &str, port| Address::Tls { host: host.into(), port };
+    let web = |port| Address::WebSocketTls { host: "h".into(), port, path: "/mqtt".into() };
+    let cases: [(&[&str], Address); 9] = [
+        (&["-p", "8883"], tls("localhost", 8883)),
+        (&["-L", "mqtts://h/t"], tls("h", 8883)),
+        (&["-L", "mqtts://h:1/t"], tls("h", 1)),
+        (&["-L", "mqtt://h:8883/t"], tls("h", 8883)),
+        (&["-L", "wss://h:443/t"], web(443)),
+        (&["-h", "h", "--ws", "--tls-use-os-certs"], web(8883)),
+        (&["-p", "1883", "--insecure"], tls("localhost", 1883)),
+        (&["--tls-version", "tlsv1.3"], tls("localhost", 8883)),
+        (&["--tls-alpn", "mqtt"], tls("localhost", 8883)),
     ];
-    for flags in flags {
-        let problem = problem(flags);
-        assert!(problem.contains("TLS comes with a later version"), "{flags:?}: {problem}");
+    for (flags, address) in cases {
+        let plan = plan_of(Tool::Publish, flags);
+        match plan {
+            Ok(plan) => assert!(plan.address == address && plan.sockets.tls.is_some(), "{flags:?}: {}", plan.address),
+            // A machine without any authority says so; everything else is wrong.
+            Err(text) => assert!(text.contains("the system has no list"), "{flags:?}: {text}"),
+        }
     }
-    plan(&["-p", "8883", "--no-tls"]);
+    assert_eq!(plan(&["-p", "8883", "--no-tls"]).address, Address::Tcp { host: "localhost".into(), port: 8883 });
+}
+
+#[test]
+fn tls_is_never_left_out_in_silence() {
+    let cases: [(&[&str], &str); 17] = [
+        (&["--cafile", "/no/file"], "cannot read /no/file"),
+        (&["--capath", "/no/directory"], "cannot read /no/directory"),
+        (&["--cert", "x"], "--key"),
+        (&["--key", "x"], "--cert"),
+        (&["--tls-version", "tlsv1.1"], "tlsv1.2 or tlsv1.3"),
+        (&["--cafile", "x", "--no-tls"], "contradict"),
+        (&["-L", "mqtts://h/t", "--no-tls"], "the URL asks for TLS"),
+        (&["-L", "mqtt://h/t", "--insecure"], "write mqtts://"),
+        (&["--unix", "/s", "--insecure"], "not spoken over a Unix socket"),
+        (&["--keyform", "pem"], "PEM files"),
+        (&["--ciphers", "x"], "by themselves"),
+        (&["--tls-engine", "x"], "PEM files"),
+        (&["--tls-engine-kpass-sha1", "x"], "PEM files"),
+        (&["--tls-keylog", "x"], "not written"),
+        (&["--psk", "x"], "use certificates"),
+        (&["--psk-identity", "x"], "use certificates"),
+        (&["--cafile", "x", "--tls-use-os-certs"], "cannot be used with"),
+    ];
+    for (flags, text) in cases {
+        let problem = problem(flags);
+        assert!(problem.contains(text), "{flags:?}: {problem}");
+    }
     for flags in [&["--proxy", "socks5h://h"][..], &["-S"], &["--mptcp"]] {
         problem(flags);
     }

@@ -5,6 +5,8 @@
 pub(crate) struct Url {
     /// MQTT over WebSocket.
     pub(super) web: bool,
+    /// Over TLS.
+    pub(super) tls: bool,
     pub(super) username: Option<String>,
     pub(super) password: Option<String>,
     pub(super) host: String,
@@ -18,11 +20,12 @@ impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let form = "mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC";
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it has the form {form}"))?;
-        let web = match scheme {
-            "mqtt" => false,
-            "ws" => true,
-            "mqtts" | "wss" => return Err(super::unsupported::TLS.to_owned()),
-            _ => return Err(format!("the scheme is mqtt or ws: {form}")),
+        let (web, tls) = match scheme {
+            "mqtt" => (false, false),
+            "mqtts" => (false, true),
+            "ws" => (true, false),
+            "wss" => (true, true),
+            _ => return Err(format!("the scheme is mqtt, mqtts, ws or wss: {form}")),
         };
         let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, server) = match authority.rsplit_once('@') {
@@ -39,6 +42,7 @@ impl Url {
         }
         Ok(Self {
             web,
+            tls,
             username,
             password: password.transpose()?,
             host: host.to_owned(),
@@ -112,10 +116,18 @@ mod tests {
     }
 
     #[test]
+    fn over_tls() {
+        let of = |text| (parse(text).web, parse(text).tls);
+        assert_eq!(
+            (of("mqtts://h/t"), of("wss://h/t"), of("mqtt://h/t")),
+            ((false, true), (true, true), (false, false))
+        );
+    }
+
+    #[test]
     fn what_is_none() {
         for text in ["", "host/topic", "http://h/t", "mqtt:///t", "mqtt://h:x/t", "mqtt://a%zz@h/t", "mqtt://a%@h/t"] {
             assert!(Url::parse(text).is_err(), "{text}");
         }
-        assert!(Url::parse("mqtts://h/t").unwrap_err().contains("TLS"));
     }
 }

@@ -1,0 +1,196 @@
+//! Our own file of rules.
+
+use tidegate_acl::{DecidedBy, RulesBuilder, Subject};
+use tidegate_mqtt::{QoS, TopicFilter, TopicName};
+
+use crate::{Request, allowed, client, decide, own, publish, user};
+
+fn error(text: &str) -> String {
+    RulesBuilder::new().rules_file("rules.toml", text.as_bytes()).unwrap_err().to_string()
+}
+
+#[test]
+fn the_first_rule_that_applies_decides_and_without_one_it_is_denied() {
+    let rules = own("\
+[[rule]]
+allow = false
+topics = ['a/secret']
+[[rule]]
+effect = 'allow'
+topics = 'a/#'
+[[rule]]
+allow = false
+topics = ['a/b']
+");
+    let asked = ["p a/secret", "p a/b", "p b", "s a/b", "s a/#", "s a/+", "r a/secret", "r a/x"];
+    assert_eq!(allowed(&rules, &client("c"), &asked), "p a/b, s a/b, r a/x");
+}
+
+#[test]
+fn all_conditions_of_a_rule_must_hold() {
+    let rules = own("\
+[[rule]]
+allow = true
+users = ['alice', 'team-*']
+clients = ['dev-*']
+listeners = 'tls'
+tenants = ['acme']
+certificate = 'CN1'
+attributes = { role = ['admin', 'ops'], site = 'x' }
+topics = ['t']
+");
+    let attributes = [
+        ("role".to_owned(), "user".to_owned()),
+        ("role".to_owned(), "ops".to_owned()),
+        ("site".to_owned(), "x".to_owned()),
+    ];
+    let all = Subject {
+        client_id: "dev-1",
+        user_name: Some("team-a"),
+        tenant: "acme",
+        listener: "tls",
+        certificate_cn: Some("CN1"),
+        attributes: &attributes,
+        superuser: false,
+        granted: None,
+    };
+    let may = |subject: &Subject<'_>| decide(&rules, subject, &publish("t")).allowed;
+    assert!(may(&all) && may(&Subject { user_name: Some("alice"), ..all }));
+    for lacking in [
+        Subject { user_name: None, ..all },
+        Subject { user_name: Some("bob"), ..all },
+        Subject { user_name: Some("alice2"), ..all },
+        Subject { client_id: "x", ..all },
+        Subject { listener: "tcp", ..all },
+        Subject { tenant: "", ..all },
+        Subject { certificate_cn: None, ..all },
+        Subject { attributes: &attributes[..2], ..all },
+        Subject { attributes: &attributes[2..], ..all },
+    ] {
+        assert!(!may(&lacking), "{lacking:?}");
+    }
+}
+
+#[test]
+fn anonymous_clients_and_those_with_a_name_can_be_told_apart() {
+    let rules = own(
+        "[[rule]]\nallow = true\nanonymous = true\ntopics = 'a'\n[[rule]]\nallow = true\nanonymous = false\ntopics = 'b'\n",
+    );
+    assert_eq!(allowed(&rules, &client("c"), &["p a", "p b"]), "p a");
+    assert_eq!(allowed(&rules, &user("u", "c"), &["p a", "p b"]), "p b");
+}
+
+#[test]
+fn qos_and_retain_are_conditions_of_the_request() {
+    let rules = own("\
+[[rule]]
+allow = true
+actions = 'publish'
+retain = true
+qos = 0
+topics = 'a'
+[[rule]]
+allow = true
+actions = ['publish', 'subscribe']
+retain = false
+qos = [1, 2]
+topics = 'a'
+");
+    let topic = TopicName::new("a").unwrap();
+    let may = |qos, retain| decide(&rules, &client("c"), &Request::Publish { topic, qos, retain }).allowed;
+    assert!(may(QoS::AtMostOnce, true) && !may(QoS::AtMostOnce, false));
+    assert!(may(QoS::ExactlyOnce, false) && !may(QoS::ExactlyOnce, true));
+    let filter = TopicFilter::new("a").unwrap();
+    let may = |qos| decide(&rules, &client("c"), &Request::Subscribe { filter, qos }).allowed;
+    assert!(may(QoS::AtLeastOnce) && !may(QoS::AtMostOnce));
+    assert_eq!(allowed(&rules, &client("c"), &["r a"]), "r a");
+}
+
+#[test]
+fn receive_filters_what_a_subscription_brings_and_eq_denies_one_subscription() {
+    let rules = own("\
+[[rule]]
+allow = false
+actions = 'subscribe'
+topics = ['eq #', 'eq +/#']
+[[rule]]
+allow = false
+actions = 'receive'
+topics = 'a/secret'
+[[rule]]
+allow = true
+actions = 'subscribe'
+topics = '#'
+");
+    let asked = ["s #", "s +/#", "s a/#", "s b/#", "s a/secret", "r a/secret", "r a/x", "r b", "p a/x"];
+    assert_eq!(allowed(&rules, &client("c"), &asked), "s a/#~, s b/#, s a/secret~, r a/x, r b");
+    let rules = own("[[rule]]\nallow = true\nactions = 'subscribe'\ntopics = 'eq a/+'\n");
+    assert_eq!(allowed(&rules, &client("c"), &["s a/+", "s a/b", "r a/b", "r b"]), "s a/+, r a/b");
+    let rules = own("[[rule]]\nallow = true\ntopics = ['eq a/b', 'eq c/+']\n");
+    assert_eq!(allowed(&rules, &client("c"), &["p a/b", "p c/d"]), "p a/b");
+}
+
+#[test]
+fn a_denied_topic_cannot_be_reached_by_a_wider_filter() {
+    let rules = own("[[rule]]\nallow = false\ntopics = 'a/secret/#'\n[[rule]]\nallow = true\ntopics = '#'\n");
+    let asked = ["s #", "s +/+", "s a/#", "s a/+/x", "s +", "s b/#", "s a/other/#", "s a/secret"];
+    assert_eq!(allowed(&rules, &client("c"), &asked), "s +, s b/#, s a/other/#");
+}
+
+#[test]
+fn placeholders_are_filled_in_for_each_client() {
+    let rules = own("[[rule]]\nallow = true\ntopics = ['u/${username}/#', 'c-${clientid}', 'x/${claim.site}']\n");
+    let attributes = [("site".to_owned(), "s1".to_owned()), ("site".to_owned(), "s2".to_owned())];
+    let subject = Subject { attributes: &attributes, ..user("u", "c") };
+    let asked = ["p u/u/x", "p u/c/x", "p c-c", "p c-d", "p x/s1", "p x/s2", "s u/u/+", "s u/+"];
+    assert_eq!(allowed(&rules, &subject, &asked), "p u/u/x, p c-c, p x/s1, s u/u/+");
+}
+
+#[test]
+fn a_rule_knows_its_line_and_is_shown_in_one() {
+    let rules =
+        own("# x\n\n[[rule]]\nallow = true\nusers = ['a', 'b*', 'c', 'd']\ntopics = ['a/#']\nactions = ['publish']\n");
+    let DecidedBy::Rule(id) = decide(&rules, &user("a", "c"), &publish("a")).by else { panic!() };
+    assert_eq!(rules.rule(id).unwrap().to_string(), "rules.toml:3: allow publish a/# (users a, b*, c and 1 more)");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_place_and_what_to_do() {
+    let rule = |line: &str| error(&format!("[[rule]]\nallow = true\ntopics = ['a']\n{line}\n"));
+    assert_eq!(rule("user = 'x'"), "rules.toml:4:1: unknown key `user`; did you mean `users`?");
+    assert_eq!(
+        rule("actions = ['read']"),
+        "rules.toml:4:12: \"read\" is no action; the actions are \"publish\", \"subscribe\", \"receive\" and \"all\""
+    );
+    assert_eq!(rule("users = []"), "rules.toml:4:9: `users` is empty; name at least one, or leave the key out");
+    assert_eq!(
+        rule("users = ['a*b']"),
+        "rules.toml:4:10: `users` has a `*` that is not at the end of its value; write the beginning and one `*`, or the whole value"
+    );
+    assert_eq!(
+        rule("effect = 'deny'"),
+        "rules.toml:4:1: `allow` and `effect` say the same thing twice; keep one of them"
+    );
+    assert!(rule("qos = 3").starts_with("rules.toml:4:7: `qos` must be 0, 1 or 2"));
+    assert!(rule("qos = []").contains("`qos` is empty"));
+    assert!(rule("retain = 1").contains("`retain` must be true, false or \"any\""));
+    assert!(rule("attributes = 'x'").contains("`attributes` must be a table"));
+    assert!(rule("anonymous = 'x'").contains("`anonymous` must be true or false"));
+    assert!(
+        error("[[rule]]\ntopics = ['a']\n").contains("1:1: the rule does not say what it decides; add `allow = true`")
+    );
+    assert!(error("[[rule]]\nallow = true\n").contains("the rule has no topics"));
+    assert!(
+        error("[[rule]]\nallow = true\ntopics = ['a/${user}']\n")
+            .starts_with("rules.toml:3:11: the topic has a placeholder that is not known")
+    );
+    assert!(error("[rules]\n").contains("unknown key `rules`"));
+    assert!(error("rule = 1\n").contains("`rule` must be a list"));
+    assert!(error("[[rule]]\nallow = \n").contains("rules.toml:2:"));
+}
+
+#[test]
+fn every_problem_is_named_not_only_the_first() {
+    let text = error("[[rule]]\nallow = 1\n[[rule]]\nallow = true\ntopics = ['a#']\n");
+    assert_eq!(text.lines().count(), 2, "{text}");
+}

@@ -1,0 +1,103 @@
+//! What a reload has changed.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::provider_set::{Member, ProviderSet};
+
+/// What is different after a reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Differences {
+    /// Providers that are new, by name.
+    pub providers_added: Vec<String>,
+    /// Providers that are gone.
+    pub providers_removed: Vec<String>,
+    /// Providers whose settings are different.
+    pub providers_changed: Vec<String>,
+    /// Whether the providers that there were and are stand in another order.
+    pub reordered: bool,
+    /// Users of files that are new.
+    pub users_added: usize,
+    /// Users of files that are gone.
+    pub users_removed: usize,
+    /// Users of files whose password is another.
+    pub users_changed: usize,
+    /// What takes effect only after a restart.
+    pub needs_restart: Vec<String>,
+}
+
+impl Differences {
+    pub(super) fn between(before: &ProviderSet, after: &ProviderSet) -> Self {
+        let mut found = Self::default();
+        for member in &after.members {
+            match before.member(&member.settings.name) {
+                None => found.providers_added.push(member.settings.name.clone()),
+                Some(old) if old.settings != member.settings => {
+                    found.providers_changed.push(member.settings.name.clone());
+                }
+                Some(_) => {}
+            }
+            found.compare_users(before.member(&member.settings.name), Some(member));
+        }
+        for member in before.members.iter().filter(|member| after.member(&member.settings.name).is_none()) {
+            found.providers_removed.push(member.settings.name.clone());
+            found.compare_users(Some(member), None);
+        }
+        let common = |one: &ProviderSet, other: &ProviderSet| -> Vec<String> {
+            let names = one.members.iter().map(|member| member.settings.name.clone());
+            names.filter(|name| other.member(name).is_some()).collect()
+        };
+        found.reordered = common(before, after) != common(after, before);
+        if before.settings.threads != after.settings.threads {
+            found.needs_restart.push("the number of threads for authentication".to_owned());
+        }
+        found
+    }
+
+    fn compare_users(&mut self, before: Option<&Member>, after: Option<&Member>) {
+        let users = |member: Option<&Member>| -> HashMap<String, u64> {
+            member.and_then(|member| member.provider.users()).unwrap_or_default().into_iter().collect()
+        };
+        let (before, after) = (users(before), users(after));
+        self.users_added += after.keys().filter(|name| !before.contains_key(*name)).count();
+        self.users_removed += before.keys().filter(|name| !after.contains_key(*name)).count();
+        self.users_changed +=
+            after.iter().filter(|(name, digest)| before.get(*name).is_some_and(|old| old != *digest)).count();
+    }
+
+    /// Whether nothing is different.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl ProviderSet {
+    fn member(&self, name: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.settings.name == name)
+    }
+}
+
+impl fmt::Display for Differences {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let lists = [
+            ("added", &self.providers_added),
+            ("removed", &self.providers_removed),
+            ("changed", &self.providers_changed),
+        ];
+        for (what, names) in lists.into_iter().filter(|(_, names)| !names.is_empty()) {
+            parts.push(format!("providers {what}: {}", names.join(", ")));
+        }
+        if self.reordered {
+            parts.push("providers in another order".to_owned());
+        }
+        let counts = [("added", self.users_added), ("removed", self.users_removed), ("changed", self.users_changed)];
+        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            parts.push(format!("users {what}: {count}"));
+        }
+        if !self.needs_restart.is_empty() {
+            parts.push(format!("needs a restart: {}", self.needs_restart.join(", ")));
+        }
+        if parts.is_empty() { f.write_str("no difference") } else { f.write_str(&parts.join("; ")) }
+    }
+}

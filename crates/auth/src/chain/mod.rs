@@ -1,0 +1,266 @@
+//! The chain: who is asked in which order, on which threads, and what is remembered of it.
+
+mod cache;
+mod counters;
+mod differences;
+mod provider_set;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::clock::{Clock, SystemClock};
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::provider::Exchange;
+use crate::request::Request;
+use crate::settings::{ChainSettings, SettingsError};
+
+pub use counters::Counters;
+pub use differences::Differences;
+
+use cache::{Cache, CacheKey};
+use counters::Tally;
+use provider_set::ProviderSet;
+
+/// Takes the answer of a chain, on any thread.
+pub type Answer = Box<dyn FnOnce(Decision) + Send>;
+
+/// An ordered chain of providers with threads of its own. When it is dropped, requests that wait are refused as unavailable.
+#[derive(Debug)]
+pub struct Chain {
+    shared: Arc<Shared>,
+    /// One set of providers comes in force at a time.
+    committing: Mutex<()>,
+}
+
+/// Providers that were made and wait to be put in force by [`Chain::commit`].
+#[derive(Debug)]
+pub struct Prepared(ProviderSet);
+
+/// What the threads share.
+#[derive(Debug)]
+struct Shared {
+    clock: Arc<dyn Clock>,
+    current: RwLock<Arc<ProviderSet>>,
+    /// The epoch of the providers that are in force, to be read without a lock.
+    epoch: Arc<AtomicU64>,
+    state: Mutex<State>,
+    /// There is a job, or it is time to stop.
+    wake: Condvar,
+    stopping: AtomicBool,
+    tally: Tally,
+}
+
+/// What is under way and what is remembered.
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Job>,
+    /// Who waits for which answer.
+    waiting: HashMap<CacheKey, Vec<Answer>>,
+    /// How many wait in all.
+    waiters: usize,
+    cache: Cache,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("queue", &self.queue.len())
+            .field("waiters", &self.waiters)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A request that waits for a thread.
+struct Job {
+    key: CacheKey,
+    request: Request,
+    entered_ms: u64,
+}
+
+impl Chain {
+    /// Makes the providers and starts the threads.
+    ///
+    /// # Errors
+    /// When a provider cannot be made: a file that is missing or broken, a URL that is none. Whoever ends here lets nobody
+    /// in.
+    pub fn start(settings: ChainSettings) -> Result<Self, SettingsError> {
+        Self::start_with(settings, Arc::new(SystemClock::default()))
+    }
+
+    /// The same with a clock of one's own.
+    ///
+    /// # Errors
+    /// As [`Chain::start`].
+    pub fn start_with(settings: ChainSettings, clock: Arc<dyn Clock>) -> Result<Self, SettingsError> {
+        let set = ProviderSet::make(settings, None, 1, &clock)?;
+        Self::over(set, clock)
+    }
+
+    fn over(set: ProviderSet, clock: Arc<dyn Clock>) -> Result<Self, SettingsError> {
+        let threads = set.settings.threads.max(1);
+        let state = State { cache: Cache::new(set.settings.cache), ..State::default() };
+        let shared = Arc::new(Shared {
+            clock,
+            epoch: Arc::new(AtomicU64::new(set.epoch)),
+            current: RwLock::new(Arc::new(set)),
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            tally: Tally::default(),
+        });
+        // From here on dropping it stops whichever threads have been started.
+        let chain = Self { shared, committing: Mutex::new(()) };
+        workers::start(&chain.shared, threads)?;
+        Ok(chain)
+    }
+
+    /// Decides about a request. The answer is given at once when it is remembered or when there is no room, else later
+    /// on a thread of the chain; it is never [`Decision::Ignore`].
+    pub fn decide(&self, request: Request, answer: Answer) {
+        let set = self.shared.set();
+        if set.is_empty() {
+            answer(Decision::Deny(Refusal::by_chain(RefusalKind::NotAuthorized, "no provider is configured")));
+            return;
+        }
+        let key = set.key(&request);
+        let entered_ms = self.shared.clock.monotonic_ms();
+        let mut state = self.shared.lock();
+        if let Some(decision) = state.cache.get(&key, entered_ms) {
+            drop(state);
+            self.shared.tally.remembered(&decision);
+            answer(decision);
+            return;
+        }
+        if state.waiters >= set.settings.queue || self.shared.stopping.load(Ordering::Relaxed) {
+            drop(state);
+            let refusal = Refusal::by_chain(RefusalKind::Unavailable, "too many clients wait for authentication");
+            let decision = Decision::Deny(refusal);
+            self.shared.tally.overflowed(&decision);
+            answer(decision);
+            return;
+        }
+        state.waiters += 1;
+        if let Some(others) = state.waiting.get_mut(&key) {
+            others.push(answer);
+            drop(state);
+            self.shared.tally.coalesced();
+            return;
+        }
+        state.waiting.insert(key, vec![answer]);
+        state.queue.push_back(Job { key, request, entered_ms });
+        drop(state);
+        self.shared.wake.notify_one();
+    }
+
+    /// Begins enhanced authentication (MQTT 5, 4.12). The Authentication Data of CONNECT goes to the first
+    /// [`Exchange::step`].
+    ///
+    /// # Errors
+    /// When no provider of the listener speaks the method.
+    pub fn begin_enhanced(&self, request: &Request) -> Result<Exchange, Refusal> {
+        self.begin(request, None)
+    }
+
+    /// Begins enhanced authentication of a client that is connected (MQTT 5, 4.12.1). It must turn out to be the same user.
+    /// That the method is the same as at CONNECT is for the caller to check [MQTT-4.12.1-1].
+    ///
+    /// # Errors
+    /// When no provider of the listener speaks the method.
+    pub fn begin_reauthentication(&self, request: &Request, current: Identity) -> Result<Exchange, Refusal> {
+        self.begin(request, Some(current))
+    }
+
+    fn begin(&self, request: &Request, current: Option<Identity>) -> Result<Exchange, Refusal> {
+        let set = self.shared.set();
+        let method = request.enhanced.as_ref().map_or("", |enhanced| enhanced.method.as_str());
+        let mechanism = set.begin(request).ok_or_else(|| {
+            Refusal::by_chain(RefusalKind::BadMethod, format!("no provider speaks the method {method:?}"))
+        })?;
+        Ok(Exchange::new(mechanism, current, Arc::clone(&self.shared.epoch)))
+    }
+
+    /// Whether any provider speaks a method of enhanced authentication on this listener.
+    pub fn speaks(&self, request: &Request) -> bool {
+        self.shared.set().begin(request).is_some()
+    }
+
+    /// Makes providers anew from their settings and files, without putting them in force.
+    ///
+    /// # Errors
+    /// As [`Chain::start`].
+    pub fn prepare(&self, settings: ChainSettings) -> Result<Prepared, SettingsError> {
+        let before = self.shared.set();
+        ProviderSet::make(settings, Some(&before), before.epoch, &self.shared.clock).map(Prepared)
+    }
+
+    /// Puts providers in force, all at once, and empties the cache. The number of threads stays.
+    pub fn commit(&self, prepared: Prepared) -> Differences {
+        let _one = self.committing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = self.shared.set();
+        let Prepared(mut after) = prepared;
+        after.epoch = before.epoch + 1;
+        let after = Arc::new(after);
+        let differences = Differences::between(&before, &after);
+        let cache = Cache::new(after.settings.cache);
+        *self.shared.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&after);
+        self.shared.epoch.store(after.epoch, Ordering::Release);
+        self.replace_cache(cache);
+        differences
+    }
+
+    /// Replaces the providers as a whole: all are made anew from their files, and only when all of them are right do they
+    /// take effect.
+    ///
+    /// # Errors
+    /// As [`Chain::start`]; everything stays as it was.
+    pub fn reload(&self, settings: ChainSettings) -> Result<Differences, SettingsError> {
+        Ok(self.commit(self.prepare(settings)?))
+    }
+
+    /// Forgets all decisions, so that everybody is asked about again.
+    pub fn forget(&self) {
+        let settings = self.shared.set().settings.cache;
+        self.replace_cache(Cache::new(settings));
+    }
+
+    /// The old one is freed outside the lock, for which shards wait.
+    fn replace_cache(&self, cache: Cache) {
+        let old = std::mem::replace(&mut self.shared.lock().cache, cache);
+        drop(old);
+    }
+
+    /// What has been counted since the start.
+    pub fn counters(&self) -> Counters {
+        let (waiting, remembered) = {
+            let state = self.shared.lock();
+            (state.waiters, state.cache.len())
+        };
+        self.shared.tally.read(waiting, remembered)
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // Under the lock, so that no thread misses it between looking and waiting.
+        let state = self.shared.lock();
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        drop(state);
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn set(&self) -> Arc<ProviderSet> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,88 @@
+//! The threads that decide.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::cache::Moment;
+use super::provider_set::late;
+use super::{Job, Shared};
+use crate::decision::{Decision, Refusal, RefusalKind};
+
+/// How often a request is decided anew because the providers were replaced meanwhile.
+const MAX_ROUNDS: u32 = 3;
+
+/// Starts the threads. They end when the chain says so.
+pub(super) fn start(shared: &Arc<Shared>, count: usize) -> std::io::Result<()> {
+    for number in 0..count {
+        let shared = Arc::clone(shared);
+        std::thread::Builder::new().name(format!("auth-{number}")).spawn(move || work(&shared))?;
+    }
+    Ok(())
+}
+
+fn work(shared: &Shared) {
+    while let Some(job) = next(shared) {
+        let decision = decide(shared, &job);
+        let answers = {
+            let mut state = shared.lock();
+            let answers = state.waiting.remove(&job.key).unwrap_or_default();
+            state.waiters = state.waiters.saturating_sub(answers.len());
+            answers
+        };
+        for answer in answers {
+            shared.tally.answered(&decision);
+            answer(decision.clone());
+        }
+    }
+}
+
+/// The next request; none when it is time to stop and nobody waits any more.
+fn next(shared: &Shared) -> Option<Job> {
+    let mut state = shared.lock();
+    loop {
+        if let Some(job) = state.queue.pop_front() {
+            return Some(job);
+        }
+        if shared.stopping.load(Ordering::Relaxed) {
+            return None;
+        }
+        state = shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Decides about a request and remembers the decision.
+fn decide(shared: &Shared, job: &Job) -> Decision {
+    for _ in 0..MAX_ROUNDS {
+        if shared.stopping.load(Ordering::Relaxed) {
+            return Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "the broker stops"));
+        }
+        let set = shared.set();
+        let deadline_ms = u64::try_from(set.settings.deadline.as_millis()).unwrap_or(u64::MAX);
+        let left = || {
+            let spent = shared.clock.monotonic_ms().saturating_sub(job.entered_ms);
+            Duration::from_millis(deadline_ms.saturating_sub(spent))
+        };
+        if left().is_zero() {
+            shared.tally.late();
+            return late();
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| set.decide(&job.request, &left)));
+        let (decision, limit) = outcome.unwrap_or_else(|_| (broken(), None));
+        let at = Moment { monotonic_ms: shared.clock.monotonic_ms(), unix_ms: shared.clock.unix_ms() };
+        let mut state = shared.lock();
+        // A decision by providers that are no longer in force may let in somebody who was just removed.
+        if shared.epoch.load(Ordering::Acquire) == set.epoch && shared.set().epoch == set.epoch {
+            state.cache.put(set.key(&job.request), &decision, at, limit);
+            return decision;
+        }
+    }
+    Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "the providers were replaced again and again meanwhile"))
+}
+
+/// A provider has panicked. Its thread goes on, and the client is not let in.
+fn broken() -> Decision {
+    tracing::error!("a provider of authentication has panicked; the client is refused");
+    Decision::Deny(Refusal::by_chain(RefusalKind::Unavailable, "a provider failed"))
+}

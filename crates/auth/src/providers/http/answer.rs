@@ -1,0 +1,86 @@
+//! What a server answers: `{"result": "allow" | "deny" | "ignore", "is_superuser": false, "client_attrs": {"group": "a"},
+//! "expire_at": 1700000000, "acl": [...]}`, as EMQX asks it of servers, so that one written for EMQX serves here.
+
+use serde_json::{Map, Value};
+
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::providers::acl_claims;
+
+/// Longest attribute that is kept, in bytes.
+const MAX_ATTRIBUTE_LEN: usize = 1024;
+
+/// Why there is no decision.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum AnswerError {
+    /// The server does not work: it counts towards leaving it alone.
+    Failed(String),
+    /// The server works and says something that is not understood.
+    Unclear(String),
+}
+
+/// Reads an answer. 204 lets the client in, 401 and 403 refuse it, 200 says it in its body; anything else is a failure.
+pub(super) fn read(provider: &str, status: u16, body: &[u8]) -> Result<Decision, AnswerError> {
+    match status {
+        200 => from_body(provider, body).map_err(AnswerError::Unclear),
+        204 => Ok(Decision::Allow(Identity::default())),
+        401 => Ok(deny(provider, RefusalKind::BadCredentials)),
+        403 => Ok(deny(provider, RefusalKind::NotAuthorized)),
+        other => Err(AnswerError::Failed(format!("the server answered with status {other}"))),
+    }
+}
+
+fn deny(provider: &str, kind: RefusalKind) -> Decision {
+    Decision::Deny(Refusal::new(kind, provider, "the server refuses the client"))
+}
+
+fn from_body(provider: &str, body: &[u8]) -> Result<Decision, String> {
+    let value: Value = serde_json::from_slice(body).map_err(|_| "the answer is no JSON".to_owned())?;
+    let fields = value.as_object().ok_or("the answer is no JSON object")?;
+    match fields.get("result").and_then(Value::as_str) {
+        Some("allow") => identity(fields).map(Decision::Allow),
+        Some("deny") => Ok(deny(provider, RefusalKind::BadCredentials)),
+        Some("ignore") => Ok(Decision::Ignore),
+        _ => Err("`result` is neither allow nor deny nor ignore".to_owned()),
+    }
+}
+
+fn identity(fields: &Map<String, Value>) -> Result<Identity, String> {
+    let present = |name: &str| fields.get(name).filter(|value| !value.is_null());
+    let text = |name: &str| match present(name) {
+        None => Ok(None),
+        Some(Value::String(text)) if !text.is_empty() && u16::try_from(text.len()).is_ok() => Ok(Some(text.clone())),
+        Some(_) => Err(format!("`{name}` is no text of 1 to 65535 bytes")),
+    };
+    Ok(Identity {
+        user_name: text("username")?,
+        client_id: text("clientid")?,
+        tenant: text("tenant")?,
+        superuser: match present("is_superuser") {
+            None => false,
+            Some(Value::Bool(truth)) => *truth,
+            Some(_) => return Err("`is_superuser` is neither true nor false".to_owned()),
+        },
+        attributes: present("client_attrs").map(attributes).transpose()?.unwrap_or_default(),
+        rules: present("acl").map(acl_claims::parse).transpose()?,
+        expires_at: match present("expire_at") {
+            None => None,
+            Some(value) => {
+                let seconds = value.as_u64().ok_or("`expire_at` is no whole number of seconds since 1970")?;
+                Some(seconds.saturating_mul(1000))
+            }
+        },
+        ..Identity::default()
+    })
+}
+
+fn attributes(value: &Value) -> Result<Vec<(String, String)>, String> {
+    let fields = value.as_object().ok_or("`client_attrs` is no object")?;
+    if fields.len() > Identity::MAX_ATTRIBUTES {
+        return Err(format!("`client_attrs` has more than {} fields", Identity::MAX_ATTRIBUTES));
+    }
+    let attribute = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(text) if text.len() <= MAX_ATTRIBUTE_LEN => Ok((name.clone(), text.to_owned())),
+        _ => Err(format!("a field of `client_attrs` is no text of at most {MAX_ATTRIBUTE_LEN} bytes")),
+    };
+    fields.iter().map(attribute).collect()
+}

@@ -1,0 +1,107 @@
+//! Signed tokens (RFC 7519) as passwords.
+
+mod algorithm;
+mod claims;
+mod jwk;
+mod key;
+mod pem;
+mod source;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::{ProviderError, Workshop};
+use crate::clock::Clock;
+use crate::decision::{Decision, Refusal, RefusalKind};
+use crate::provider::{Context, Provider};
+use crate::request::Request;
+use crate::settings::{JwtSettings, TokenPlace};
+
+use algorithm::Algorithm;
+use source::Source;
+use token::Token;
+
+/// Whether tokens may be signed with an algorithm of that name.
+pub(crate) fn is_algorithm(name: &str) -> bool {
+    Algorithm::parse(name).is_some()
+}
+
+pub use key::{KeyProblem, KeysError};
+
+/// Takes tokens. What is no token is left to the next provider; a token that is not good is refused.
+#[derive(Debug)]
+pub(super) struct Jwt {
+    name: String,
+    settings: JwtSettings,
+    /// Algorithms that are taken; empty for all.
+    algorithms: Vec<Algorithm>,
+    source: Source,
+    clock: Arc<dyn Clock>,
+}
+
+impl Jwt {
+    pub(super) fn make(name: &str, settings: &JwtSettings, workshop: &Workshop) -> Result<Self, ProviderError> {
+        let parse = |name: &String| Algorithm::parse(name).ok_or_else(|| ProviderError::Algorithm(name.clone()));
+        Ok(Self {
+            name: name.to_owned(),
+            settings: settings.clone(),
+            algorithms: settings.algorithms.iter().map(parse).collect::<Result<_, _>>()?,
+            source: Source::make(&settings.keys, &workshop.clock)?,
+            clock: Arc::clone(&workshop.clock),
+        })
+    }
+
+    fn text<'a>(&self, request: &'a Request) -> Option<&'a str> {
+        match self.settings.token {
+            TokenPlace::Password => std::str::from_utf8(request.password.as_ref()?.expose()).ok(),
+            TokenPlace::UserName => request.user_name.as_deref(),
+        }
+    }
+
+    fn verify(&self, token: &Token<'_>, request: &Request, context: Context) -> Result<Decision, Refusal> {
+        let bad = |why: &str| Refusal::new(RefusalKind::BadCredentials, &self.name, why);
+        let algorithm = token.algorithm().map_err(bad)?;
+        if !self.algorithms.is_empty() && !self.algorithms.contains(&algorithm) {
+            return Err(bad("the token's algorithm is not among those that are taken"));
+        }
+        self.check_signature(token, algorithm, context)?;
+        let claims = token.claims().ok_or_else(|| bad("the token holds no claims"))?;
+        let identity = claims::identity(&claims, &self.settings, &request.client_id, self.clock.unix_ms())
+            .map_err(|(kind, why)| Refusal::new(kind, &self.name, why))?;
+        let user_name = match self.settings.token {
+            // Otherwise the whole token would be the user name.
+            TokenPlace::UserName => identity.user_name.clone(),
+            TokenPlace::Password => identity.user_name.clone().or_else(|| request.user_name.clone()),
+        };
+        Ok(Decision::Allow(crate::decision::Identity { user_name, ..identity }))
+    }
+
+    /// Whether a key of ours has signed the token. Keys may have changed where they come from, so that those are asked for
+    /// once more when none fits.
+    fn check_signature(&self, token: &Token<'_>, algorithm: Algorithm, context: Context) -> Result<(), Refusal> {
+        for unknown in [false, true] {
+            let keys = self.source.keys(&self.name, unknown, context.left).ok_or_else(|| {
+                Refusal::new(RefusalKind::Unavailable, &self.name, "the keys of tokens could not be fetched")
+            })?;
+            let mut fitting = keys.iter().filter(|key| key.may_verify(algorithm, token.key_id())).peekable();
+            if fitting.peek().is_some() {
+                let signed = fitting.any(|key| token.is_signed_by(key, algorithm));
+                let wrong = || Refusal::new(RefusalKind::BadCredentials, &self.name, "the token's signature is wrong");
+                return if signed { Ok(()) } else { Err(wrong()) };
+            }
+        }
+        Err(Refusal::new(RefusalKind::BadCredentials, &self.name, "no key fits the token's algorithm and key id"))
+    }
+}
+
+impl Provider for Jwt {
+    fn decide(&self, request: &Request, context: Context) -> Decision {
+        let Some(token) = self.text(request).and_then(Token::parse) else {
+            return Decision::Ignore;
+        };
+        self.verify(&token, request, context).unwrap_or_else(Decision::Deny)
+    }
+}

@@ -1,0 +1,88 @@
+//! What a client says about itself.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use zeroize::Zeroizing;
+
+/// Bytes that are overwritten when they are dropped and that no `Debug` output shows.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes the bytes over.
+    pub fn new(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+
+    /// The bytes. Whoever copies them is responsible for the copy.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self::new(text.as_bytes().to_vec())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// The credentials of a CONNECT and where it comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The name of the listener.
+    pub listener: String,
+    /// The tenant of the listener.
+    pub tenant: u32,
+    /// The client id, as assigned if the client gave none.
+    pub client_id: String,
+    /// The user name of CONNECT [MQTT-3.1.3-11].
+    pub user_name: Option<String>,
+    /// The password of CONNECT.
+    pub password: Option<Secret>,
+    /// Where the connection comes from; none for a socket of this machine.
+    pub peer: Option<SocketAddr>,
+    /// The client's certificate. It has been verified: whoever fills this in has checked its chain.
+    pub certificate: Option<ClientCertificate>,
+    /// The host name that the client asked for in its TLS handshake.
+    pub sni: Option<String>,
+    /// What an MQTT 5 client sends for enhanced authentication.
+    pub enhanced: Option<Enhanced>,
+}
+
+/// What a verified certificate says about its owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The common name of its subject.
+    pub common_name: Option<String>,
+    /// DNS names among its alternative names, in their order.
+    pub dns: Vec<String>,
+    /// Mail addresses among its alternative names.
+    pub emails: Vec<String>,
+    /// URIs among its alternative names.
+    pub uris: Vec<String>,
+    /// SHA-256 of the certificate as hexadecimal digits.
+    pub fingerprint: String,
+}
+
+/// Authentication Method and Authentication Data of a CONNECT (MQTT 5, 4.12).
+#[derive(Clone, PartialEq, Eq)]
+pub struct Enhanced {
+    /// The method.
+    pub method: String,
+    /// The data; empty when the client sends it only when asked.
+    pub data: Vec<u8>,
+}
+
+impl fmt::Debug for Enhanced {
+    /// Leaves the data out: what a method puts there may be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enhanced").field("method", &self.method).finish_non_exhaustive()
+    }
+}

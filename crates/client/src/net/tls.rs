@@ -1,0 +1,136 @@
+//! TLS on the client's side: whom it trusts, and what it shows of itself.
+
+mod files;
+mod hostname;
+mod session;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::ring::default_provider;
+use rustls::{ClientConfig, RootCertStore, version};
+
+pub use files::TlsFileError;
+use hostname::AnyHostname;
+pub(super) use session::TlsStream;
+
+/// Whom a client trusts, and what it shows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsOptions {
+    /// A file (PEM) of authorities to trust. With neither this nor `ca_directory`, those of the system are trusted.
+    pub ca_file: Option<PathBuf>,
+    /// A directory of such files.
+    pub ca_directory: Option<PathBuf>,
+    /// A file (PEM) with the client's certificate and those between it and the root; needs `key`.
+    pub certificate: Option<PathBuf>,
+    /// The private key (PEM) of that certificate, not encrypted.
+    pub key: Option<PathBuf>,
+    /// Take a certificate that is valid for another host. It must still come from an authority that is trusted.
+    pub any_hostname: bool,
+    /// The only version to speak; any if there is none.
+    pub version: Option<TlsVersion>,
+    /// A protocol to agree on (ALPN). Over WebSocket it is `http/1.1` in any case.
+    pub alpn: Option<String>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2
+    Tls12,
+    /// 1.3
+    Tls13,
+}
+
+/// What TLS connections are made with. Those made with the same one resume each other's sessions.
+#[derive(Clone, Debug)]
+pub struct TlsConnector {
+    plain: Arc<ClientConfig>,
+    web: Arc<ClientConfig>,
+}
+
+impl TlsConnector {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn new(options: &TlsOptions) -> Result<Self, TlsFileError> {
+        let provider = Arc::new(default_provider());
+        let versions = match options.version {
+            None => &[&version::TLS13, &version::TLS12][..],
+            Some(TlsVersion::Tls12) => &[&version::TLS12][..],
+            Some(TlsVersion::Tls13) => &[&version::TLS13][..],
+        };
+        let setup = |error: rustls::Error| TlsFileError::Setup { reason: error.to_string() };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(versions).map_err(setup)?;
+        let roots = Arc::new(roots(options)?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+        let verifier = verifier.map_err(|error| TlsFileError::Setup { reason: error.to_string() })?;
+        let builder = if options.any_hostname {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyHostname(verifier)))
+        } else {
+            builder.with_webpki_verifier(verifier)
+        };
+        let mut plain = match (&options.certificate, &options.key) {
+            (Some(certificate), Some(key)) => {
+                let (chain, signer) = (files::certificates(certificate)?, files::private_key(key)?);
+                builder.with_client_auth_cert(chain, signer).map_err(|error| TlsFileError::ClientKey {
+                    certificate: certificate.clone(),
+                    key: key.clone(),
+                    reason: error.to_string(),
+                })?
+            }
+            (None, None) => builder.with_no_client_auth(),
+            (Some(_), None) => return Err(TlsFileError::Incomplete { given: "certificate", missing: "key" }),
+            (None, Some(_)) => return Err(TlsFileError::Incomplete { given: "key", missing: "certificate" }),
+        };
+        plain.alpn_protocols = options.alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let mut web = plain.clone();
+        web.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { plain: Arc::new(plain), web: Arc::new(web) })
+    }
+
+    pub(super) fn config(&self, websocket: bool) -> Arc<ClientConfig> {
+        Arc::clone(if websocket { &self.web } else { &self.plain })
+    }
+}
+
+impl PartialEq for TlsConnector {
+    /// Whether both resume each other's sessions.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.plain, &other.plain)
+    }
+}
+
+impl Eq for TlsConnector {}
+
+fn roots(options: &TlsOptions) -> Result<RootCertStore, TlsFileError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = &options.ca_file {
+        for (certificate, number) in files::certificates(file)?.into_iter().zip(1..) {
+            let refused = |error: rustls::Error| TlsFileError::Authority {
+                file: file.clone(),
+                number,
+                reason: error.to_string(),
+            };
+            roots.add(certificate).map_err(refused)?;
+        }
+    }
+    if let Some(directory) = &options.ca_directory {
+        // A directory holds what others have put there: what is of no use does not make the rest useless.
+        roots.add_parsable_certificates(files::directory(directory)?);
+    }
+    if options.ca_file.is_none() && options.ca_directory.is_none() {
+        let found = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(found.certs);
+        if roots.is_empty() {
+            return Err(TlsFileError::NoSystemRoots);
+        }
+    }
+    if roots.is_empty() {
+        return Err(TlsFileError::NoAuthority { directory: options.ca_directory.clone().unwrap_or_default() });
+    }
+    Ok(roots)
+}

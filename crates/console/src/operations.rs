@@ -1,0 +1,134 @@
+//! What can be asked of a running broker over HTTP, and who may ask.
+//!
+//! Only this machine may: the connection comes from loopback, the request names a loopback host, and it has a header that no
+//! web page of another origin can send. So neither the network nor a page in a browser on this machine can ask.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::{Extension, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+
+use crate::routes::text;
+
+/// The header that says that the request is meant, with the name of the operation.
+const COMMAND: &str = "tidegate-command";
+
+const JSON: &str = "application/json";
+
+/// Whoever can change a running broker. Asked on a thread that may wait.
+pub trait Operations: Send + Sync + 'static {
+    /// Reads the configuration anew and puts it in force as a whole or not at all.
+    fn reload(&self) -> OperationOutcome;
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationOutcome {
+    /// Whether it was done.
+    pub done: bool,
+    /// What is said about it, a JSON object.
+    pub json: String,
+}
+
+/// The operations of a console, if it has any.
+#[derive(Clone, Default)]
+pub(crate) struct Offered(pub(crate) Option<Arc<dyn Operations>>);
+
+impl fmt::Debug for Offered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Offered({})", self.0.is_some())
+    }
+}
+
+/// Who has connected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// `POST /api/v1/reload`: 200 when the new configuration is in force, 409 when it is wrong and the old one stays.
+pub(crate) async fn reload(
+    State(Offered(operations)): State<Offered>,
+    Extension(Peer(peer)): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    if let Some(reason) = refusal(peer, &headers, "reload") {
+        return text(StatusCode::FORBIDDEN, JSON, refused(reason));
+    }
+    let Some(operations) = operations else {
+        return text(StatusCode::NOT_FOUND, JSON, refused("this broker has nothing to reload"));
+    };
+    match tokio::task::spawn_blocking(move || operations.reload()).await {
+        Ok(OperationOutcome { done: true, json }) => text(StatusCode::OK, JSON, json),
+        Ok(OperationOutcome { done: false, json }) => text(StatusCode::CONFLICT, JSON, json),
+        Err(_) => {
+            text(StatusCode::INTERNAL_SERVER_ERROR, JSON, refused("the reload did not come to its end; see the log"))
+        }
+    }
+}
+
+/// The reasons are ours and need no escapes.
+fn refused(reason: &str) -> String {
+    format!("{{\"applied\":false,\"text\":\"{reason}\\n\",\"changes\":[]}}")
+}
+
+fn refusal(peer: SocketAddr, headers: &HeaderMap, command: &str) -> Option<&'static str> {
+    let value = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if !is_loopback(peer.ip()) {
+        return Some("only a connection from this machine's loopback address may ask for it");
+    }
+    if !value(header::HOST.as_str()).is_some_and(names_loopback) {
+        return Some("the request must name a loopback host, such as 127.0.0.1");
+    }
+    if value(COMMAND) != Some(command) || headers.contains_key(header::ORIGIN) {
+        return Some("the request must have the header `Tidegate-Command: reload` and come from no web page");
+    }
+    None
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// Whether a Host header is a loopback address or `localhost`, whatever name a DNS server gives to it.
+fn names_loopback(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(peer: &str, headers: &[(&'static str, &'static str)]) -> bool {
+        let headers =
+            headers.iter().map(|(name, value)| ((*name).parse().unwrap(), (*value).parse().unwrap())).collect();
+        refusal(peer.parse().unwrap(), &headers, "reload").is_none()
+    }
+
+    #[test]
+    fn this_machine_may_ask() {
+        for host in ["127.0.0.1:18083", "localhost", "[::1]:18083", "127.1.2.3"] {
+            assert!(asked("127.0.0.1:5", &[("host", host), (COMMAND, "reload")]), "{host}");
+        }
+        assert!(asked("[::1]:5", &[("host", "localhost:1"), (COMMAND, "reload")]));
+        assert!(asked("[::ffff:127.0.0.1]:5", &[("host", "localhost:1"), (COMMAND, "reload")]));
+    }
+
+    #[test]
+    fn nobody_else_may_and_no_web_page() {
+        assert!(!asked("192.0.2.1:5", &[("host", "127.0.0.1"), (COMMAND, "reload")]));
+        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1")]));
+        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1"), (COMMAND, "stop")]));
+        // A name that leads to loopback is what a rebound DNS name looks like.
+        assert!(!asked("127.0.0.1:5", &[("host", "evil.example"), (COMMAND, "reload")]));
+        assert!(!asked("127.0.0.1:5", &[("host", "127.0.0.1.evil.example:80"), (COMMAND, "reload")]));
+        assert!(!asked("127.0.0.1:5", &[(COMMAND, "reload")]));
+        let origin = [("host", "127.0.0.1"), (COMMAND, "reload"), ("origin", "http://127.0.0.1:18083")];
+        assert!(!asked("127.0.0.1:5", &origin));
+    }
+}

@@ -1,0 +1,34 @@
+//! The publisher waits.
+
+use super::Arriving;
+use crate::desk::Desk;
+use crate::now::Millis;
+use crate::reason::Reason;
+
+impl Desk {
+    pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
+        let Arriving { to, delivery, publisher, bounds } = *arriving;
+        let link_bytes = self.settings.limits.shard_link_bytes;
+        let over_ceiling = self.is_over_ceiling();
+        let Some(session) = self.sessions.get_mut(to.0) else { return false };
+        let takes = session.connection.is_some() || session.is_inner();
+        let Some(publisher) = publisher.filter(|_| takes && !over_ceiling) else {
+            return self.drop_newest(now, arriving);
+        };
+        let flow = session.flow_mut();
+        // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
+        // enters: a message of each, and what is on its way from other shards.
+        let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
+        let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
+        if flow.block_given_up || !hard {
+            self.discard(reason, &delivery.message);
+            return false;
+        }
+        if !flow.blocking.contains(&publisher) {
+            flow.blocking.push(publisher);
+            self.blockers.insert(to.0);
+            self.to_park.push(publisher);
+        }
+        true
+    }
+}

@@ -1,0 +1,167 @@
+//! Which policy and which bounds hold for a message in a queue.
+
+use tidegate_mqtt::{TopicFilter, TopicName};
+
+use crate::settings::{OverflowPolicy, OverflowRule, Settings};
+
+/// What a queue may hold when a certain message comes, and what happens if it holds more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub max_messages: usize,
+    pub max_bytes: u64,
+    pub policy: OverflowPolicy,
+}
+
+impl Bounds {
+    /// Whether a queue of so many messages and bytes may take one more of this cost.
+    #[inline]
+    pub(crate) fn fits(&self, messages: usize, bytes: u64, cost: u64) -> bool {
+        messages < self.max_messages && bytes.saturating_add(cost) <= self.max_bytes
+    }
+
+    /// Whether a queue of so many messages and bytes has room again for those who waited for it.
+    pub(crate) fn has_room_again(&self, messages: usize, bytes: u64) -> bool {
+        messages <= self.max_messages / 2 && bytes <= self.max_bytes / 2
+    }
+}
+
+/// The rules, in their order.
+#[derive(Debug)]
+pub(crate) struct OverflowRules {
+    rules: Vec<OverflowRule>,
+    default: Bounds,
+    /// Whether a queue may have something to tell a publisher, so that it has to be known.
+    tells_publisher: bool,
+}
+
+impl OverflowRules {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        let queue = &settings.queue;
+        let default =
+            Bounds { max_messages: queue.max_messages as usize, max_bytes: queue.max_bytes, policy: queue.overflow };
+        let mut policies = settings.overflow_rules.iter().map(|rule| rule.policy).chain([queue.overflow]);
+        let tells = |policy| matches!(policy, OverflowPolicy::Block | OverflowPolicy::Disconnect);
+        let tells_publisher = policies.any(tells) || settings.limits.memory_ceiling != 0;
+        Self { rules: settings.overflow_rules.clone(), default, tells_publisher }
+    }
+
+    #[inline]
+    pub(crate) fn tells_publisher(&self) -> bool {
+        self.tells_publisher
+    }
+
+    /// What holds where no rule fits.
+    #[inline]
+    pub(crate) fn default_bounds(&self) -> Bounds {
+        self.default
+    }
+
+    /// What holds for a message of `topic` in the queue of a client.
+    #[inline]
+    pub(crate) fn bounds(&self, client_id: &str, topic: &str) -> Bounds {
+        if self.rules.is_empty() { self.default } else { self.find(client_id, topic) }
+    }
+
+    #[cold]
+    fn find(&self, client_id: &str, topic: &str) -> Bounds {
+        let fits = |rule: &&OverflowRule| matches_client(&rule.clients, client_id) && matches_topic(rule, topic);
+        let Some(rule) = self.rules.iter().find(fits) else { return self.default };
+        Bounds {
+            max_messages: rule.max_messages.map_or(self.default.max_messages, |max| max as usize),
+            max_bytes: rule.max_bytes.unwrap_or(self.default.max_bytes),
+            policy: rule.policy,
+        }
+    }
+}
+
+/// Whether messages of a topic may be rejected for some client.
+pub(crate) fn may_reject(settings: &Settings, topic: &str) -> bool {
+    let rejects = |rule: &OverflowRule| rule.policy == OverflowPolicy::Reject && matches_topic(rule, topic);
+    settings.queue.overflow == OverflowPolicy::Reject || settings.overflow_rules.iter().any(rejects)
+}
+
+fn matches_topic(rule: &OverflowRule, topic: &str) -> bool {
+    let Some(filter) = &rule.filter else { return true };
+    let (Ok(filter), Ok(name)) = (TopicFilter::new(filter), TopicName::new(topic)) else { return false };
+    filter.matches(name)
+}
+
+/// Whether a client id fits a pattern. Takes time in the length of both at most multiplied.
+fn matches_client(pattern: &str, client_id: &str) -> bool {
+    let (mut pattern, mut rest) = (pattern.chars(), client_id.chars());
+    // Behind the last `*`, and what it does not stand for.
+    let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
+    loop {
+        let before = rest.clone();
+        match (pattern.next(), rest.next()) {
+            (None, None) => return true,
+            (Some('*'), _) => {
+                rest = before;
+                again = Some((pattern.clone(), rest.clone()));
+            }
+            (Some('?'), Some(_)) => {}
+            (Some(wanted), Some(there)) if wanted == there => {}
+            _ => {
+                // The `*` takes one more.
+                let Some((behind, shorter)) = again.as_mut() else { return false };
+                if shorter.next().is_none() {
+                    return false;
+                }
+                (pattern, rest) = (behind.clone(), shorter.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_fit_as_a_person_reads_them() {
+        for (pattern, fits, fits_not) in [
+            ("*", &["", "a", "a/b+#"][..], &[][..]),
+            ("sensor-*", &["sensor-", "sensor-1"], &["sensor", "a sensor-1"]),
+            ("*-1", &["-1", "x-1", "-1-1"], &["-1x", "1"]),
+            ("a?c", &["abc", "aéc"], &["ac", "abbc"]),
+            ("a*b*c", &["abc", "axxbxbc"], &["ab", "acb"]),
+            ("", &[""], &["a"]),
+            ("+", &["+"], &["a"]),
+        ] {
+            for client_id in fits {
+                assert!(matches_client(pattern, client_id), "{pattern:?} {client_id:?}");
+            }
+            for client_id in fits_not {
+                assert!(!matches_client(pattern, client_id), "{pattern:?} {client_id:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_decides() {
+        let rule = |clients: &str, filter: Option<&str>, policy, max_messages| OverflowRule {
+            clients: clients.into(),
+            filter: filter.map(Into::into),
+            policy,
+            max_messages,
+            max_bytes: None,
+        };
+        let settings = Settings {
+            overflow_rules: vec![
+                rule("dash-*", Some("t/#"), OverflowPolicy::KeepLast, Some(5)),
+                rule("dash-*", None, OverflowPolicy::DropOldest, None),
+                rule("*", Some("bill/+"), OverflowPolicy::Reject, None),
+            ],
+            ..Settings::default()
+        };
+        let rules = OverflowRules::new(&settings);
+        let bounds = |client, topic| rules.bounds(client, topic);
+        assert_eq!(bounds("dash-1", "t/1").policy, OverflowPolicy::KeepLast);
+        assert_eq!(bounds("dash-1", "t/1").max_messages, 5);
+        assert_eq!(bounds("dash-1", "bill/1").policy, OverflowPolicy::DropOldest);
+        assert_eq!(bounds("x", "bill/1").policy, OverflowPolicy::Reject);
+        assert_eq!(bounds("x", "t/1"), rules.default);
+        assert!(may_reject(&settings, "bill/1") && !may_reject(&settings, "bill"));
+        assert!(!rules.tells_publisher());
+    }
+}

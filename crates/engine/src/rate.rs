@@ -1,0 +1,146 @@
+//! How fast a client may publish. Beyond it its PUBLISH packets wait; nothing is dropped.
+
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::ids::ConnectionKey;
+use crate::now::{Millis, Now};
+use crate::settings::ListenerSettings;
+
+const NANOSECONDS: u64 = 1_000_000_000;
+const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
+
+/// A bucket of tokens, kept as the time at which it will be full again.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bucket {
+    /// Nanoseconds of the monotonic clock.
+    full_at: u64,
+}
+
+impl Bucket {
+    /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it is
+    /// short of them. A rate of 0 is no limit.
+    fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
+        let nanoseconds = |tokens: u64| {
+            let taken = u128::from(tokens) * u128::from(NANOSECONDS);
+            taken.checked_div(u128::from(rate)).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
+        };
+        self.full_at = self.full_at.max(now).saturating_add(nanoseconds(amount));
+        self.full_at.saturating_sub(now.saturating_add(nanoseconds(burst)))
+    }
+}
+
+/// What a client has published lately.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    messages: Bucket,
+    bytes: Bucket,
+    /// Until when the client waits, or never.
+    pub waits_until: Millis,
+}
+
+impl Rate {
+    fn take(&mut self, now: Now, packet_len: usize, limits: &ListenerSettings) -> u64 {
+        let at = now.monotonic.0.saturating_mul(NANOSECONDS_PER_MILLISECOND);
+        let burst = |burst: u64, rate: u64| if burst == 0 { rate } else { burst };
+        let (rate, bytes_rate) = (u64::from(limits.max_message_rate), limits.max_byte_rate);
+        let messages = self.messages.take(at, 1, rate, burst(u64::from(limits.message_burst), rate));
+        let bytes = self.bytes.take(at, packet_len as u64, bytes_rate, burst(limits.byte_burst, bytes_rate));
+        messages.max(bytes).div_ceil(NANOSECONDS_PER_MILLISECOND)
+    }
+}
+
+impl ListenerSettings {
+    /// Whether its clients may publish only so fast.
+    #[inline]
+    pub(crate) fn limits_rate(&self) -> bool {
+        self.max_message_rate != 0 || self.max_byte_rate != 0
+    }
+}
+
+impl Engine {
+    /// Counts a PUBLISH packet towards what its client may publish, which waits with the next one if that was too fast.
+    #[cold]
+    pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        let Some(limits) = self.desk.settings.listeners.get(usize::from(connection.listener.0)) else { return };
+        if connection.leaving || connection.phase != crate::connection::Phase::Open {
+            return;
+        }
+        let fresh =
+            || Box::new(Rate { messages: Bucket::default(), bytes: Bucket::default(), waits_until: Millis::NEVER });
+        let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
+        let wait = rate.take(now, packet_len, limits);
+        if wait == 0 {
+            return;
+        }
+        let (before, until) = (rate.waits_until, now.monotonic.plus(wait));
+        rate.waits_until = until;
+        self.desk.timers.cancel(before, Timer::Rate(key));
+        self.desk.timers.set(until, Timer::Rate(key));
+        if before == Millis::NEVER {
+            self.desk.counters.rate_limited += 1;
+            self.park(now, key);
+        }
+    }
+
+    /// A client may publish again.
+    pub(crate) fn handle_rate_timer(&mut self, now: Now, key: ConnectionKey) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if let Some(rate) = connection.extra.as_mut().and_then(|extra| extra.rate.as_mut()) {
+            rate.waits_until = Millis::NEVER;
+            self.unpark(now, key);
+        }
+    }
+
+    /// Whether a parked client goes on waiting, for its rate alone, although it has waited as long as it may for others.
+    pub(crate) fn waits_for_rate(&mut self, key: ConnectionKey) -> bool {
+        let timeout = self.settings.limits.block_timeout_ms;
+        let Some(connection) = self.desk.connections.get_mut(key) else { return false };
+        let Some(extra) = connection.extra.as_mut() else { return false };
+        let waits_until = extra.rate.as_ref().map_or(Millis::NEVER, |rate| rate.waits_until);
+        let Some(parked) = extra.parked.as_mut().filter(|_| waits_until != Millis::NEVER) else { return false };
+        parked.waits = 1;
+        parked.until = waits_until.plus(timeout);
+        self.desk.timers.set(parked.until, Timer::Parked(key));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = NANOSECONDS;
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let mut bucket = Bucket::default();
+        let mut take = |now: u64| bucket.take(now, 1, 10, 3);
+        assert_eq!([take(0), take(0), take(0)], [0, 0, 0]);
+        assert_eq!(take(0), SECOND / 10);
+        assert_eq!(take(SECOND / 10), SECOND / 10);
+        assert_eq!(take(SECOND), 0, "it has filled meanwhile");
+    }
+
+    #[test]
+    fn whatever_comes_no_more_passes_than_burst_and_rate_allow() {
+        for (rate, burst, amount) in [(1, 1, 1), (7, 3, 2), (1000, 1, 999), (50, 500, 10)] {
+            let mut bucket = Bucket::default();
+            let (mut now, mut passed) = (0, 0);
+            while now < 100 * SECOND {
+                let wait = bucket.take(now, amount, rate, burst);
+                passed += amount;
+                now += wait;
+                let allowed = burst + now / SECOND * rate + rate + amount;
+                assert!(passed <= allowed, "{passed} of {allowed} at {now}");
+                now += u64::from(wait == 0);
+            }
+            assert!(passed + rate + amount >= rate * 100, "{passed} are too few");
+        }
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        assert_eq!(Bucket::default().take(5, u64::MAX, 0, 0), 0);
+    }
+}

@@ -1,0 +1,53 @@
+//! Settings of what waits and what gives way: priorities, rules for full queues, dead letters.
+
+use super::OverflowPolicy;
+use crate::reason::Reason;
+
+/// What happens at a full queue of some clients, or with some topics. The first rule that fits decides; where none does,
+/// [`QueueSettings`](super::QueueSettings) hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverflowRule {
+    /// Client ids of the subscribers: `*` stands for any text, `?` for any one character, all else for itself.
+    pub clients: String,
+    /// Topics of the messages; `None` is all.
+    pub filter: Option<String>,
+    /// What happens when the queue is full.
+    pub policy: OverflowPolicy,
+    /// Messages that may wait in the whole queue of the session when one of this rule comes; `None` is as for all.
+    pub max_messages: Option<u32>,
+    /// Bytes that may wait in the whole queue of the session when a message of this rule comes; `None` is as for all.
+    pub max_bytes: Option<u64>,
+}
+
+/// Where the priority of a message comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PrioritySource {
+    /// The user property `priority` of its PUBLISH: one digit, 0 the least to 9.
+    Property,
+    /// The same for all, 0..=9.
+    Fixed(u8),
+}
+
+/// Gives messages of some topics a priority. The first rule whose filter matches decides; messages of other topics have
+/// priority 0. It changes the order in which MQTT delivers: messages of one topic overtake each other where their priorities
+/// differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriorityRule {
+    /// Topics of the messages.
+    pub filter: String,
+    /// Where their priority comes from.
+    pub source: PrioritySource,
+    /// The priority, 0..=9, where the source says none.
+    pub default: u8,
+}
+
+/// Where messages go that were dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// They are published to this topic, `/` and the name of the reason. What is dropped of them is only counted.
+    pub prefix: String,
+    /// Messages per second and shard, 1..; what comes beyond is only counted.
+    pub max_rate: u32,
+    /// Reasons of which messages are published. Those that are known where no message is at hand any more never are.
+    pub reasons: Vec<Reason>,
+}

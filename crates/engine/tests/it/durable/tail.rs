@@ -1,0 +1,97 @@
+//! Long queues, whose end is in the store alone.
+
+use tidegate_engine::Reason;
+use tidegate_mqtt::QoS::AtLeastOnce;
+
+use super::*;
+
+/// Bytes of a queue in memory: a few messages.
+const SHARE: u64 = 2_000;
+
+/// Publishes so many messages to a client that is away, and returns what it is owed.
+fn fill(world: &World, count: usize) -> Vec<String> {
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t/#", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    let texts: Vec<String> = (0..count).map(|number| format!("message {number}")).collect();
+    for text in &texts {
+        publisher.publish(message("t/1", text).qos1());
+    }
+    texts
+}
+
+fn small(settings: &mut tidegate_engine::Settings) {
+    settings.queue.memory_bytes = SHARE;
+    settings.limits.max_inflight = 3;
+}
+
+#[test]
+fn what_is_beyond_the_share_waits_in_the_store_and_comes_in_its_order() {
+    for shards in [1, 2] {
+        let world = stored_with(shards, small);
+        let texts = fill(&world, 200);
+        let gauges = world.gauges();
+        assert_eq!(gauges.queued_messages + gauges.stored_messages, 200);
+        assert!(gauges.queued_bytes <= SHARE && gauges.stored_messages > 150, "{gauges:?}");
+        let client = world.connect(v5("a").lasting());
+        let publisher = world.connect(v5("q"));
+        publisher.publish(message("t/1", "last").qos1());
+        let mut got = client.payloads();
+        assert_eq!(got.pop().as_deref(), Some("last"));
+        assert_eq!(got, texts);
+        world.run();
+        let gauges = world.gauges();
+        assert_eq!((gauges.stored_messages, gauges.stored_bytes, gauges.queued_messages), (0, 0, 0));
+    }
+}
+
+#[test]
+fn a_restart_leaves_it_in_the_store_whatever_the_share_is_then() {
+    let world = stored_with(1, small);
+    let texts = fill(&world, 100);
+    let before = owed(&world);
+    for shards in [2, 1] {
+        world.crash(Crash::now(shards));
+        assert_eq!(owed(&world), before);
+        assert!(world.gauges().stored_messages > 50 && world.gauges().queued_bytes <= SHARE);
+    }
+    let client = world.connect(v5("a").lasting());
+    assert_eq!(client.payloads(), texts);
+}
+
+#[test]
+fn it_counts_towards_the_limits_of_its_queue_and_ends_with_its_session() {
+    let world = stored_with(1, |settings| {
+        small(settings);
+        settings.queue.max_messages = 50;
+    });
+    fill(&world, 60);
+    assert_eq!(world.dropped(Reason::QueueFullNewest), 10);
+    let anew = world.connect(v5("a"));
+    anew.expect_nothing();
+    assert_eq!(world.dropped(Reason::SessionDiscarded), 50);
+    assert_eq!(world.gauges().stored_messages, 0);
+    world.crash(Crash::now(1));
+    assert_eq!(world.gauges().stored_messages + world.gauges().queued_messages, 0);
+}
+
+#[test]
+fn a_client_that_leaves_while_it_is_read_gets_all_of_it_later() {
+    let world = stored_with(1, small);
+    let texts = fill(&world, 80);
+    let mut got = Vec::new();
+    while got.len() < texts.len() {
+        let client = world.connect(v5("a").lasting().manual());
+        // What it does not acknowledge comes again.
+        for _ in 0..3 {
+            let Some(next) = client.messages_among_others().into_iter().next() else { break };
+            client.puback(next.id.unwrap());
+            got.push(next.text());
+            break;
+        }
+        world.run_some(3);
+        client.lose();
+    }
+    assert_eq!(got, texts);
+}

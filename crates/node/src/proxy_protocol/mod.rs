@@ -1,0 +1,99 @@
+//! The PROXY protocol, versions 1 and 2: a proxy tells in front of a connection's bytes where its client is
+//! [haproxy.org, proxy-protocol.txt].
+//!
+//! A header is believed only when it comes from a proxy that the listener names, and there it must be: whoever could send
+//! one could pass for anybody.
+
+mod network;
+#[cfg(test)]
+mod tests;
+mod v1;
+mod v2;
+
+use std::net::SocketAddr;
+
+pub use network::{Network, NetworkError};
+
+/// Longest header that is taken, bytes. Version 1 ends at 107; version 2 is 52 bytes and what a proxy adds of its own,
+/// which the specification wants to fit into 536 in all.
+pub const HEADER_MAX: usize = 4096;
+
+/// How far a header has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// These bytes may begin one.
+    Partial,
+    /// It is complete.
+    Complete(Header),
+}
+
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Its length, bytes.
+    pub length: usize,
+    /// Where the client is. `None` when the proxy speaks for itself, as in a health check, or does not know.
+    pub source: Option<SocketAddr>,
+}
+
+/// Why bytes are no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProxyError {
+    /// They begin with something else.
+    #[error("it does not begin with a PROXY protocol header, which this listener expects from this network")]
+    Missing,
+    /// They begin one that breaks the specification.
+    #[error("its PROXY protocol header is malformed: {0}")]
+    Malformed(&'static str),
+    /// It is longer than any that is reasonable.
+    #[error("its PROXY protocol header has more than {HEADER_MAX} bytes")]
+    TooLong,
+    /// It is complete, and its sender is not named.
+    #[error("it sends a PROXY protocol header from a network that is not among `proxy_networks`")]
+    Untrusted,
+}
+
+/// Whether these bytes are a header, begin one, or neither.
+///
+/// # Errors
+/// With what is wrong. More bytes never mend it.
+pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
+    match Kind::of(bytes) {
+        Kind::Unclear => Ok(Progress::Partial),
+        Kind::Version1 => v1::parse(bytes),
+        Kind::Version2 => v2::parse(bytes),
+        Kind::None => Err(ProxyError::Missing),
+    }
+}
+
+/// Whether these bytes begin a header, whatever follows; `None` as long as they do not tell.
+pub fn begins_header(bytes: &[u8]) -> Option<bool> {
+    match Kind::of(bytes) {
+        Kind::Unclear => None,
+        Kind::Version1 | Kind::Version2 => Some(true),
+        Kind::None => Some(false),
+    }
+}
+
+/// What the first bytes tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unclear,
+    Version1,
+    Version2,
+    None,
+}
+
+impl Kind {
+    fn of(bytes: &[u8]) -> Self {
+        if bytes.starts_with(v1::SIGNATURE) {
+            Self::Version1
+        } else if bytes.starts_with(&v2::SIGNATURE) {
+            Self::Version2
+        } else if v1::SIGNATURE.starts_with(bytes) || v2::SIGNATURE.starts_with(bytes) {
+            Self::Unclear
+        } else {
+            Self::None
+        }
+    }
+}

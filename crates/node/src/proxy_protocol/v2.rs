@@ -1,0 +1,61 @@
+//! Version 2: sixteen bytes, two addresses, and whatever else the proxy has to say.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::{HEADER_MAX, Header, Progress, ProxyError};
+
+pub(super) const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Signature, version and command, family, length.
+const FIXED: usize = 16;
+
+/// Version 2 with the command LOCAL, or PROXY.
+const LOCAL: u8 = 0x20;
+const PROXY: u8 = 0x21;
+
+const UNSPECIFIED: u8 = 0x00;
+const TCP_OVER_IPV4: u8 = 0x11;
+const TCP_OVER_IPV6: u8 = 0x21;
+const UNIX_STREAM: u8 = 0x31;
+
+/// Bytes of a pair of Unix addresses.
+const UNIX_LEN: usize = 216;
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
+    let fixed: Option<&[u8; FIXED]> = bytes.first_chunk();
+    // What is there already is judged at once.
+    if let Some(command) = bytes.get(12)
+        && ![LOCAL, PROXY].contains(command)
+    {
+        return Err(ProxyError::Malformed("the version or the command is not known"));
+    }
+    let Some([.., command, family, high, low]) = fixed else { return Ok(Progress::Partial) };
+    let rest = usize::from(u16::from_be_bytes([*high, *low]));
+    let length = FIXED + rest;
+    if length > HEADER_MAX {
+        return Err(ProxyError::TooLong);
+    }
+    let needed = match (*command, *family) {
+        (LOCAL, _) | (_, UNSPECIFIED) => 0,
+        (_, TCP_OVER_IPV4) => 12,
+        (_, TCP_OVER_IPV6) => 36,
+        (_, UNIX_STREAM) => UNIX_LEN,
+        _ => return Err(ProxyError::Malformed("the connection is neither TCP nor a Unix stream")),
+    };
+    if rest < needed {
+        return Err(ProxyError::Malformed("it is too short for its addresses"));
+    }
+    let Some(body) = bytes.get(FIXED..length) else { return Ok(Progress::Partial) };
+    let source = if *command == LOCAL { None } else { source(*family, body) };
+    Ok(Progress::Complete(Header { length, source }))
+}
+
+/// Addresses are source, destination, source port, destination port.
+fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
+    let port = |place: usize| body.get(place..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
+    match family {
+        TCP_OVER_IPV4 => Some(SocketAddr::new(IpAddr::from(*body.first_chunk::<4>()?), port(8)?)),
+        TCP_OVER_IPV6 => Some(SocketAddr::new(IpAddr::from(*body.first_chunk::<16>()?).to_canonical(), port(32)?)),
+        _ => None,
+    }
+}

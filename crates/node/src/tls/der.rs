@@ -1,0 +1,81 @@
+//! Values of DER [X.690], as far as certificates need them: tag, length, content.
+
+/// A run of values.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Der<'a>(&'a [u8]);
+
+pub(super) const INTEGER: u8 = 0x02;
+pub(super) const OCTET_STRING: u8 = 0x04;
+pub(super) const OID: u8 = 0x06;
+pub(super) const SEQUENCE: u8 = 0x30;
+pub(super) const SET: u8 = 0x31;
+
+impl<'a> Der<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    /// The tag of the next value.
+    pub(super) fn peek(self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// The next value: its tag and its content. `None` at the end, and for what is no DER.
+    pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (length, rest) = if first < 0x80 {
+            (usize::from(first), rest)
+        } else {
+            // Certificates are shorter than 16 MiB: three bytes of length are plenty.
+            let count = usize::from(first & 0x7f);
+            let (bytes, rest) = rest.split_at_checked(count).filter(|_| (1..=3).contains(&count))?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        };
+        let (content, rest) = rest.split_at_checked(length)?;
+        self.0 = rest;
+        Some((tag, content))
+    }
+
+    /// The content of the next value if it has this tag.
+    pub(super) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+        let mut ahead = *self;
+        let (found, content) = ahead.next()?;
+        (found == tag).then(|| {
+            *self = ahead;
+            content
+        })
+    }
+
+    /// The values inside the next one, which has this tag.
+    pub(super) fn enter(&mut self, tag: u8) -> Option<Der<'a>> {
+        self.expect(tag).map(Der)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_follow_each_other() {
+        let mut der = Der::new(b"\x02\x01\x05\x30\x03\x04\x01\xff");
+        assert_eq!(der.peek(), Some(INTEGER));
+        assert_eq!(der.expect(SEQUENCE), None);
+        assert_eq!(der.expect(INTEGER), Some(&b"\x05"[..]));
+        let mut inner = der.enter(SEQUENCE).unwrap_or(Der::new(b""));
+        assert_eq!(inner.next(), Some((OCTET_STRING, &b"\xff"[..])));
+        assert_eq!((inner.next(), der.next()), (None, None));
+    }
+
+    #[test]
+    fn long_lengths_and_what_is_cut_off() {
+        let long = [&b"\x04\x81\x80"[..], &[7; 128]].concat();
+        assert_eq!(Der::new(&long).next(), Some((OCTET_STRING, &[7; 128][..])));
+        for length in 0..long.len() {
+            assert_eq!(Der::new(&long[..length]).next(), None);
+        }
+        assert_eq!(Der::new(b"\x04\x80").next(), None, "no end is no DER");
+        assert_eq!(Der::new(b"\x04\x84\0\0\0\x01x").next(), None);
+    }
+}

@@ -1,0 +1,131 @@
+//! Why the files of a TLS listener cannot be used.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the files of a TLS listener cannot be used; each names the file and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// An address with TLS, and no settings for it.
+    #[error("listener {address} speaks TLS and has no certificate: give it one, with its key")]
+    NoSettings {
+        /// The address.
+        address: String,
+    },
+    /// Settings of TLS for an address without.
+    #[error("listener {address} has a certificate and does not speak TLS: begin its address with mqtts:// or wss://")]
+    NotTls {
+        /// The address.
+        address: String,
+    },
+    /// A list of certificates that is empty.
+    #[error("a TLS listener needs a certificate and its key")]
+    NoCertificate,
+    /// Client certificates are asked for, and nobody may issue them.
+    #[error("client certificates are asked for, but no authority is trusted with them: name a file of authorities")]
+    NoClientAuthority,
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}; {}", file.display(), advice(source))]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that is larger than any of its kind.
+    #[error("{} has more than {limit} bytes: is it the right file?", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+        /// The most that is read, bytes.
+        limit: u64,
+    },
+    /// A file that is no PEM file.
+    #[error("{}: not valid PEM: {reason}; convert it with `openssl`, or make it anew", file.display())]
+    Pem {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A file without what it is there for.
+    #[error("{} has no {what}: it needs a block `-----BEGIN {block}-----`{}", file.display(), hint(found))]
+    Missing {
+        /// The file.
+        file: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// The name of its PEM block.
+        block: &'static str,
+        /// Blocks that are there instead.
+        found: Vec<String>,
+    },
+    /// A key that asks for a passphrase.
+    #[error(
+        "the key in {} is encrypted, and nobody is there to type a passphrase: `openssl pkey -in {0} -out FILE` writes it \
+         without; keep that file readable for the broker only",
+        file.display()
+    )]
+    EncryptedKey {
+        /// The file.
+        file: PathBuf,
+    },
+    /// A key of a kind that is not served.
+    #[error("the key in {} cannot be used: {reason}; use RSA with 2048 bits or more, ECDSA P-256 or P-384, or Ed25519", file.display())]
+    Key {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A certificate that cannot be read.
+    #[error("certificate {number} in {} cannot be used: {reason}", file.display())]
+    Certificate {
+        /// The file.
+        file: PathBuf,
+        /// Its place in the file, from 1.
+        number: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A key that belongs to another certificate.
+    #[error(
+        "the key in {} does not belong to the first certificate in {}: put the server's own certificate first, or use its key",
+        key.display(), certificate.display()
+    )]
+    Mismatch {
+        /// The file of the certificate.
+        certificate: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+    /// A revocation list that cannot be read.
+    #[error("revocation list in {} cannot be used: {reason}", file.display())]
+    Crl {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Files that are right one by one, and do not go together.
+    #[error("TLS cannot be set up: {reason}")]
+    Setup {
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "check the path; a relative one counts from where the broker was started",
+        io::ErrorKind::PermissionDenied => "let the broker's user read it",
+        _ => "check the path",
+    }
+}
+
+fn hint(found: &[String]) -> String {
+    match found.first() {
+        None => String::new(),
+        Some(block) => format!(", and has `{block}`: are two files interchanged?"),
+    }
+}

@@ -1,0 +1,79 @@
+//! What is known of a connection beside its MQTT packets: where it comes from, and what TLS has proved.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::settings::IdentityRole;
+
+/// What is known of a connection when its client asks to be let in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionFacts {
+    /// Where the client is: as the PROXY protocol told where that is spoken, else the other end of the socket. `None` for
+    /// a Unix socket, or when the socket no longer knows.
+    pub peer: Option<SocketAddr>,
+    /// What TLS has established, if it is spoken.
+    pub tls: Option<Arc<TlsFacts>>,
+}
+
+/// What a TLS handshake has established.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFacts {
+    /// The version.
+    pub version: TlsVersion,
+    /// The name that the client asked for (SNI), in lower case.
+    pub server_name: Option<Box<str>>,
+    /// The protocol agreed on (ALPN).
+    pub alpn: Option<Box<[u8]>>,
+    /// The client's certificate, verified up to an authority that the listener trusts.
+    pub client: Option<ClientCertificate>,
+    /// Who the client is by its certificate, where the listener takes a part of it for that and the certificate has it.
+    pub identity: Option<Identity>,
+}
+
+/// Who a client is by its certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The part of the certificate that the listener names.
+    pub value: Box<str>,
+    /// What it is taken for; never [`IdentityRole::None`].
+    pub role: IdentityRole,
+}
+
+/// The fields of a client's certificate that say who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The first common name of the subject.
+    pub common_name: Option<Box<str>>,
+    /// DNS names among the alternative names.
+    pub dns: Vec<Box<str>>,
+    /// Email addresses among the alternative names.
+    pub emails: Vec<Box<str>>,
+    /// URIs among the alternative names.
+    pub uris: Vec<Box<str>>,
+    /// Serial number, the bytes of the certificate.
+    pub serial: Box<[u8]>,
+    /// When it ends to be valid, seconds since 1970.
+    pub not_after: i64,
+    /// SHA-256 of the whole certificate.
+    pub fingerprint_sha256: [u8; 32],
+}
+
+/// A version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// 1.2
+    #[default]
+    Tls12,
+    /// 1.3
+    Tls13,
+}
+
+impl fmt::Display for TlsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "1.2",
+            Self::Tls13 => "1.3",
+        })
+    }
+}

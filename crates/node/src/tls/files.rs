@@ -1,0 +1,115 @@
+//! Certificates, keys and revocation lists from PEM files [RFC 7468].
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+
+use super::error::TlsError;
+
+/// Largest file that is read, bytes. Revocation lists of large authorities have some MiB.
+const FILE_MAX: u64 = 64 << 20;
+
+/// The certificates of a file, at least one.
+pub(super) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    all(file, "certificate", "CERTIFICATE")
+}
+
+/// The revocation lists of a file, at least one.
+pub(super) fn revocation_lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    all(file, "revocation list", "X509 CRL")
+}
+
+/// The first private key of a file. One that others may read is used, and warned of.
+pub(super) fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let bytes = read(file)?;
+    warn_if_exposed(file);
+    match PrivateKeyDer::from_pem_slice(&bytes) {
+        // Older files say it in a header, and their block looks like any other.
+        Ok(_) if contains(&bytes, b"Proc-Type: 4,ENCRYPTED") => Err(TlsError::EncryptedKey { file: file.into() }),
+        Ok(key) => Ok(key),
+        Err(_) if contains(&bytes, b"ENCRYPTED") => Err(TlsError::EncryptedKey { file: file.into() }),
+        Err(rustls::pki_types::pem::Error::NoItemsFound) => Err(missing(file, &bytes, "private key", "PRIVATE KEY")),
+        Err(error) => Err(broken(file, &error)),
+    }
+}
+
+fn all<T: PemObject>(file: &Path, what: &'static str, block: &'static str) -> Result<Vec<T>, TlsError> {
+    let bytes = read(file)?;
+    let found: Vec<T> = T::pem_slice_iter(&bytes).collect::<Result<_, _>>().map_err(|error| broken(file, &error))?;
+    if found.is_empty() { Err(missing(file, &bytes, what, block)) } else { Ok(found) }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
+    let failed = |source| TlsError::Read { file: file.into(), source };
+    let mut bytes = Vec::new();
+    let opened = File::open(file).map_err(failed)?;
+    opened.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(TlsError::TooLarge { file: file.into(), limit: FILE_MAX });
+    }
+    Ok(bytes)
+}
+
+fn broken(file: &Path, error: &rustls::pki_types::pem::Error) -> TlsError {
+    use rustls::pki_types::pem::Error;
+    let reason = match error {
+        Error::MissingSectionEnd { .. } => "a block has no `-----END ...-----`".to_owned(),
+        Error::IllegalSectionStart { .. } => "a line that begins a block is not closed by `-----`".to_owned(),
+        Error::Base64Decode(_) => "a block is no base64".to_owned(),
+        // What a file says is not repeated: it may be a key.
+        _ => "it cannot be read".to_owned(),
+    };
+    TlsError::Pem { file: file.into(), reason }
+}
+
+fn missing(file: &Path, bytes: &[u8], what: &'static str, block: &'static str) -> TlsError {
+    let kinds = <(SectionKind, Vec<u8>)>::pem_slice_iter(bytes).filter_map(Result::ok);
+    let found = kinds.map(|(kind, _)| name_of(kind).to_owned()).take(8).collect();
+    TlsError::Missing { file: file.into(), what, block, found }
+}
+
+fn name_of(kind: SectionKind) -> &'static str {
+    match kind {
+        SectionKind::Certificate => "CERTIFICATE",
+        SectionKind::PublicKey => "PUBLIC KEY",
+        SectionKind::RsaPrivateKey => "RSA PRIVATE KEY",
+        SectionKind::PrivateKey => "PRIVATE KEY",
+        SectionKind::EcPrivateKey => "EC PRIVATE KEY",
+        SectionKind::Crl => "X509 CRL",
+        SectionKind::Csr => "CERTIFICATE REQUEST",
+        _ => "something else",
+    }
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// Whoever reads the key can pass for the broker.
+fn warn_if_exposed(file: &Path) {
+    let mode = std::fs::metadata(file).map_or(0, |data| data.mode() & 0o777);
+    if mode & 0o007 != 0 {
+        let mode = format!("{mode:03o}");
+        tracing::warn!(file = %file.display(), mode, "others than the broker may read this key: `chmod 600` ends that");
+    }
+}
+
+/// What a change of a file changes: what the path leads to now, its length and its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    file: PathBuf,
+    state: Option<(u64, u64, u64, i64, i64)>,
+}
+
+impl Stamp {
+    pub(super) fn of(file: &Path) -> Self {
+        // Symbolic links are followed, so that a swap of what they lead to is a change, too.
+        let data = std::fs::metadata(file).ok();
+        let state = data.map(|data| (data.dev(), data.ino(), data.size(), data.mtime(), data.mtime_nsec()));
+        Self { file: file.into(), state }
+    }
+}

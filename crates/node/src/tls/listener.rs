@@ -1,0 +1,161 @@
+//! The TLS listeners of a node: what each is told, and the configuration that new connections get at the moment.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use rustls::ServerConfig;
+
+use super::configuration::build;
+use super::error::TlsError;
+use super::files::Stamp;
+use super::settings::TlsSettings;
+
+/// What a client of a listener may agree on by ALPN.
+pub(crate) const ALPN_MQTT: &[u8] = b"mqtt";
+pub(crate) const ALPN_HTTP: &[u8] = b"http/1.1";
+
+/// A TLS listener, shared by the shards.
+#[derive(Debug)]
+pub(crate) struct TlsListener {
+    alpn: &'static [u8],
+    current: RwLock<Current>,
+    /// Handshakes under way.
+    handshakes: AtomicU32,
+}
+
+#[derive(Clone, Debug)]
+struct Current {
+    settings: Arc<TlsSettings>,
+    config: Arc<ServerConfig>,
+}
+
+/// A place among the handshakes under way; free again when this is dropped.
+#[derive(Debug)]
+pub(crate) struct HandshakeSlot(Arc<TlsListener>);
+
+impl Drop for HandshakeSlot {
+    fn drop(&mut self) {
+        self.0.handshakes.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl TlsListener {
+    /// Reads the files.
+    pub(crate) fn new(settings: TlsSettings, alpn: &'static [u8]) -> Result<Self, TlsError> {
+        let config = build(&settings, alpn)?;
+        let current = RwLock::new(Current { settings: Arc::new(settings), config });
+        Ok(Self { alpn, current, handshakes: AtomicU32::new(0) })
+    }
+
+    fn current(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it was told last.
+    pub(crate) fn settings(&self) -> Arc<TlsSettings> {
+        self.current().settings
+    }
+
+    /// What a new connection gets, if a handshake more may begin.
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<(Arc<ServerConfig>, HandshakeSlot)> {
+        let Current { settings, config } = self.current();
+        let before = self.handshakes.fetch_add(1, Ordering::Relaxed);
+        // From here on, dropping the slot gives the place back.
+        let slot = HandshakeSlot(Arc::clone(self));
+        (settings.max_handshakes == 0 || before < settings.max_handshakes).then_some((config, slot))
+    }
+}
+
+/// All TLS listeners of a node, by the position of their address in its settings.
+#[derive(Debug, Default)]
+pub(crate) struct TlsListeners {
+    by_position: BTreeMap<usize, Arc<TlsListener>>,
+    /// The files as they were when they were read last, well or not.
+    seen: Mutex<Vec<Stamp>>,
+}
+
+/// New configurations of TLS listeners, read and checked, and not yet in use.
+#[derive(Debug)]
+#[must_use = "nothing changes before it is applied"]
+pub struct PreparedTls {
+    changes: Vec<(Arc<TlsListener>, Current)>,
+}
+
+impl PreparedTls {
+    /// Puts them to use, for connections that begin from now on. Connected clients keep what they have. Returns the number
+    /// of listeners.
+    pub fn apply(self) -> usize {
+        let count = self.changes.len();
+        for (listener, current) in self.changes {
+            *listener.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+        }
+        count
+    }
+}
+
+impl TlsListeners {
+    pub(crate) fn new(by_position: BTreeMap<usize, Arc<TlsListener>>) -> Self {
+        let listeners = Self { by_position, seen: Mutex::default() };
+        listeners.note_files();
+        listeners
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_position.is_empty()
+    }
+
+    pub(crate) fn get(&self, position: usize) -> Option<&Arc<TlsListener>> {
+        self.by_position.get(&position)
+    }
+
+    /// What each was told last.
+    pub(crate) fn settings(&self) -> BTreeMap<usize, TlsSettings> {
+        self.by_position.iter().map(|(position, listener)| (*position, (*listener.settings()).clone())).collect()
+    }
+
+    /// Reads the files of these settings. Settings for a position without a TLS listener wait for a restart.
+    pub(crate) fn prepare(&self, settings: &BTreeMap<usize, TlsSettings>) -> Result<PreparedTls, TlsError> {
+        let mut changes = Vec::new();
+        for (position, settings) in settings {
+            if let Some(listener) = self.by_position.get(position) {
+                let config = build(settings, listener.alpn)?;
+                changes.push((Arc::clone(listener), Current { settings: Arc::new(settings.clone()), config }));
+            }
+        }
+        Ok(PreparedTls { changes })
+    }
+
+    /// Reads all files again.
+    pub(crate) fn reload(&self) -> Result<usize, TlsError> {
+        // Noted first: what changes while it is read is a change that is still to be seen.
+        self.note_files();
+        Ok(self.prepare(&self.settings())?.apply())
+    }
+
+    fn stamps(&self) -> Vec<Stamp> {
+        let mut stamps = Vec::new();
+        for listener in self.by_position.values() {
+            let settings = listener.settings();
+            let mut add = |file: &Path| stamps.push(Stamp::of(file));
+            for files in &settings.certificates {
+                add(&files.certificate);
+                add(&files.key);
+            }
+            settings.client_ca.iter().chain(&settings.crl).for_each(|file| add(file));
+        }
+        stamps
+    }
+
+    fn note_files(&self) {
+        let stamps = self.stamps();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
+    }
+
+    /// Whether a file has changed since it was read.
+    pub(crate) fn have_changed(&self) -> bool {
+        let stamps = self.stamps();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != stamps
+    }
+}

@@ -1,0 +1,28 @@
+//! TLS 1.2 and 1.3 on the server's side [RFC 5246, RFC 8446]: certificates and what is asked of clients, read from files
+//! and read again while clients stay connected.
+//!
+//! Nothing here touches a client's socket; that is `transport/tls.rs`.
+
+mod configuration;
+mod der;
+mod error;
+mod facts;
+mod files;
+mod identity;
+mod listener;
+mod resolver;
+mod settings;
+mod time;
+mod watch;
+mod x509;
+
+pub use error::TlsError;
+pub use facts::{ClientCertificate, ConnectionFacts, Identity, TlsFacts, TlsVersion};
+pub(crate) use identity::client_facts;
+pub use listener::PreparedTls;
+pub(crate) use listener::{ALPN_HTTP, ALPN_MQTT, HandshakeSlot, TlsListener, TlsListeners};
+pub(crate) use resolver::take_server_name;
+pub use settings::{
+    CertificateFiles, ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, TlsSettings,
+};
+pub(crate) use watch::FileWatch;

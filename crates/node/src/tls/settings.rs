@@ -1,0 +1,95 @@
+//! What a TLS listener is told.
+
+use std::path::PathBuf;
+
+use super::facts::TlsVersion;
+
+/// Handshakes at once that a listener works on unless it is told otherwise.
+pub const DEFAULT_MAX_HANDSHAKES: u32 = 4_096;
+
+/// What a TLS listener is told. Files are read at the start and at every reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The server's certificates: the first that has the name which the client asks for (SNI) is shown, the first of all
+    /// when none has it or no name is asked for.
+    pub certificates: Vec<CertificateFiles>,
+    /// Whether clients show a certificate.
+    pub client_certificates: ClientCertificates,
+    /// The authorities (PEM) whose certificates clients may show.
+    pub client_ca: Option<PathBuf>,
+    /// Lists of revoked certificates (PEM). With one, the list of the authority that issued a client's certificate must
+    /// be there, or the client is refused.
+    pub crl: Vec<PathBuf>,
+    /// Which part of the client's certificate is its identity.
+    pub identity_field: IdentityField,
+    /// What the identity is taken for.
+    pub identity_role: IdentityRole,
+    /// The least version that is spoken.
+    pub minimum_version: TlsVersion,
+    /// Handshakes at once; further connections are closed as soon as they are accepted. Each may hold up to 32 KiB. 0 is
+    /// no limit.
+    pub max_handshakes: u32,
+}
+
+impl TlsSettings {
+    /// One certificate, none asked of clients, TLS 1.2 and 1.3.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        Self {
+            certificates: vec![CertificateFiles { certificate: certificate.into(), key: key.into() }],
+            client_certificates: ClientCertificates::None,
+            client_ca: None,
+            crl: Vec::new(),
+            identity_field: IdentityField::CommonName,
+            identity_role: IdentityRole::None,
+            minimum_version: TlsVersion::Tls12,
+            max_handshakes: DEFAULT_MAX_HANDSHAKES,
+        }
+    }
+}
+
+/// A certificate of the server and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate (PEM), followed by those between it and the root.
+    pub certificate: PathBuf,
+    /// Its private key (PEM: PKCS#8, PKCS#1 or SEC1), not encrypted.
+    pub key: PathBuf,
+}
+
+/// Whether clients show a certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// They are not asked.
+    #[default]
+    None,
+    /// They are asked and need not have one; one that is shown must be valid.
+    Optional,
+    /// Without a valid one they do not get in.
+    Required,
+}
+
+/// A part of a client's certificate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdentityField {
+    /// The first common name of the subject.
+    #[default]
+    CommonName,
+    /// The first DNS name among the alternative names.
+    SanDns,
+    /// The first email address among the alternative names.
+    SanEmail,
+    /// The first URI among the alternative names.
+    SanUri,
+}
+
+/// What the identity in a client's certificate is taken for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdentityRole {
+    /// Nothing: it proves only that the client may connect.
+    #[default]
+    None,
+    /// The user name.
+    Username,
+    /// The client id.
+    ClientId,
+}

@@ -1,0 +1,193 @@
+//! The fields of an X.509 certificate that say who it is for and until when [RFC 5280, section 4.1].
+//!
+//! What verifies certificates is `rustls`; this reads names from those that it has verified, and from our own.
+
+use ring::digest::{SHA256, digest};
+
+use super::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE, SET};
+use super::facts::ClientCertificate;
+use super::time;
+
+/// `id-at-commonName`, 2.5.4.3.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+/// `id-ce-subjectAltName`, 2.5.29.17.
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+/// `[0]`, the version, and `[3]`, the extensions.
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+/// Alternative names: `rfc822Name`, `dNSName`, `uniformResourceIdentifier`.
+const EMAIL: u8 = 0x81;
+const DNS: u8 = 0x82;
+const URI: u8 = 0x86;
+
+const UTF8_STRING: u8 = 0x0c;
+const PRINTABLE_STRING: u8 = 0x13;
+const IA5_STRING: u8 = 0x16;
+const BMP_STRING: u8 = 0x1e;
+
+/// Most alternative names of one kind that are looked at.
+const MAX_NAMES: usize = 64;
+
+/// Reads a certificate; `None` when it is none.
+pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
+    let mut tbs = Der::new(certificate).enter(SEQUENCE)?.enter(SEQUENCE)?;
+    if tbs.peek() == Some(VERSION) {
+        tbs.next()?;
+    }
+    let serial = tbs.expect(INTEGER)?;
+    let _signature = tbs.expect(SEQUENCE)?;
+    let _issuer = tbs.expect(SEQUENCE)?;
+    let mut validity = tbs.enter(SEQUENCE)?;
+    let _not_before = validity.next()?;
+    let (_, not_after) = validity.next()?;
+    let subject = tbs.enter(SEQUENCE)?;
+    let mut read = ClientCertificate {
+        common_name: common_name(subject),
+        dns: Vec::new(),
+        emails: Vec::new(),
+        uris: Vec::new(),
+        serial: serial.into(),
+        not_after: time::parse(not_after)?,
+        fingerprint_sha256: fingerprint(certificate),
+    };
+    while let Some((tag, content)) = tbs.next() {
+        if tag == EXTENSIONS {
+            read_names(content, &mut read)?;
+        }
+    }
+    Some(read)
+}
+
+fn fingerprint(certificate: &[u8]) -> [u8; 32] {
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(digest(&SHA256, certificate).as_ref());
+    fingerprint
+}
+
+fn common_name(mut subject: Der<'_>) -> Option<Box<str>> {
+    while let Some(mut set) = subject.enter(SET) {
+        while let Some(mut attribute) = set.enter(SEQUENCE) {
+            if attribute.expect(OID)? == COMMON_NAME {
+                let (tag, content) = attribute.next()?;
+                return text(tag, content);
+            }
+        }
+    }
+    None
+}
+
+fn read_names(extensions: &[u8], read: &mut ClientCertificate) -> Option<()> {
+    let mut extensions = Der::new(extensions).enter(SEQUENCE)?;
+    while let Some(mut extension) = extensions.enter(SEQUENCE) {
+        if extension.expect(OID)? != SUBJECT_ALT_NAME {
+            continue;
+        }
+        // A flag says whether the extension is critical, unless it has its default.
+        let (mut tag, mut content) = extension.next()?;
+        if tag != OCTET_STRING {
+            (tag, content) = extension.next()?;
+        }
+        if tag != OCTET_STRING {
+            return None;
+        }
+        let mut names = Der::new(content).enter(SEQUENCE)?;
+        while let Some((kind, name)) = names.next() {
+            let list = match kind {
+                EMAIL => &mut read.emails,
+                DNS => &mut read.dns,
+                URI => &mut read.uris,
+                _ => continue,
+            };
+            if let Some(name) = text(IA5_STRING, name).filter(|_| list.len() < MAX_NAMES) {
+                list.push(name);
+            }
+        }
+    }
+    Some(())
+}
+
+/// Text of one of the kinds that are in use. A name with a control character is none: U+0000 in a name has been used to
+/// pass for another.
+fn text(tag: u8, content: &[u8]) -> Option<Box<str>> {
+    let text = match tag {
+        UTF8_STRING | PRINTABLE_STRING | IA5_STRING => String::from_utf8(content.to_vec()).ok()?,
+        BMP_STRING if content.len().is_multiple_of(2) => {
+            let units = content.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+            char::decode_utf16(units).collect::<Result<String, _>>().ok()?
+        }
+        _ => return None,
+    };
+    (!text.is_empty() && !text.contains(char::is_control)).then(|| text.into_boxed_str())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use rcgen::{CertificateParams, DnType, DnValue, KeyPair, SanType};
+
+    use super::*;
+
+    fn certificate(edit: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
+        let mut params = CertificateParams::default();
+        edit(&mut params);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn names_and_times_are_read() {
+        let der = certificate(|params| {
+            params.distinguished_name.push(DnType::OrganizationName, "Org");
+            params.distinguished_name.push(DnType::CommonName, "dev\u{ef}ce 1");
+            params.subject_alt_names = vec![
+                SanType::DnsName("a.example".try_into().unwrap()),
+                SanType::DnsName("b.example".try_into().unwrap()),
+                SanType::Rfc822Name("a@example.org".try_into().unwrap()),
+                SanType::URI("urn:dev:1".try_into().unwrap()),
+                SanType::IpAddress([127, 0, 0, 1].into()),
+            ];
+            params.not_after = rcgen::date_time_ymd(2031, 2, 3);
+        });
+        let read = read(&der).unwrap();
+        assert_eq!(read.common_name.as_deref(), Some("dev\u{ef}ce 1"));
+        assert_eq!(read.dns, ["a.example".into(), "b.example".into()]);
+        assert_eq!(read.emails, ["a@example.org".into()]);
+        assert_eq!(read.uris, ["urn:dev:1".into()]);
+        assert_eq!(read.not_after, 1_927_843_200);
+        assert_eq!(read.fingerprint_sha256, digest(&SHA256, &der).as_ref());
+    }
+
+    #[test]
+    fn a_common_name_in_utf_16_and_none_at_all() {
+        let der = certificate(|params| {
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            let name = DnValue::BmpString("g\u{fc}n".try_into().unwrap());
+            params.distinguished_name.push(DnType::CommonName, name);
+        });
+        assert_eq!(read(&der).unwrap().common_name.as_deref(), Some("g\u{fc}n"));
+        let der = certificate(|params| params.distinguished_name = rcgen::DistinguishedName::new());
+        assert_eq!(read(&der).unwrap().common_name, None);
+    }
+
+    #[test]
+    fn a_name_with_a_control_character_is_none() {
+        assert_eq!(text(UTF8_STRING, b"admin\0.example"), None);
+        assert_eq!(text(UTF8_STRING, b"\xff"), None);
+        assert_eq!(text(BMP_STRING, b"\0a\0"), None);
+    }
+
+    #[test]
+    fn what_is_cut_off_or_bent_never_panics() {
+        let der = certificate(|params| params.subject_alt_names = vec![SanType::DnsName("a".try_into().unwrap())]);
+        for length in 0..der.len() {
+            assert_eq!(read(&der[..length]), None, "the outer length no longer holds");
+        }
+        for place in 0..der.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut bent = der.clone();
+                bent[place] ^= flip;
+                let _ = read(&bent);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The client of the command line against the node, as a program uses it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tidegate_client::net::{Address, ConnectError, Driver, SocketOptions, Step, TlsConnector, TlsOptions, TlsVersion};
+use tidegate_client::{Event, Options, Publish, QoS, TopicNameBuf};
+use tidegate_node::{ClientCertificates, TlsSettings};
+
+use super::start;
+use crate::pki::{Authority, COMMON, Directory};
+use crate::{addresses, node};
+
+fn options() -> TlsOptions {
+    TlsOptions { ca_file: Some(COMMON.directory.path().join("ca.pem")), ..TlsOptions::default() }
+}
+
+fn driver(address: Address, tls: &TlsOptions) -> Driver {
+    let tls = Some(TlsConnector::new(tls).unwrap());
+    let sockets = SocketOptions { tls, connect_timeout: Duration::from_secs(60), ..SocketOptions::default() };
+    Driver::new(Options::new("driven"), address, sockets).unwrap()
+}
+
+fn next(driver: &mut Driver) -> Event {
+    match driver.next(None).unwrap() {
+        Step::Event(event) => event,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn at(host: &str, at: SocketAddr) -> Address {
+    Address::Tls { host: host.to_owned(), port: at.port() }
+}
+
+/// Connects and sends a message of a size that takes many records both ways.
+fn works(driver: &mut Driver) {
+    driver.connect().unwrap();
+    assert!(matches!(next(driver), Event::Connected(_)));
+    let payload = vec![7; 200_000];
+    let message = Publish::new(TopicNameBuf::new("t").unwrap(), payload).with_qos(QoS::AtLeastOnce);
+    driver.client().publish(std::time::Instant::now(), message).unwrap();
+    assert!(matches!(next(driver), Event::Published(_)));
+}
+
+#[test]
+fn it_speaks_tls_and_websocket_over_tls() {
+    let node = node(2);
+    let [.., tls, web] = addresses(&node);
+    for version in [None, Some(TlsVersion::Tls12), Some(TlsVersion::Tls13)] {
+        let options = TlsOptions { version, alpn: Some("mqtt".to_owned()), ..options() };
+        works(&mut driver(at("localhost", tls.socket().unwrap()), &options));
+        let port = web.socket().unwrap().port();
+        let address = Address::WebSocketTls { host: "127.0.0.1".to_owned(), port, path: "/mqtt".to_owned() };
+        works(&mut driver(address, &options));
+    }
+}
+
+#[test]
+fn it_connects_again_with_its_ticket() {
+    let node = node(1);
+    let [.., tls, _] = addresses(&node);
+    let connector = TlsConnector::new(&options()).unwrap();
+    for _ in 0..3 {
+        let sockets = SocketOptions { tls: Some(connector.clone()), ..SocketOptions::default() };
+        let address = at("localhost", tls.socket().unwrap());
+        let mut driver = Driver::new(Options::new("again"), address, sockets).unwrap();
+        driver.connect().unwrap();
+        assert!(matches!(next(&mut driver), Event::Connected(_)));
+    }
+    assert_eq!(node.handle().report().unwrap().shell.tls_resumed, 2);
+}
+
+#[test]
+fn it_refuses_a_server_that_it_does_not_trust_or_did_not_mean() {
+    let directory = Directory::new();
+    let elsewhere = COMMON.authority.issue("elsewhere", &["elsewhere.example"], |_| {});
+    let (_node, address) = start(crate::pki::settings(&directory, &elsewhere));
+    let refused = |options: &TlsOptions, part: &str| match driver(at("localhost", address), options).connect() {
+        Err(ConnectError::Tls { source, .. }) => assert!(source.to_string().contains(part), "{source}"),
+        other => panic!("{other:?}"),
+    };
+    refused(&options(), "not valid for name");
+    works(&mut driver(at("localhost", address), &TlsOptions { any_hostname: true, ..options() }));
+    let stranger = directory.write("stranger.pem", &Authority::new("somebody else").pem());
+    let trusts = |any_hostname| TlsOptions { ca_file: Some(stranger.clone()), any_hostname, ..TlsOptions::default() };
+    refused(&trusts(false), "UnknownIssuer");
+    refused(&trusts(true), "UnknownIssuer");
+}
+
+#[test]
+fn it_shows_its_certificate_and_finds_authorities_in_a_directory() {
+    let (directory, authorities) = (Directory::new(), Directory::new());
+    let device = COMMON.authority.issue("device", &[], |_| {});
+    authorities.write("one.crt", &Authority::new("somebody else").pem());
+    authorities.write("two.crt", &COMMON.authority.pem());
+    authorities.write("README", "no certificate");
+    let (_node, address) = start(TlsSettings {
+        client_certificates: ClientCertificates::Required,
+        client_ca: Some(COMMON.directory.path().join("ca.pem")),
+        ..COMMON.settings.clone()
+    });
+    let options = TlsOptions {
+        ca_directory: Some(authorities.path().to_owned()),
+        certificate: Some(directory.write("c.pem", &device.certificate)),
+        key: Some(directory.write("k.pem", &device.key)),
+        ..TlsOptions::default()
+    };
+    works(&mut driver(at("localhost", address), &options));
+    let without_key = TlsOptions { key: None, ..options };
+    assert!(TlsConnector::new(&without_key).unwrap_err().to_string().contains("name both"));
+}

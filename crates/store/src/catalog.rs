@@ -1,0 +1,166 @@
+//! What the store's threads share: which files are in use, how the store is doing, and who is asked to merge.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::disk::Disk;
+use crate::journal::segment::Segment;
+use crate::manifest::Manifest;
+use crate::table::Table;
+use crate::{OpenError, Settings, Status, SweepFactory};
+
+/// What all threads of one store share.
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) settings: Settings,
+    pub(crate) sweep: SweepFactory,
+    pub(crate) status: Arc<Status>,
+    catalog: Mutex<Catalog>,
+    pub(crate) work: Work,
+}
+
+/// The files in use.
+#[derive(Clone, Default)]
+pub(crate) struct Catalog {
+    pub(crate) table: Option<Arc<Table>>,
+    /// The number of the first frame that is not in the table.
+    pub(crate) merged: u64,
+    /// Oldest first; the last one is being written.
+    pub(crate) segments: Vec<Arc<Segment>>,
+    /// For the name of the next file.
+    pub(crate) next: u64,
+    /// Files of a segment's size, written once, for segments to come.
+    pub(crate) spares: Vec<String>,
+    /// Files that may be named by a manifest that was perhaps saved: to be removed after the next one that certainly is.
+    pub(crate) orphans: Vec<String>,
+    /// How often frames that could be read already were given up and written again elsewhere.
+    pub(crate) abandoned: u64,
+}
+
+impl Catalog {
+    fn manifest(&self) -> Manifest {
+        Manifest {
+            table: self.table.as_ref().map(|table| table.generation),
+            merged: self.merged,
+            next: self.next,
+            segments: self.segments.iter().map(|segment| (segment.id, segment.first)).collect(),
+        }
+    }
+
+    /// Takes a number for the name of a file.
+    pub(crate) fn take_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    /// Makes this the state that a restart finds.
+    pub(crate) fn save(&mut self, disk: &dyn Disk) -> Result<(), OpenError> {
+        self.manifest().save(disk)?;
+        for name in self.orphans.drain(..) {
+            // What stays is removed when the store is opened.
+            let _ = disk.remove(&name);
+        }
+        Ok(())
+    }
+
+    /// Bytes of the journal's files but the last.
+    pub(crate) fn closed_bytes(&self) -> u64 {
+        let closed = self.segments.len().saturating_sub(1);
+        self.segments.iter().take(closed).map(|segment| segment.end()).sum()
+    }
+
+    pub(crate) fn journal_bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.end()).sum()
+    }
+
+    pub(crate) fn table_bytes(&self) -> u64 {
+        self.table.as_ref().map_or(0, |table| table.bytes)
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory, catalog: Catalog) -> Self {
+        use std::sync::atomic::Ordering::Relaxed;
+        let status = Status::default();
+        status.max_bytes.store(settings.max_bytes, Relaxed);
+        status.min_free_bytes.store(settings.min_free_bytes, Relaxed);
+        status.max_pending_bytes.store(settings.max_pending_bytes, Relaxed);
+        let shared = Self {
+            disk,
+            settings,
+            sweep,
+            status: Arc::new(status),
+            catalog: Mutex::new(catalog),
+            work: Work::default(),
+        };
+        shared.measure(&shared.catalog());
+        shared.measure_free_space();
+        shared
+    }
+
+    pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the sizes in the status up to date.
+    pub(crate) fn measure(&self, catalog: &Catalog) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.status.journal_bytes.store(catalog.journal_bytes(), Relaxed);
+        self.status.table_bytes.store(catalog.table_bytes(), Relaxed);
+        self.status.segments.store(catalog.segments.len() as u64, Relaxed);
+        self.status.table_entries.store(catalog.table.as_ref().map_or(0, |table| table.entries), Relaxed);
+    }
+
+    /// Asks the disk how much room there is. A disk that does not answer is not full for that.
+    pub(crate) fn measure_free_space(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let free = self.disk.free_space().unwrap_or(u64::MAX);
+        self.status.free_bytes.store(free, Relaxed);
+    }
+}
+
+/// What the merging thread is asked for.
+#[derive(Default)]
+pub(crate) struct Work {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) merge: bool,
+    pub(crate) spare: bool,
+    pub(crate) stop: bool,
+}
+
+impl Work {
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut self.wanted());
+        self.changed.notify_one();
+    }
+
+    pub(crate) fn stops(&self) -> bool {
+        self.wanted().stop
+    }
+
+    /// Takes what is asked for, but for the wish to stop, which stays. Waits for it, at most for a time.
+    pub(crate) fn take(&self, longest: Option<Duration>) -> Wanted {
+        let idle = |wanted: &mut Wanted| *wanted == Wanted::default();
+        let wanted = self.wanted();
+        let mut wanted = match longest {
+            None => self.changed.wait_while(wanted, idle).unwrap_or_else(PoisonError::into_inner),
+            Some(longest) => {
+                let outcome = self.changed.wait_timeout_while(wanted, longest, idle);
+                outcome.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        let taken = *wanted;
+        *wanted = Wanted { stop: taken.stop, ..Wanted::default() };
+        taken
+    }
+}

@@ -1,0 +1,169 @@
+//! A directory of the real file system, through std and so through libc.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Disk, DiskFile, LockError, LockGuard};
+
+/// The file that says who has the store open.
+const LOCK: &str = "LOCK";
+
+/// The owner alone may look into the directory.
+const DIRECTORY_MODE: u32 = 0o700;
+/// The owner alone may read and write.
+const FILE_MODE: u32 = 0o600;
+
+/// A directory of the real file system.
+#[derive(Debug)]
+pub struct RealDisk {
+    path: PathBuf,
+}
+
+impl RealDisk {
+    /// A directory, which is made when it is not there, for its owner alone.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        if !path.is_dir() {
+            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
+            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// A directory that is there.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn existing(path: &Path) -> io::Result<Self> {
+        if !fs::metadata(path)?.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::NotADirectory));
+        }
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Disk for RealDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE);
+        Ok(Arc::new(RealFile(options.open(self.path.join(name))?)))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let path = self.path.join(name);
+        let both = OpenOptions::new().read(true).write(true).open(&path);
+        let file = match both {
+            Err(error) if may_still_read(&error) => File::open(&path)?,
+            other => other?,
+        };
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is not Unicode is none of ours.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        let answer = rustix::fs::statvfs(&self.path)?;
+        Ok(answer.f_bavail.saturating_mul(answer.f_frsize))
+    }
+
+    fn lock(&self) -> Result<LockGuard, LockError> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
+        let mut file = take(options.open(self.path.join(LOCK))?)?;
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Box::new(file))
+    }
+
+    fn lock_for_reading(&self) -> Result<LockGuard, LockError> {
+        match File::open(self.path.join(LOCK)) {
+            Ok(file) => Ok(Box::new(take(file)?)),
+            // Whoever writes here makes this file first, so nobody does.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Box::new(())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn random(&self) -> u64 {
+        // The keys of std's hasher come from the system's random numbers.
+        RandomState::new().hash_one(&self.path)
+    }
+}
+
+/// Takes the lock of an open file.
+fn take(mut file: File) -> Result<File, LockError> {
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let mut text = String::new();
+            let read = Read::take(&mut file, 32).read_to_string(&mut text);
+            let holder = read.ok().and_then(|_| text.trim().parse().ok());
+            Err(LockError::Held { holder })
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+fn may_still_read(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+}

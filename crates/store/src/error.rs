@@ -1,0 +1,139 @@
+//! What can go wrong, and what to do about it.
+
+use std::io;
+
+/// Why something could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The disk refused.
+    #[error("cannot read {file}: {source}; look at the system's log for a failing disk")]
+    Io {
+        /// The file's name in the store's directory.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The bytes are not those that were written.
+    #[error(
+        "{file} is damaged at byte {offset}: {what}; `tidegate store check DIR` lists all damage, \
+         `tidegate store export --salvage DIR` saves what can be read"
+    )]
+    Damaged {
+        /// The file's name in the store's directory.
+        file: String,
+        /// Where the damage begins, bytes from the beginning of the file.
+        offset: u64,
+        /// What was found.
+        what: String,
+    },
+    /// A file that belongs to the store is not there.
+    #[error(
+        "{file} is missing; put it back, or save what is left with `tidegate store export --salvage DIR` \
+         and import it into an empty directory"
+    )]
+    Missing {
+        /// The file's name in the store's directory.
+        file: String,
+    },
+    /// The file was written by another version.
+    #[error(
+        "{file} has format {found}, this version reads {supported}; export it with the version that wrote it \
+         and import it into an empty directory"
+    )]
+    Version {
+        /// The file's name in the store's directory.
+        file: String,
+        /// The format that the file says it has.
+        found: u32,
+        /// The format that this version reads and writes.
+        supported: u32,
+    },
+    /// More loads wait than `max_waiting_loads` allows.
+    #[error("too many loads are waiting; try again when one has been answered")]
+    Busy,
+    /// The store has been stopped.
+    #[error("the store has been stopped")]
+    Stopped,
+}
+
+/// Why a store could not be opened. Nothing was changed that makes a second attempt worse.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("the store is in use by {}; stop it, or take another directory", holder_text(.holder.as_ref()))]
+    Locked {
+        /// The process that says it holds the store.
+        holder: Option<u32>,
+    },
+    /// The directory cannot be written.
+    #[error("cannot write into the store's directory: {source}; give its owner write permission, or take another one")]
+    ReadOnly {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is no room for the few files of an empty store.
+    #[error("no space is left for the store ({file}): {source}; free some space or take another disk")]
+    NoSpace {
+        /// The file that could not be written.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("cannot write {file}: {source}")]
+    Write {
+        /// The file's name in the store's directory.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file could not be read, is missing or damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+fn holder_text(holder: Option<&u32>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
+
+impl OpenError {
+    /// What a failed write is called.
+    pub(crate) fn writing(file: &str, source: io::Error) -> Self {
+        let file = file.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { file, source },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { source },
+            _ => Self::Write { file, source },
+        }
+    }
+}
+
+impl ReadError {
+    /// What a failed read is called; a file that is not there is missing.
+    pub(crate) fn reading(file: &str, source: io::Error) -> Self {
+        let file = file.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing { file },
+            _ => Self::Io { file, source },
+        }
+    }
+
+    /// Damage at a place.
+    pub(crate) fn damaged(file: &str, offset: u64, what: impl Into<String>) -> Self {
+        Self::Damaged { file: file.to_owned(), offset, what: what.into() }
+    }
+}
+
+/// Why a batch was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// The bytes are not made of operations.
+    #[error(transparent)]
+    Malformed(#[from] crate::OperationError),
+    /// The batch is larger than a frame of the journal can be.
+    #[error("a batch of {0} bytes is larger than 1073741824; hand it in as several")]
+    TooLarge(usize),
+    /// The store has been stopped.
+    #[error("the store has been stopped")]
+    Stopped,
+}

@@ -1,0 +1,89 @@
+//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read it.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use data_encoding::{BASE64, HEXLOWER};
+
+use super::salvage::{Skipped, salvage};
+use super::{InspectError, at_rest, find, lock};
+use crate::disk::Disk;
+use crate::{MergeError, store};
+
+/// What was exported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExportReport {
+    /// Lines written.
+    pub entries: u64,
+    /// What could not be read, with `salvage`.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Says what an entry is, for people; `None` when it cannot tell.
+pub type Describe<'a> = dyn Fn(&[u8], &[u8]) -> Option<String> + 'a;
+
+/// Writes all live entries in ascending order of their keys. With `salvage`, what is damaged is skipped and said to be; it
+/// takes memory for all entries. `describe` adds a text to an entry, which an import does not look at.
+///
+/// # Errors
+/// When the store is in use or is none, when the output fails, and without `salvage` when something is damaged.
+pub fn export(
+    disk: &Arc<dyn Disk>,
+    output: &mut dyn Write,
+    save: bool,
+    describe: &Describe<'_>,
+) -> Result<ExportReport, InspectError> {
+    let _lock = lock(&**disk)?;
+    let mut report = ExportReport::default();
+    let mut line = Line { text: String::new(), output, describe, failed: None, entries: 0 };
+    if save {
+        let saved = salvage(&**disk)?;
+        report.skipped = saved.skipped;
+        for (key, value) in &saved.entries {
+            line.write(key, value);
+        }
+    } else {
+        let shared = at_rest(Arc::clone(disk), &find(&**disk)?);
+        let visited = store::visit_all(&shared, &mut |key, value| line.write(key, value));
+        visited.map_err(|error| match error {
+            MergeError::Read(error) => InspectError::Read(error),
+            MergeError::Write(error) => InspectError::Open(error),
+        })?;
+    }
+    report.entries = line.entries;
+    match line.failed.map_or_else(|| line.output.flush(), Err) {
+        Ok(()) => Ok(report),
+        Err(error) => Err(InspectError::Output(error)),
+    }
+}
+
+struct Line<'a> {
+    text: String,
+    output: &'a mut dyn Write,
+    describe: &'a Describe<'a>,
+    failed: Option<io::Error>,
+    entries: u64,
+}
+
+impl Line<'_> {
+    fn write(&mut self, key: &[u8], value: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.text.clear();
+        self.text.push_str("{\"key\":\"");
+        HEXLOWER.encode_append(key, &mut self.text);
+        self.text.push_str("\",\"value\":\"");
+        BASE64.encode_append(value, &mut self.text);
+        self.text.push('"');
+        if let Some(text) = (self.describe)(key, value) {
+            self.text.push_str(",\"text\":");
+            self.text.push_str(&serde_json::Value::String(text).to_string());
+        }
+        self.text.push_str("}\n");
+        match self.output.write_all(self.text.as_bytes()) {
+            Ok(()) => self.entries += 1,
+            Err(error) => self.failed = Some(error),
+        }
+    }
+}

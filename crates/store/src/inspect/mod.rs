@@ -1,0 +1,85 @@
+//! What is done with a store at rest from the command line: check it, measure it, carry it elsewhere.
+//!
+//! Nothing here writes into the store that it looks at.
+
+mod check;
+mod export;
+mod import;
+mod salvage;
+mod stats;
+
+use std::sync::Arc;
+
+pub use check::{CheckReport, FileCheck, check};
+pub use export::{Describe, ExportReport, export};
+pub use import::{ImportError, ImportReport, import};
+pub use salvage::Skipped;
+pub use stats::{KindStats, StatsReport, stats};
+
+use crate::catalog::{Catalog, Shared};
+use crate::disk::{Disk, LockGuard};
+use crate::manifest::{self, Manifest};
+use crate::recovery::{self, Found};
+use crate::{LockError, OpenError, ReadError, Settings, keep_all};
+
+/// Why a store could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// It is in use, or its lock cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Something could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There is no store.
+    #[error("there is no store in this directory; name the one that has its MANIFEST")]
+    NoStore,
+    /// What was found could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(std::io::Error),
+}
+
+fn lock(disk: &dyn Disk) -> Result<LockGuard, InspectError> {
+    let locked = disk.lock_for_reading().map_err(|error| match error {
+        LockError::Held { holder } => OpenError::Locked { holder },
+        LockError::Io(error) => ReadError::reading("LOCK", error).into(),
+    });
+    Ok(locked?)
+}
+
+fn names(disk: &dyn Disk) -> Result<Vec<String>, ReadError> {
+    let mut names = disk.list().map_err(|error| ReadError::reading("the directory", error))?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// Reads what the manifest names, without changing anything.
+fn find(disk: &dyn Disk) -> Result<Found, InspectError> {
+    let Some(manifest) = Manifest::load(disk)? else {
+        recovery::require_empty(&names(disk)?)?;
+        return Err(InspectError::NoStore);
+    };
+    Ok(recovery::read(disk, manifest)?)
+}
+
+/// All of it as something that can be visited. The end of the journal that is perhaps not synced counts, as it does when
+/// the store is opened.
+fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
+    // Nothing is sorted through files here: that would write.
+    let settings = Settings { merge_memory_bytes: u64::MAX, ..Settings::default() };
+    if let Some(last) = found.segments.last() {
+        last.set_end(last.end() + found.journal.unsynced.len() as u64);
+    }
+    let catalog = Catalog {
+        table: found.table.clone(),
+        merged: found.manifest.merged,
+        segments: found.segments.clone(),
+        ..Catalog::default()
+    };
+    Shared::new(disk, settings, keep_all(), catalog)
+}
+
+/// Whether a file is one of the store's.
+fn is_ours(name: &str) -> bool {
+    name == manifest::NAME || name == manifest::ASIDE || recovery::number_of(name).is_some()
+}

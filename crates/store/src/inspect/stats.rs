@@ -1,0 +1,87 @@
+//! How much of what is in a store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{InspectError, at_rest, find, is_ours, lock, names};
+use crate::disk::Disk;
+use crate::operation::Operations;
+use crate::recovery::scan;
+use crate::{MergeError, ReadError, store};
+
+/// Live entries whose keys begin with the same byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindStats {
+    /// How many.
+    pub entries: u64,
+    /// Bytes of keys.
+    pub key_bytes: u64,
+    /// Bytes of values.
+    pub value_bytes: u64,
+}
+
+/// What a store holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsReport {
+    /// Name and bytes of each file.
+    pub files: Vec<(String, u64)>,
+    /// By the first byte of the key; an empty key counts as 0.
+    pub kinds: BTreeMap<u8, KindStats>,
+    /// Entries of the table.
+    pub table_entries: u64,
+    /// Batches of the journal.
+    pub journal_batches: u64,
+    /// Operations of the journal.
+    pub journal_operations: u64,
+}
+
+impl StatsReport {
+    /// Live entries.
+    pub fn live(&self) -> u64 {
+        self.kinds.values().map(|kind| kind.entries).sum()
+    }
+
+    /// Entries and operations that a merge would drop.
+    pub fn dead(&self) -> u64 {
+        (self.table_entries + self.journal_operations).saturating_sub(self.live())
+    }
+}
+
+/// Measures a store.
+///
+/// # Errors
+/// When it is in use, is none, cannot be read or is damaged.
+pub fn stats(disk: &Arc<dyn Disk>) -> Result<StatsReport, InspectError> {
+    let _lock = lock(&**disk)?;
+    let found = find(&**disk)?;
+    let mut report = StatsReport {
+        table_entries: found.table.as_ref().map_or(0, |table| table.entries),
+        journal_batches: found.journal.frames,
+        ..StatsReport::default()
+    };
+    for name in names(&**disk)?.into_iter().filter(|name| is_ours(name)) {
+        let length = disk.open(&name).and_then(|file| file.length());
+        let length = length.map_err(|error| ReadError::reading(&name, error))?;
+        report.files.push((name, length));
+    }
+    for (index, segment) in found.segments.iter().enumerate() {
+        let limit = found.segments.get(index + 1).map(|next| next.first);
+        let scanned = scan(segment, limit)?;
+        for (_, frame) in &scanned.frames {
+            let payload = scanned.bytes.get(frame.payload.clone()).unwrap_or_default();
+            report.journal_operations += Operations::new(payload).count() as u64;
+        }
+    }
+    let shared = at_rest(Arc::clone(disk), &found);
+    let visited = store::visit_all(&shared, &mut |key, value| {
+        let kind = report.kinds.entry(key.first().copied().unwrap_or(0)).or_default();
+        kind.entries += 1;
+        kind.key_bytes += key.len() as u64;
+        kind.value_bytes += value.len() as u64;
+    });
+    visited.map_err(|error| match error {
+        MergeError::Read(error) => InspectError::Read(error),
+        MergeError::Write(error) => InspectError::Open(error),
+    })?;
+    Ok(report)
+}

@@ -1,0 +1,458 @@
+//! Writes batches into the journal, a group at a time. Without a thread and without a clock of its own for what it decides.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use super::frame::{self, FRAME_HEADER};
+use super::segment::{self, FIRST_FRAME, Segment};
+use crate::catalog::{Catalog, Shared};
+use crate::disk::is_full;
+use crate::{Commits, Durability, OpenError, State};
+
+/// Most bytes of one group; a single larger batch is a group of its own.
+const GROUP_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes that may wait for a sync when the durability is relaxed.
+const UNSYNCED_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes written after which the free space is asked for again.
+const MEASURE_BYTES: u64 = 4 * 1024 * 1024;
+/// A group's buffer that has grown beyond this is given back.
+const KEPT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
+/// Files of the journal above which a merge is wanted, whatever their size.
+pub(crate) const MAX_SEGMENTS: usize = 64;
+
+/// A batch on its way into the journal.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) writer: u16,
+    pub(crate) sequence: u64,
+    pub(crate) operations: u64,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Batch {
+    /// What it counts for while it waits, bytes.
+    pub(crate) fn weight(&self) -> u64 {
+        (self.payload.len() + FRAME_HEADER) as u64
+    }
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There was nothing to do.
+    Idle,
+    /// A group was committed; there may be more.
+    Done,
+    /// The disk refused; the same is tried again when the step is called again.
+    Retry,
+}
+
+/// The file that is being written.
+struct Active {
+    segment: Arc<Segment>,
+    /// Where the first byte that is not synced belongs.
+    position: u64,
+    /// A write or sync failed in a way that tells nothing about what is on the disk: nothing more is written here.
+    broken: bool,
+}
+
+/// What turns batches into frames on the disk.
+pub(crate) struct JournalWriter {
+    shared: Arc<Shared>,
+    active: Option<Active>,
+    /// A file that is ready but for the manifest, which could not be saved, and the number behind its last frame.
+    prepared: Option<(Arc<Segment>, u64)>,
+    /// The number of the next frame.
+    next: u64,
+    /// All frames below are synced.
+    durable: u64,
+    pending: VecDeque<Batch>,
+    /// What waits there counts for, bytes.
+    pending_weight: u64,
+    /// Frames from `durable` on.
+    buffer: Vec<u8>,
+    /// How much of the buffer is written.
+    written: usize,
+    /// Whom to tell when the group is committed: the highest sequence of each writer.
+    marks: Vec<(u16, u64)>,
+    group: Group,
+    since_measured: u64,
+}
+
+/// What the present group counts for.
+#[derive(Debug, Default)]
+struct Group {
+    batches: u64,
+    operations: u64,
+    weight: u64,
+}
+
+impl JournalWriter {
+    /// Goes on with a frame number. What `buffer` holds are frames from `durable` on, to be written again.
+    pub(crate) fn new(shared: Arc<Shared>, durable: u64, next: u64, buffer: Vec<u8>) -> Self {
+        Self {
+            shared,
+            active: None,
+            prepared: None,
+            next,
+            durable,
+            pending: VecDeque::new(),
+            pending_weight: 0,
+            buffer,
+            written: 0,
+            marks: Vec::new(),
+            group: Group::default(),
+            since_measured: 0,
+        }
+    }
+
+    /// Takes a batch; the next steps write it.
+    pub(crate) fn take(&mut self, batch: Batch) {
+        self.pending_weight += batch.weight();
+        self.pending.push_back(batch);
+    }
+
+    /// Whether as much waits as a group may have.
+    pub(crate) fn has_group(&self) -> bool {
+        self.pending_weight >= GROUP_BYTES as u64
+    }
+
+    /// Whether batches wait for a step.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.pending.is_empty() || self.written < self.buffer.len() || !self.marks.is_empty()
+    }
+
+    /// Whether what is written waits for a sync.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        self.written > 0
+    }
+
+    /// Writes and commits a group of what waits.
+    pub(crate) fn step(&mut self, commits: &mut dyn Commits) -> Step {
+        if !self.has_work() {
+            return Step::Idle;
+        }
+        match self.commit() {
+            Ok(()) => {
+                self.tell(commits);
+                Step::Done
+            }
+            Err(()) => Step::Retry,
+        }
+    }
+
+    /// Syncs what is written, for a durability that is relaxed.
+    pub(crate) fn sync(&mut self) -> Step {
+        if !self.is_unsynced() {
+            return Step::Idle;
+        }
+        match self.sync_written() {
+            Ok(()) => Step::Done,
+            Err(()) => Step::Retry,
+        }
+    }
+
+    /// Begins the first file after the store was opened, and writes the frames into it that were perhaps not synced
+    /// before.
+    pub(crate) fn begin(&mut self) -> Result<(), OpenError> {
+        self.begin_segment()
+    }
+
+    /// Says at the end of the journal that it ends there, so that damage before it is not taken for a torn end.
+    pub(crate) fn end(&mut self) -> Step {
+        if self.has_work() || self.sync() == Step::Retry {
+            return Step::Retry;
+        }
+        let Some(active) = &self.active else {
+            return Step::Idle;
+        };
+        frame::append(&mut self.buffer, active.segment.salt, self.next, self.durable, &[]);
+        self.next += 1;
+        let written = self.write_buffer();
+        if written.is_ok() && self.sync_written().is_ok() { Step::Done } else { Step::Retry }
+    }
+
+    fn commit(&mut self) -> Result<(), ()> {
+        let is_broken = self.active.as_ref().is_some_and(|active| active.broken);
+        if is_broken && !self.buffer.is_empty() {
+            // What was handed to this file goes into another one, and is synced there.
+            self.replace_segment()?;
+        }
+        if self.written == self.buffer.len() {
+            if self.written >= UNSYNCED_BYTES {
+                self.sync_written()?;
+            }
+            self.prepare_group()?;
+        }
+        if self.written < self.buffer.len() {
+            self.write_buffer()?;
+            if self.shared.settings.durability == Durability::Commit {
+                self.sync_written()?;
+            }
+        }
+        if let Some(active) = &self.active {
+            active.segment.set_end(active.position + self.written as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes frames of the batches that wait, as many as a group may have.
+    fn prepare_group(&mut self) -> Result<(), ()> {
+        let (mut bytes, mut batches) = (0, 0);
+        for batch in &self.pending {
+            let size = if batch.payload.is_empty() { 0 } else { FRAME_HEADER + batch.payload.len() };
+            if bytes > 0 && bytes + size > GROUP_BYTES {
+                break;
+            }
+            bytes += size;
+            batches += 1;
+        }
+        if bytes > 0 {
+            self.check_limit(bytes as u64)?;
+            let end = self.active.as_ref().map(|active| active.position + (self.written + bytes) as u64);
+            let broken = self.active.as_ref().is_none_or(|active| active.broken);
+            let empty = self.active.as_ref().is_some_and(|active| active.position == FIRST_FRAME) && self.written == 0;
+            let too_long = end.is_some_and(|end| end > self.shared.settings.segment_bytes) && !empty;
+            if too_long && !broken && self.written > 0 {
+                self.sync_written()?;
+            }
+            if too_long || broken {
+                self.replace_segment()?;
+            }
+        }
+        let salt = self.active.as_ref().map_or(0, |active| active.segment.salt);
+        for batch in self.pending.drain(..batches) {
+            self.group.batches += 1;
+            self.group.operations += batch.operations;
+            self.group.weight += batch.weight();
+            self.pending_weight -= batch.weight();
+            match self.marks.iter_mut().find(|(writer, _)| *writer == batch.writer) {
+                Some((_, sequence)) => *sequence = batch.sequence,
+                None => self.marks.push((batch.writer, batch.sequence)),
+            }
+            if !batch.payload.is_empty() {
+                frame::append(&mut self.buffer, salt, self.next, self.durable, &batch.payload);
+                self.next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Beyond its limit the store still takes what deletes, until the reserve is used up, too.
+    fn check_limit(&mut self, more: u64) -> Result<(), ()> {
+        let settings = &self.shared.settings;
+        if settings.max_bytes == 0 {
+            return Ok(());
+        }
+        let limit = settings.max_bytes.saturating_add(settings.min_free_bytes);
+        let bytes = self.shared.status.store_bytes() + more;
+        if bytes <= limit {
+            return Ok(());
+        }
+        self.shared.status.note_error(format!("{bytes} bytes would be more than `max_bytes` and its reserve, {limit}"));
+        self.set_state(State::Full);
+        // Only a merge gives room, and it takes closed files only.
+        let is_empty = self.active.as_ref().is_none_or(|active| active.position == FIRST_FRAME);
+        if self.shared.catalog().closed_bytes() == 0 && !is_empty && (self.written == 0 || self.sync_written().is_ok())
+        {
+            let _ = self.replace_segment();
+        }
+        self.shared.work.ask(|wanted| wanted.merge = true);
+        Err(())
+    }
+
+    fn write_buffer(&mut self) -> Result<(), ()> {
+        let Some(active) = &mut self.active else {
+            return Err(());
+        };
+        let unwritten = self.buffer.get(self.written..).unwrap_or_default();
+        let outcome = active.segment.file.write_at(unwritten, active.position + self.written as u64);
+        match outcome {
+            Ok(()) => {
+                self.shared.status.written_bytes.fetch_add(unwritten.len() as u64, Relaxed);
+                self.since_measured += unwritten.len() as u64;
+                self.written = self.buffer.len();
+                Ok(())
+            }
+            Err(error) => {
+                // Without room nothing is lost: the same bytes go to the same place later.
+                active.broken = !is_full(&error);
+                self.note_failure("write", &error);
+                Err(())
+            }
+        }
+    }
+
+    /// Syncs what is written. When that fails the file is given up: nobody knows what of it is on the disk, and a second
+    /// sync would not tell.
+    fn sync_written(&mut self) -> Result<(), ()> {
+        let Some(active) = &mut self.active else {
+            return Err(());
+        };
+        if active.broken {
+            return self.replace_segment();
+        }
+        let begin = Instant::now();
+        match active.segment.file.sync_data() {
+            Ok(()) => {
+                self.shared.status.note_sync(begin.elapsed());
+                active.position += self.written as u64;
+                self.buffer.drain(..self.written);
+                self.written = 0;
+                self.durable = frame::number_at(&self.buffer, 0).unwrap_or(self.next);
+                if self.buffer.capacity() > KEPT_BUFFER_BYTES && self.buffer.is_empty() {
+                    self.buffer = Vec::new();
+                }
+                Ok(())
+            }
+            Err(error) => {
+                active.broken = true;
+                self.note_failure("sync", &error);
+                Err(())
+            }
+        }
+    }
+
+    fn replace_segment(&mut self) -> Result<(), ()> {
+        match self.begin_segment() {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let full = matches!(error, OpenError::NoSpace { .. });
+                self.note_state(full, format!("cannot begin a file of the journal: {error}"));
+                Err(())
+            }
+        }
+    }
+
+    /// Begins the next file. Frames that are not synced are written into it, and synced, before the manifest names it:
+    /// from then on what an older file holds from this number on does not count.
+    fn begin_segment(&mut self) -> Result<(), OpenError> {
+        let shared = Arc::clone(&self.shared);
+        let mut catalog = shared.catalog();
+        let segment = match self.prepared.take() {
+            Some((segment, next)) if segment.first == self.durable && next == self.next => segment,
+            other => {
+                catalog.orphans.extend(other.map(|(segment, _)| segment.name()));
+                Arc::new(self.make_segment(&mut catalog)?)
+            }
+        };
+        catalog.segments.push(Arc::clone(&segment));
+        if let Err(error) = catalog.save(&*shared.disk) {
+            catalog.segments.pop();
+            self.prepared = Some((segment, self.next));
+            return Err(error);
+        }
+        if let Some(old) = self.active.take().filter(|old| old.segment.end() > old.position) {
+            // Some of what was given up here could be read already.
+            old.segment.set_end(old.position);
+            catalog.abandoned += 1;
+        }
+        shared.measure(&catalog);
+        self.ask_for_merge(&catalog);
+        drop(catalog);
+        self.buffer.clear();
+        self.written = 0;
+        self.durable = self.next;
+        self.active = Some(Active { position: segment.end(), segment, broken: false });
+        Ok(())
+    }
+
+    /// Makes a file for the frames from `durable` on: out of a spare one, or a new one.
+    fn make_segment(&mut self, catalog: &mut Catalog) -> Result<Segment, OpenError> {
+        let id = catalog.take_number();
+        let name = segment::name(id);
+        self.fill_segment(catalog, id).map_err(|error| {
+            let _ = self.shared.disk.remove(&name);
+            OpenError::writing(&name, error)
+        })
+    }
+
+    fn fill_segment(&mut self, catalog: &mut Catalog, id: u64) -> io::Result<Segment> {
+        let (disk, name) = (&self.shared.disk, segment::name(id));
+        let spare = catalog.spares.pop().filter(|spare| disk.rename(spare, &name).is_ok());
+        let file = if spare.is_some() {
+            disk.open(&name)?
+        } else {
+            let file = disk.create(&name)?;
+            // A sync costs less when it does not have to write a new length.
+            file.set_length(self.shared.settings.segment_bytes.max(FIRST_FRAME))?;
+            file
+        };
+        let salt = disk.random() as u32;
+        file.write_at(&segment::header(id, self.durable, salt), 0)?;
+        if !self.buffer.is_empty() {
+            frame::seal_again(&mut self.buffer, salt, self.durable);
+            file.write_at(&self.buffer, FIRST_FRAME)?;
+        }
+        file.sync_data()?;
+        Ok(Segment::new(id, self.durable, salt, file, FIRST_FRAME + self.buffer.len() as u64))
+    }
+
+    fn ask_for_merge(&self, catalog: &Catalog) {
+        let settings = &self.shared.settings;
+        let mut threshold = settings.merge_min_bytes.max(catalog.table_bytes() / 2);
+        if self.shared.status.is_full() {
+            threshold = threshold.min(settings.segment_bytes.max(catalog.table_bytes() / 8));
+        }
+        if catalog.closed_bytes() > threshold || catalog.segments.len() > MAX_SEGMENTS {
+            self.shared.work.ask(|wanted| wanted.merge = true);
+        }
+    }
+
+    fn tell(&mut self, commits: &mut dyn Commits) {
+        let status = &self.shared.status;
+        status.groups.fetch_add(1, Relaxed);
+        status.batches.fetch_add(self.group.batches, Relaxed);
+        status.operations.fetch_add(self.group.operations, Relaxed);
+        status.pending_bytes.fetch_sub(self.group.weight, Relaxed);
+        self.group = Group::default();
+        for (writer, sequence) in self.marks.drain(..) {
+            commits.on_committed(writer, sequence);
+        }
+        self.set_state(State::Ok);
+        self.measure();
+    }
+
+    /// Brings the sizes in the status up to date: that of the journal always, the free space now and then.
+    fn measure(&mut self) {
+        let due = self.since_measured >= MEASURE_BYTES;
+        if due || self.shared.status.is_full() {
+            self.since_measured = 0;
+            self.shared.measure_free_space();
+        }
+        let catalog = self.shared.catalog();
+        self.shared.measure(&catalog);
+        let settings = &self.shared.settings;
+        let half_full = self.active.as_ref().is_some_and(|active| active.position > settings.segment_bytes / 2);
+        if half_full && catalog.spares.is_empty() {
+            self.shared.work.ask(|wanted| wanted.spare = true);
+        }
+    }
+
+    fn note_failure(&self, action: &str, error: &io::Error) {
+        let name = self.active.as_ref().map(|active| active.segment.name()).unwrap_or_default();
+        self.note_state(is_full(error), format!("cannot {action} {name}: {error}"));
+    }
+
+    fn note_state(&self, full: bool, text: String) {
+        self.shared.status.failures.fetch_add(1, Relaxed);
+        self.shared.status.note_error(text.clone());
+        self.set_state(if full { State::Full } else { State::Failing(text) });
+        self.shared.measure_free_space();
+    }
+
+    fn set_state(&self, state: State) {
+        if !self.shared.status.differs(&state) {
+            return;
+        }
+        match &state {
+            State::Ok => tracing::info!("the store writes again"),
+            State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
+            State::Failing(text) => tracing::error!(error = %text, "the store fails: acknowledgements wait"),
+        }
+        self.shared.status.set_state(state);
+    }
+}

@@ -1,0 +1,200 @@
+//! Reads parts of the store while it runs.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::ReadError;
+use crate::catalog::{Catalog, Shared};
+use crate::disk::read_part;
+use crate::journal::segment::{FIRST_FRAME, Frames, Segment};
+use crate::operation::{Operation, Operations};
+use crate::table::Cursor;
+
+/// Bytes of the journal that are read at once for the index.
+const PORTION: u64 = 4 * 1024 * 1024;
+
+/// Entries that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Keys and values, in ascending order of the keys.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The first key that did not fit, when there is one: where to go on.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Where the newest operation of a key is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Value { segment: u64, offset: u64, length: u32, checksum: u32 },
+    Deleted { segment: u64 },
+}
+
+impl Place {
+    fn segment(&self) -> u64 {
+        match self {
+            Self::Value { segment, .. } | Self::Deleted { segment } => *segment,
+        }
+    }
+}
+
+/// Answers loads. It keeps an index of the journal that goes only as far as the last load needed it.
+pub(crate) struct Loader {
+    shared: Arc<Shared>,
+    index: BTreeMap<Box<[u8]>, Place>,
+    /// The segment up to which the index goes.
+    segment: u64,
+    /// Where in it.
+    position: u64,
+    /// The frame that comes next.
+    number: u64,
+    merged: u64,
+    abandoned: u64,
+}
+
+impl Loader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, index: BTreeMap::new(), segment: 0, position: 0, number: 0, merged: 0, abandoned: 0 }
+    }
+
+    /// The entries from a key on and below another one, at most so many bytes of keys and values, but at least one.
+    pub(crate) fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
+        let catalog = self.shared.catalog().clone();
+        if let Err(error) = self.catch_up(&catalog) {
+            // What is half done is done again.
+            self.forget();
+            return Err(error);
+        }
+        self.shared.status.loads.fetch_add(1, Relaxed);
+        if from >= to {
+            return Ok(Loaded::default());
+        }
+        let mut table = match &catalog.table {
+            Some(table) => Some(Cursor::at(Arc::clone(table), from)?),
+            None => None,
+        };
+        let bounds: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Included(from), Bound::Excluded(to));
+        let mut journal = self.index.range::<[u8], _>(bounds).peekable();
+        let (mut loaded, mut bytes) = (Loaded::default(), 0);
+        loop {
+            let stored = table.as_ref().and_then(Cursor::current).filter(|(key, _)| *key < to);
+            let newer = journal.peek().map(|(key, place)| (&***key, **place));
+            let (key, value) = match (stored, newer) {
+                (None, None) => return Ok(loaded),
+                (Some((key, value)), None) => (key, value.map(<[u8]>::to_vec)),
+                (Some((key, value)), Some((newer_key, _))) if key < newer_key => (key, value.map(<[u8]>::to_vec)),
+                (_, Some((key, place))) => (key, read_value(&catalog, place)?),
+            };
+            if let Some(value) = value {
+                let size = key.len() + value.len();
+                if !loaded.entries.is_empty() && bytes + size > max_bytes {
+                    loaded.next = Some(key.to_vec());
+                    return Ok(loaded);
+                }
+                bytes += size;
+                loaded.entries.push((key.to_vec(), value));
+            }
+            let (in_table, in_journal) =
+                (stored.is_some_and(|(stored, _)| stored == key), newer.is_some_and(|(newer, _)| newer == key));
+            if in_table && let Some(table) = &mut table {
+                table.advance()?;
+            }
+            if in_journal {
+                journal.next();
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.index.clear();
+        (self.segment, self.position, self.number) = (0, 0, 0);
+    }
+
+    /// Brings the index up to what is committed.
+    fn catch_up(&mut self, catalog: &Catalog) -> Result<(), ReadError> {
+        if self.abandoned != catalog.abandoned {
+            // The index may name places that were given up.
+            self.forget();
+            self.abandoned = catalog.abandoned;
+        }
+        if self.merged != catalog.merged {
+            let oldest = catalog.segments.first().map_or(u64::MAX, |segment| segment.id);
+            self.index.retain(|_, place| place.segment() >= oldest);
+            self.merged = catalog.merged;
+        }
+        for segment in &catalog.segments {
+            if segment.id < self.segment {
+                continue;
+            }
+            if segment.id > self.segment {
+                (self.segment, self.position, self.number) = (segment.id, FIRST_FRAME, segment.first);
+            }
+            self.read(segment)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, segment: &Segment) -> Result<(), ReadError> {
+        let name = segment.name();
+        let end = segment.end();
+        let mut portion = PORTION;
+        while self.position < end {
+            let length = portion.min(end - self.position);
+            let bytes = read_part(&*segment.file, self.position, length);
+            let bytes = bytes.map_err(|error| ReadError::reading(&name, error))?;
+            let mut frames = Frames { bytes: &bytes, salt: segment.salt, position: 0, expected: self.number };
+            for frame in frames.by_ref() {
+                let payload = bytes.get(frame.payload.clone()).unwrap_or_default();
+                let at = self.position + frame.payload.start as u64;
+                note(&mut self.index, segment.id, at, payload);
+            }
+            if frames.position == 0 && length == end - self.position {
+                let text = format!("frame {} is broken, but was written", self.number);
+                return Err(ReadError::damaged(&name, self.position, text));
+            }
+            // A frame that is larger than a portion is read by a larger one.
+            portion = if frames.position == 0 { portion.saturating_mul(2) } else { PORTION };
+            self.number = frames.expected;
+            self.position += frames.position as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Notes where the operations of a frame are.
+fn note(index: &mut BTreeMap<Box<[u8]>, Place>, segment: u64, at: u64, payload: &[u8]) {
+    let mut operations = Operations::new(payload);
+    while let Some(Ok(operation)) = operations.next() {
+        let place = match operation {
+            Operation::Delete { .. } => Place::Deleted { segment },
+            Operation::Put { value, .. } => Place::Value {
+                segment,
+                offset: at + (operations.position() - value.len()) as u64,
+                length: value.len() as u32,
+                checksum: crc32c::crc32c(value),
+            },
+        };
+        match index.get_mut(operation.key()) {
+            Some(known) => *known = place,
+            None => drop(index.insert(operation.key().into(), place)),
+        }
+    }
+}
+
+fn read_value(catalog: &Catalog, place: Place) -> Result<Option<Vec<u8>>, ReadError> {
+    let Place::Value { segment, offset, length, checksum } = place else {
+        return Ok(None);
+    };
+    let found = catalog.segments.binary_search_by_key(&segment, |segment| segment.id);
+    let name = crate::journal::segment::name(segment);
+    let Some(segment) = found.ok().and_then(|index| catalog.segments.get(index)) else {
+        return Err(ReadError::Missing { file: name });
+    };
+    let value = read_part(&*segment.file, offset, u64::from(length));
+    let value = value.map_err(|error| ReadError::reading(&name, error))?;
+    if crc32c::crc32c(&value) != checksum {
+        return Err(ReadError::damaged(&name, offset, "a value is not what was written"));
+    }
+    Ok(Some(value))
+}

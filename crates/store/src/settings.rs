@@ -1,0 +1,54 @@
+//! What can be set when a store is opened.
+
+use std::time::Duration;
+
+/// When a batch counts as committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// After the `fdatasync` of the group it was written with: it survives power loss.
+    Commit,
+    /// As soon as it is written: it survives the end of the process, and power loss once it is older than `window`.
+    Relaxed {
+        /// Longest time between a write and its `fdatasync`.
+        window: Duration,
+    },
+}
+
+/// Limits and habits of a store. The defaults suit a broker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When a batch counts as committed.
+    pub durability: Durability,
+    /// Size at which a journal file is closed and the next one begun, bytes. A single larger batch makes a larger file.
+    pub segment_bytes: u64,
+    /// A merge begins when the closed journal files hold more than this and more than half the table, bytes.
+    pub merge_min_bytes: u64,
+    /// Journal that a merge sorts in memory at once, bytes; what is beyond is sorted in portions through files.
+    pub merge_memory_bytes: u64,
+    /// Bytes of all files above which [`Status::is_full`](crate::Status::is_full) says so. Writing goes on for another
+    /// `min_free_bytes`, for what deletes. 0 is no limit.
+    pub max_bytes: u64,
+    /// Free space of the file system below which [`Status::is_full`](crate::Status::is_full) says so, bytes.
+    pub min_free_bytes: u64,
+    /// Bytes handed in and not yet committed above which [`Status::is_full`](crate::Status::is_full) says so.
+    pub max_pending_bytes: u64,
+    /// Loads that may wait at once; one more is answered with [`ReadError::Busy`](crate::ReadError::Busy).
+    pub max_waiting_loads: usize,
+}
+
+const MIB: u64 = 1024 * 1024;
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Commit,
+            segment_bytes: 32 * MIB,
+            merge_min_bytes: 64 * MIB,
+            merge_memory_bytes: 256 * MIB,
+            max_bytes: 0,
+            min_free_bytes: 64 * MIB,
+            max_pending_bytes: 256 * MIB,
+            max_waiting_loads: 65_536,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How the store is doing, for those who ask from other threads.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What the store can do at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Everything.
+    Ok,
+    /// There is no room to write: batches wait until there is.
+    Full,
+    /// The disk fails: batches wait and are tried again. The text says what it said.
+    Failing(String),
+}
+
+/// Upper bounds of the histogram of sync times, microseconds; the last bucket has none.
+pub const SYNC_BOUNDS_MICROSECONDS: [u64; 11] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000];
+
+/// Numbers that the store's threads keep current. All bytes are bytes of files unless they say otherwise.
+#[derive(Debug, Default)]
+pub struct Status {
+    pub(crate) journal_bytes: AtomicU64,
+    pub(crate) table_bytes: AtomicU64,
+    pub(crate) free_bytes: AtomicU64,
+    pub(crate) pending_bytes: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) operations: AtomicU64,
+    pub(crate) groups: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) syncs: AtomicU64,
+    pub(crate) sync_nanoseconds: AtomicU64,
+    pub(crate) sync_buckets: [AtomicU64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
+    pub(crate) merges: AtomicU64,
+    pub(crate) failed_merges: AtomicU64,
+    pub(crate) failures: AtomicU64,
+    pub(crate) segments: AtomicU64,
+    pub(crate) loads: AtomicU64,
+    pub(crate) table_entries: AtomicU64,
+    /// Limits, so that `is_full` needs nothing else.
+    pub(crate) max_bytes: AtomicU64,
+    pub(crate) min_free_bytes: AtomicU64,
+    pub(crate) max_pending_bytes: AtomicU64,
+    pub(crate) stuck: AtomicBool,
+    pub(crate) state: Mutex<Option<State>>,
+    pub(crate) last_error: Mutex<Option<String>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        impl Status {
+            $($(#[$doc])* pub fn $name(&self) -> u64 {
+                self.$name.load(Ordering::Relaxed)
+            })*
+        }
+    };
+}
+
+numbers! {
+    /// Bytes of the journal that are in use.
+    journal_bytes,
+    /// Bytes of the table.
+    table_bytes,
+    /// Free space of the file system when it was last asked, bytes.
+    free_bytes,
+    /// Bytes handed in and not yet committed.
+    pending_bytes,
+    /// Batches committed since the store was opened.
+    batches,
+    /// Operations committed since the store was opened.
+    operations,
+    /// Groups of batches written since the store was opened.
+    groups,
+    /// Bytes written into the journal since the store was opened.
+    written_bytes,
+    /// Syncs of the journal since the store was opened.
+    syncs,
+    /// Time spent in syncs of the journal since the store was opened, nanoseconds.
+    sync_nanoseconds,
+    /// Merges finished since the store was opened.
+    merges,
+    /// Merges that failed, and are tried again, since the store was opened.
+    failed_merges,
+    /// Writes and syncs that the disk refused since the store was opened.
+    failures,
+    /// Files of the journal.
+    segments,
+    /// Loads answered since the store was opened.
+    loads,
+    /// Entries in the table when it was last written.
+    table_entries,
+}
+
+impl Status {
+    /// Whether the broker should take no new work: little room is left, too much waits to be written, or nothing can be
+    /// written at all.
+    pub fn is_full(&self) -> bool {
+        let (limit, pending) = (self.max_bytes.load(Ordering::Relaxed), self.max_pending_bytes.load(Ordering::Relaxed));
+        self.stuck.load(Ordering::Relaxed)
+            || self.free_bytes() < self.min_free_bytes.load(Ordering::Relaxed)
+            || (limit > 0 && self.store_bytes() > limit)
+            || (pending > 0 && self.pending_bytes() > pending)
+    }
+
+    /// Bytes of journal and table together.
+    pub fn store_bytes(&self) -> u64 {
+        self.journal_bytes() + self.table_bytes()
+    }
+
+    /// What the store can do at the moment.
+    pub fn state(&self) -> State {
+        held(&self.state).clone().unwrap_or(State::Ok)
+    }
+
+    /// The last failure, also when it is over.
+    pub fn last_error(&self) -> Option<String> {
+        held(&self.last_error).clone()
+    }
+
+    /// How many syncs took at most [`SYNC_BOUNDS_MICROSECONDS`] (the last: longer), each counted once.
+    pub fn sync_histogram(&self) -> [u64; SYNC_BOUNDS_MICROSECONDS.len() + 1] {
+        std::array::from_fn(|index| self.sync_buckets[index].load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn note_sync(&self, took: Duration) {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        self.sync_nanoseconds.fetch_add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let bucket = SYNC_BOUNDS_MICROSECONDS.partition_point(|bound| u128::from(*bound) < took.as_micros());
+        self.sync_buckets[bucket].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether this is another state than the present one.
+    pub(crate) fn differs(&self, state: &State) -> bool {
+        match state {
+            // The usual case takes no lock.
+            State::Ok => self.stuck.load(Ordering::Relaxed),
+            state => self.state() != *state,
+        }
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.stuck.store(state != State::Ok, Ordering::Relaxed);
+        *held(&self.state) = Some(state);
+    }
+
+    pub(crate) fn note_error(&self, text: String) {
+        *held(&self.last_error) = Some(text);
+    }
+}

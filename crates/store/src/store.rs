@@ -1,0 +1,348 @@
+//! The store from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread::JoinHandle;
+
+use crate::catalog::Shared;
+use crate::disk::{Disk, LockGuard};
+use crate::journal::frame::MAX_PAYLOAD;
+use crate::journal::writer::{Batch, JournalWriter, Step};
+use crate::load::{Loaded, Loader};
+use crate::merge::{self, Merge, MergeError, Runs, make_spare};
+use crate::operation;
+use crate::recovery::{self, RecoveryReport};
+use crate::threads::{self, Message, Request};
+use crate::{OpenError, ReadError, Settings, Status, SubmitError, SweepFactory};
+
+/// Who is told what is committed.
+pub trait Commits: Send {
+    /// All batches of this writer up to this sequence are committed. Called once for each writer and group, in the order
+    /// of the journal, from the store's writing thread: it should only hand the news over.
+    fn on_committed(&mut self, writer: u16, sequence: u64);
+}
+
+impl<F: FnMut(u16, u64) + Send> Commits for F {
+    fn on_committed(&mut self, writer: u16, sequence: u64) {
+        self(writer, sequence);
+    }
+}
+
+/// What opening gives.
+pub struct Opened {
+    /// The store, at rest.
+    pub store: Store,
+    /// What was found.
+    pub report: RecoveryReport,
+}
+
+/// Opens the store of a disk, or makes one where there is none.
+///
+/// # Errors
+/// When another process has it, when a file cannot be read, is damaged, missing or of another version, and when the disk
+/// cannot be written. Nothing is changed then that makes a second attempt worse.
+pub fn open(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory) -> Result<Opened, OpenError> {
+    let recovered = recovery::recover(disk, settings, sweep)?;
+    let store = Store { shared: recovered.shared, writer: recovered.writer, lock: recovered.lock };
+    let report = recovered.report;
+    log_report(&report);
+    Ok(Opened { store, report })
+}
+
+fn log_report(report: &RecoveryReport) {
+    if let Some(torn) = &report.torn {
+        tracing::warn!(
+            file = %torn.file, offset = torn.offset, bytes = torn.bytes, frames = torn.frames,
+            "the end of the journal was half written and never acknowledged; it is left behind"
+        );
+    }
+    tracing::info!(
+        created = report.created,
+        clean = report.clean,
+        segments = report.segments,
+        batches = report.frames,
+        bytes = report.bytes,
+        table_entries = report.table_entries,
+        removed = report.removed.len(),
+        "the store is open"
+    );
+}
+
+/// A store at rest: all of it can be read, then it is started.
+pub struct Store {
+    shared: Arc<Shared>,
+    writer: JournalWriter,
+    lock: LockGuard,
+}
+
+/// Visits an entry: key and value.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) + 'a;
+
+impl Store {
+    /// Visits all live entries in ascending order of their keys, but for those that the sweep refuses. Every block and
+    /// frame is checked on the way.
+    ///
+    /// # Errors
+    /// When something cannot be read or is damaged; also when the journal is so long that it is sorted through files and
+    /// they cannot be written.
+    pub fn for_each(&self, visit: &mut Visit<'_>) -> Result<(), MergeError> {
+        visit_all(&self.shared, visit)
+    }
+
+    /// How the store is doing.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.shared.status)
+    }
+
+    /// Starts the threads that write, merge and load.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(self, commits: Box<dyn Commits>) -> std::io::Result<Running> {
+        let (sender, receiver) = mpsc::channel();
+        let (loads, requests) = mpsc::sync_channel(self.shared.settings.max_waiting_loads);
+        let loader = Loader::new(Arc::clone(&self.shared));
+        let spawn = |name: &str| std::thread::Builder::new().name(name.to_owned());
+        let (shared, writer) = (Arc::clone(&self.shared), self.writer);
+        let writing = {
+            let shared = Arc::clone(&shared);
+            spawn("store-write").spawn(move || threads::write(&shared, writer, &receiver, commits))?
+        };
+        let mut running = Running {
+            shared: Arc::clone(&shared),
+            sender,
+            loads,
+            writing: Some(writing),
+            others: Vec::new(),
+            _lock: self.lock,
+        };
+        running.others.push(spawn("store-load").spawn(move || threads::load(loader, &requests))?);
+        running.others.push(spawn("store-merge").spawn(move || threads::merge(&shared))?);
+        Ok(running)
+    }
+
+    /// Drives the store by hand and without threads, so that a run can be repeated.
+    pub fn stepped(self, commits: Box<dyn Commits>) -> Stepped {
+        let loader = Loader::new(Arc::clone(&self.shared));
+        Stepped { shared: self.shared, writer: self.writer, loader, commits, merge: None, _lock: self.lock }
+    }
+}
+
+pub(crate) fn visit_all(shared: &Shared, visit: &mut Visit<'_>) -> Result<(), MergeError> {
+    let catalog = shared.catalog().clone();
+    let mut runs = Runs::new(&shared.disk);
+    let mut entries = merge::merged(shared, catalog.table.as_ref(), &catalog.segments, &mut runs)?;
+    let mut sweep = (shared.sweep)();
+    while let Some((key, value)) = entries.current() {
+        if let Some(value) = value.filter(|value| sweep.keep(key, value)) {
+            visit(key, value);
+        }
+        entries.advance()?;
+    }
+    Ok(())
+}
+
+/// A store whose threads run. Dropping it stops it.
+pub struct Running {
+    shared: Arc<Shared>,
+    sender: mpsc::Sender<Message>,
+    loads: SyncSender<Request>,
+    writing: Option<JoinHandle<()>>,
+    others: Vec<JoinHandle<()>>,
+    _lock: LockGuard,
+}
+
+impl Running {
+    /// Something to hand batches in with. A number belongs to one writer, whose sequences ascend.
+    pub fn writer(&self, number: u16) -> Writer {
+        Writer { number, shared: Arc::clone(&self.shared), sender: self.sender.clone() }
+    }
+
+    /// Something to load with.
+    pub fn reader(&self) -> Reader {
+        Reader { loads: self.loads.clone() }
+    }
+
+    /// How the store is doing.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.shared.status)
+    }
+
+    /// Asks for a merge of what is closed, though it would not be time yet.
+    pub fn ask_for_merge(&self) {
+        self.shared.work.ask(|wanted| wanted.merge = true);
+    }
+
+    /// Commits what was handed in, says so, and ends the threads. A batch that the disk keeps refusing is given up after a
+    /// few attempts: it was never said to be committed.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.sender.send(Message::Stop);
+        let _ = self.loads.send(Request::Stop);
+        self.shared.work.ask(|wanted| wanted.stop = true);
+        for thread in self.writing.take().into_iter().chain(self.others.drain(..)) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store has ended by a panic");
+            }
+        }
+    }
+}
+
+/// Hands in the batches of one writer. Clones are the same writer.
+#[derive(Clone)]
+pub struct Writer {
+    number: u16,
+    shared: Arc<Shared>,
+    sender: mpsc::Sender<Message>,
+}
+
+impl Writer {
+    /// Hands in a batch of operations, as [`operation`] says; without operations it is a barrier. It never waits: the
+    /// commit is told through [`Commits`]. Sequences ascend. How much may wait is for the caller to keep, who asks
+    /// [`Status::is_full`] before taking new work.
+    ///
+    /// # Errors
+    /// When the bytes are not made of operations, are too many, or the store has been stopped.
+    pub fn submit(&self, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
+        let batch = make_batch(&self.shared, self.number, sequence, payload)?;
+        let weight = batch.weight();
+        self.sender.send(Message::Batch(batch)).map_err(|_| {
+            self.shared.status.pending_bytes.fetch_sub(weight, Relaxed);
+            SubmitError::Stopped
+        })
+    }
+}
+
+fn make_batch(shared: &Shared, writer: u16, sequence: u64, payload: Vec<u8>) -> Result<Batch, SubmitError> {
+    if payload.len() > MAX_PAYLOAD {
+        return Err(SubmitError::TooLarge(payload.len()));
+    }
+    // What is not made of operations must not come into the journal: nobody could open the store again.
+    let operations = operation::count(&payload)?;
+    let batch = Batch { writer, sequence, operations, payload };
+    shared.status.pending_bytes.fetch_add(batch.weight(), Relaxed);
+    Ok(batch)
+}
+
+/// What a load's answer is given to.
+pub type LoadCallback = Box<dyn FnOnce(Result<Loaded, ReadError>) + Send>;
+
+/// Loads entries while the store runs.
+#[derive(Clone)]
+pub struct Reader {
+    loads: SyncSender<Request>,
+}
+
+impl Reader {
+    /// Loads the entries from a key on and below another one: at least everything that was committed before. At most
+    /// `max_bytes` of keys and values, but at least one entry. The answer comes from a thread of the store, or from this
+    /// one when it is [`ReadError::Busy`] or [`ReadError::Stopped`].
+    pub fn load(&self, from: Vec<u8>, to: Vec<u8>, max_bytes: usize, callback: LoadCallback) {
+        let request = Request::Load(threads::Load { from, to, max_bytes, callback });
+        let (request, error) = match self.loads.try_send(request) {
+            Ok(()) => return,
+            Err(TrySendError::Full(request)) => (request, ReadError::Busy),
+            Err(TrySendError::Disconnected(request)) => (request, ReadError::Stopped),
+        };
+        if let Request::Load(load) = request {
+            (load.callback)(Err(error));
+        }
+    }
+}
+
+/// A store that goes on only when it is told to, for tests and simulations.
+pub struct Stepped {
+    shared: Arc<Shared>,
+    writer: JournalWriter,
+    loader: Loader,
+    commits: Box<dyn Commits>,
+    merge: Option<Merge>,
+    _lock: LockGuard,
+}
+
+impl Stepped {
+    /// Hands in a batch.
+    ///
+    /// # Errors
+    /// As [`Writer::submit`].
+    pub fn submit(&mut self, writer: u16, sequence: u64, payload: Vec<u8>) -> Result<(), SubmitError> {
+        self.writer.take(make_batch(&self.shared, writer, sequence, payload)?);
+        Ok(())
+    }
+
+    /// Writes a group of what was handed in, and tells of its commit. Says whether nothing is left to do.
+    pub fn step(&mut self) -> bool {
+        self.writer.step(&mut *self.commits) == Step::Idle
+    }
+
+    /// Syncs what is written, where the durability is relaxed.
+    pub fn sync(&mut self) {
+        self.writer.sync();
+    }
+
+    /// Says at the end of the journal that it ends, as a store does that is stopped.
+    pub fn end(&mut self) {
+        self.writer.end();
+    }
+
+    /// Goes on with a merge of what is closed, by so many entries; begins one when there is none. Says whether one is
+    /// under way.
+    ///
+    /// # Errors
+    /// When it failed; it was given up, and nothing is lost.
+    pub fn merge(&mut self, entries: usize) -> Result<bool, MergeError> {
+        let mut merge = match self.merge.take() {
+            Some(merge) => merge,
+            None => match Merge::begin(&self.shared)? {
+                Some(merge) => merge,
+                None => return Ok(false),
+            },
+        };
+        match merge.advance(entries) {
+            Ok(true) => {
+                self.merge = Some(merge);
+                Ok(true)
+            }
+            Ok(false) => merge.finish().map(|()| false),
+            Err(error) => {
+                merge.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a spare file of the journal, as the merging thread does in time.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn make_spare(&mut self) -> std::io::Result<()> {
+        make_spare(&self.shared)
+    }
+
+    /// As [`Reader::load`], at once.
+    ///
+    /// # Errors
+    /// When something cannot be read.
+    pub fn load(&mut self, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
+        self.loader.load(from, to, max_bytes)
+    }
+
+    /// As [`Store::for_each`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn for_each(&self, visit: &mut Visit<'_>) -> Result<(), MergeError> {
+        visit_all(&self.shared, visit)
+    }
+
+    /// How the store is doing.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(&self.shared.status)
+    }
+}

@@ -1,0 +1,26 @@
+//! What a merge may leave behind.
+
+use std::sync::Arc;
+
+/// Decides which entries are still worth keeping, for garbage that nobody deletes one by one.
+///
+/// A sweep sees all live entries of one consistent state, once, in ascending order of their keys, so that it may
+/// remember an entry to judge those behind it. What it refuses is gone for good.
+pub trait Sweep: Send {
+    /// Whether the entry stays.
+    fn keep(&mut self, key: &[u8], value: &[u8]) -> bool;
+}
+
+impl<F: FnMut(&[u8], &[u8]) -> bool + Send> Sweep for F {
+    fn keep(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self(key, value)
+    }
+}
+
+/// Makes the sweep of each merge.
+pub type SweepFactory = Arc<dyn Fn() -> Box<dyn Sweep> + Send + Sync>;
+
+/// Sweeps that keep everything.
+pub fn keep_all() -> SweepFactory {
+    Arc::new(|| Box::new(|_: &[u8], _: &[u8]| true))
+}

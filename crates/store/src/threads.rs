@@ -1,0 +1,244 @@
+//! What the store's threads do: they wait, and call what works without threads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::catalog::Shared;
+use crate::journal::writer::{Batch, JournalWriter, Step};
+use crate::load::Loader;
+use crate::merge::{Merge, MergeError, make_spare};
+use crate::store::LoadCallback;
+use crate::{Commits, Durability};
+
+/// Pause before what the disk refused is tried again; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How often a full disk is asked whether it still is.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before a failed merge is tried again; it doubles up to the longest.
+const FIRST_MERGE_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_MERGE_PAUSE: Duration = Duration::from_secs(60);
+/// Attempts to write what is left when the store is stopped.
+const STOP_ATTEMPTS: u32 = 3;
+/// Entries that a merge works on between two looks at whether it shall stop.
+const MERGE_STEP: usize = 4_096;
+
+/// What the writing thread is told.
+pub(crate) enum Message {
+    Batch(Batch),
+    Stop,
+}
+
+/// What the loading thread is told.
+pub(crate) enum Request {
+    Load(Load),
+    Stop,
+}
+
+/// A load that waits.
+pub(crate) struct Load {
+    pub(crate) from: Vec<u8>,
+    pub(crate) to: Vec<u8>,
+    pub(crate) max_bytes: usize,
+    pub(crate) callback: LoadCallback,
+}
+
+/// Why the writing thread woke.
+enum Woken {
+    Work,
+    Time,
+    Stop,
+}
+
+/// The writing thread.
+pub(crate) fn write(
+    shared: &Arc<Shared>,
+    mut writer: JournalWriter,
+    receiver: &Receiver<Message>,
+    mut commits: Box<dyn Commits>,
+) {
+    let mut pause = FIRST_PAUSE;
+    let mut wait = Wait::default();
+    loop {
+        let longest = wait.longest(shared);
+        match receive(&mut writer, receiver, longest) {
+            Woken::Stop => break,
+            Woken::Time => shared.measure_free_space(),
+            Woken::Work => {}
+        }
+        if wait.pauses() {
+            continue;
+        }
+        wait.retry = None;
+        let step = writer.step(&mut *commits);
+        if step == Step::Retry {
+            wait.retry = Some(Instant::now() + pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            continue;
+        }
+        pause = FIRST_PAUSE;
+        wait.more = writer.has_work();
+        sync_in_time(shared, &mut writer, &mut wait);
+    }
+    finish(shared, &mut writer, &mut *commits);
+}
+
+/// What the writing thread waits for beside batches.
+#[derive(Default)]
+struct Wait {
+    /// When what failed is tried again.
+    retry: Option<Instant>,
+    /// When what is written has to be synced.
+    sync: Option<Instant>,
+    /// There is work already.
+    more: bool,
+}
+
+impl Wait {
+    /// How long to wait for batches.
+    fn longest(&self, shared: &Shared) -> Option<Duration> {
+        if self.more && self.retry.is_none() {
+            return Some(Duration::ZERO);
+        }
+        let full = shared.status.is_full().then_some(FULL_PAUSE);
+        let times = [self.retry, self.sync].into_iter().flatten();
+        times.map(|time| time.saturating_duration_since(Instant::now())).chain(full).min()
+    }
+
+    fn pauses(&self) -> bool {
+        self.retry.is_some_and(|time| time > Instant::now())
+    }
+}
+
+/// Takes batches that wait, as many as make a group; waits for the first one.
+fn receive(writer: &mut JournalWriter, receiver: &Receiver<Message>, longest: Option<Duration>) -> Woken {
+    let first = match longest {
+        None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        Some(longest) => receiver.recv_timeout(longest),
+    };
+    let mut next = match first {
+        Ok(message) => Some(message),
+        Err(RecvTimeoutError::Timeout) => return Woken::Time,
+        Err(RecvTimeoutError::Disconnected) => return Woken::Stop,
+    };
+    while let Some(message) = next {
+        match message {
+            Message::Batch(batch) => writer.take(batch),
+            Message::Stop => return Woken::Stop,
+        }
+        next = if writer.has_group() { None } else { receiver.try_recv().ok() };
+    }
+    Woken::Work
+}
+
+fn sync_in_time(shared: &Shared, writer: &mut JournalWriter, wait: &mut Wait) {
+    let Durability::Relaxed { window } = shared.settings.durability else {
+        return;
+    };
+    if !writer.is_unsynced() {
+        wait.sync = None;
+        return;
+    }
+    let now = Instant::now();
+    let due = *wait.sync.get_or_insert(now + window);
+    if due <= now {
+        wait.sync = match writer.sync() {
+            Step::Retry => Some(now + FIRST_PAUSE),
+            Step::Idle | Step::Done => None,
+        };
+    }
+}
+
+/// Writes what is left and says that the journal ends there.
+fn finish(shared: &Shared, writer: &mut JournalWriter, commits: &mut dyn Commits) {
+    let mut attempts = 0;
+    while writer.has_work() && attempts < STOP_ATTEMPTS {
+        if writer.step(commits) == Step::Retry {
+            attempts += 1;
+        }
+    }
+    if writer.has_work() {
+        let bytes = shared.status.pending_bytes();
+        tracing::error!(bytes, "the disk refuses the last batches; they were never acknowledged");
+    } else if writer.end() == Step::Retry {
+        tracing::warn!("the end of the journal could not be written; the next start reads all of it");
+    }
+}
+
+/// The loading thread.
+pub(crate) fn load(mut loader: Loader, requests: &Receiver<Request>) {
+    while let Ok(Request::Load(load)) = requests.recv() {
+        let answer = loader.load(&load.from, &load.to, load.max_bytes);
+        if let Err(error) = &answer {
+            tracing::error!(%error, "a part of the store could not be loaded");
+        }
+        (load.callback)(answer);
+    }
+}
+
+/// The merging thread.
+pub(crate) fn merge(shared: &Arc<Shared>) {
+    let mut pause = FIRST_MERGE_PAUSE;
+    let mut failed_at: Option<Instant> = None;
+    loop {
+        let longest = failed_at.map(|at| (at + pause).saturating_duration_since(Instant::now()));
+        let wanted = shared.work.take(longest);
+        if wanted.stop {
+            return;
+        }
+        if wanted.spare
+            && let Err(error) = make_spare(shared)
+        {
+            tracing::warn!(%error, "no file could be made ready for the journal; its syncs take longer");
+        }
+        let waits = failed_at.is_some_and(|at| at + pause > Instant::now());
+        if waits || !(wanted.merge || failed_at.is_some()) {
+            continue;
+        }
+        match merge_all(shared) {
+            Ok(()) => (failed_at, pause) = (None, FIRST_MERGE_PAUSE),
+            Err(error) => {
+                tracing::error!(%error, "a merge failed; it is tried again");
+                shared.status.failed_merges.fetch_add(1, Relaxed);
+                shared.status.note_error(error.to_string());
+                if failed_at.is_some() {
+                    pause = (pause * 2).min(LONGEST_MERGE_PAUSE);
+                }
+                failed_at = Some(Instant::now());
+            }
+        }
+    }
+}
+
+fn merge_all(shared: &Arc<Shared>) -> Result<(), MergeError> {
+    let Some(mut merge) = Merge::begin(shared)? else {
+        return Ok(());
+    };
+    let begin = Instant::now();
+    loop {
+        match merge.advance(MERGE_STEP) {
+            Ok(true) if shared.work.stops() => {
+                merge.abandon();
+                return Ok(());
+            }
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                merge.abandon();
+                return Err(error);
+            }
+        }
+    }
+    merge.finish()?;
+    let status = &shared.status;
+    tracing::info!(
+        milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+        entries = status.table_entries(),
+        table_bytes = status.table_bytes(),
+        journal_bytes = status.journal_bytes(),
+        "merged the journal into the table"
+    );
+    Ok(())
+}

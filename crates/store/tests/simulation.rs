@@ -1,0 +1,259 @@
+//! Random batches of several writers over a disk that loses power, fails and tears: whatever was told to be committed is
+//! there after reopening, and what is there is a prefix of the order in which batches were handed in.
+//!
+//! `STORE_SIM_SEEDS=1000` runs more seeds, `STORE_SIM_FIRST=17` begins with another one.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_store::operation::{delete, put};
+use tidegate_store::{Durability, Failure, OpenError, Opened, Settings, SimulatedDisk, Stepped, keep_all, open};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Random numbers that are the same in every run (as `SplitMix64` makes them).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_in(&mut self, chances: u64) -> bool {
+        self.below(chances) == 0
+    }
+}
+
+/// What was handed in, in order, and how far it is committed.
+#[derive(Default)]
+struct History {
+    /// The state after each batch; the first is that before the first batch.
+    states: Vec<Model>,
+    /// Writer and sequence of each batch.
+    batches: Vec<(u16, u64)>,
+    sequences: [u64; WRITERS as usize],
+}
+
+const WRITERS: u16 = 3;
+const KEYS: u64 = 60;
+
+type Committed = Arc<Mutex<[u64; WRITERS as usize]>>;
+
+impl History {
+    fn batch(&mut self, random: &mut Random) -> (u16, u64, Vec<u8>) {
+        let writer = random.below(u64::from(WRITERS)) as u16;
+        self.sequences[usize::from(writer)] += 1;
+        let sequence = self.sequences[usize::from(writer)];
+        let mut state = self.states.last().unwrap().clone();
+        let mut payload = Vec::new();
+        for _ in 0..random.below(6) {
+            let key = format!("key{:03}", random.below(KEYS)).into_bytes();
+            if random.one_in(3) {
+                delete(&mut payload, &key).unwrap();
+                state.remove(&key);
+            } else {
+                let length = if random.one_in(20) { 3_000 } else { random.below(200) };
+                let value = vec![random.next() as u8; length as usize];
+                put(&mut payload, &key, &value).unwrap();
+                state.insert(key, value);
+            }
+        }
+        self.states.push(state);
+        self.batches.push((writer, sequence));
+        (writer, sequence, payload)
+    }
+
+    /// How many batches are certainly there.
+    fn committed(&self, committed: &Committed) -> usize {
+        let told = committed.lock().unwrap();
+        let last = self.batches.iter().rposition(|(writer, sequence)| *sequence <= told[usize::from(*writer)]);
+        last.map_or(0, |index| index + 1)
+    }
+}
+
+fn settings(random: &mut Random) -> Settings {
+    let relaxed = Durability::Relaxed { window: Duration::from_secs(1) };
+    Settings {
+        durability: if random.one_in(3) { relaxed } else { Durability::Commit },
+        segment_bytes: 4096 * (2 + random.below(4)),
+        merge_min_bytes: 0,
+        merge_memory_bytes: 8192 * (1 + random.below(8)),
+        min_free_bytes: 0,
+        ..Settings::default()
+    }
+}
+
+/// One life of a store: what it should hold in the beginning is the last state of the history.
+struct Life {
+    store: Stepped,
+    committed: Committed,
+}
+
+fn start(disk: &SimulatedDisk, settings: &Settings) -> Result<Life, OpenError> {
+    let Opened { store, .. } = open(Arc::new(disk.clone()), settings.clone(), keep_all())?;
+    let committed = Committed::default();
+    let told = Arc::clone(&committed);
+    let commits = move |writer: u16, sequence: u64| {
+        let mut told = told.lock().unwrap();
+        assert!(told[usize::from(writer)] < sequence, "sequences are told once and ascend");
+        told[usize::from(writer)] = sequence;
+    };
+    Ok(Life { store: store.stepped(Box::new(commits)), committed })
+}
+
+fn contents(store: &Stepped) -> Model {
+    let mut found = Model::new();
+    let mut last: Option<Vec<u8>> = None;
+    let read = store.for_each(&mut |key, value| {
+        assert!(last.as_deref().is_none_or(|last| last < key), "ascending");
+        last = Some(key.to_vec());
+        found.insert(key.to_vec(), value.to_vec());
+    });
+    read.unwrap();
+    found
+}
+
+/// Opens again, with the power going off now and then while it does. Says whether it did.
+fn reopen(disk: &SimulatedDisk, settings: &Settings, random: &mut Random, seed: u64) -> (Life, bool) {
+    let mut power_lost = disk.is_powerless();
+    for _ in 0..8 {
+        disk.restart();
+        disk.heal();
+        if random.one_in(3) {
+            disk.lose_power_after(random.below(12));
+        }
+        match start(disk, settings) {
+            Ok(life) if !disk.is_powerless() => {
+                disk.keep_power();
+                return (life, power_lost);
+            }
+            Ok(_) => {}
+            Err(error) => assert!(disk.is_powerless(), "seed {seed}: {error}"),
+        }
+        power_lost = true;
+    }
+    disk.restart();
+    disk.heal();
+    (start(disk, settings).unwrap_or_else(|error| panic!("seed {seed}: {error}")), true)
+}
+
+fn loaded(store: &mut Stepped, random: &mut Random) -> Model {
+    let mut found = Model::new();
+    let mut from = Vec::new();
+    loop {
+        let page = store.load(&from, b"z", 1 + random.below(4_000) as usize).unwrap();
+        found.extend(page.entries);
+        match page.next {
+            Some(next) => from = next,
+            None => return found,
+        }
+    }
+}
+
+fn disturb(disk: &SimulatedDisk, random: &mut Random) {
+    let failures =
+        [Failure::Write, Failure::Sync, Failure::ShortWrite, Failure::Rename, Failure::SyncDirectory, Failure::Sync];
+    match random.below(40) {
+        index @ 0..6 => disk.fail(failures[index as usize], 1 + random.below(3) as u32),
+        6 => disk.set_capacity(Some(random.below(200_000))),
+        7 => disk.set_capacity(None),
+        _ => {}
+    }
+}
+
+fn run(seed: u64) {
+    let mut random = Random(seed);
+    let settings = settings(&mut random);
+    let disk = SimulatedDisk::new(seed);
+    let mut state = Model::new();
+    let (mut life, _) = reopen(&disk, &settings, &mut random, seed);
+    for _ in 0..8 {
+        let mut history = History { states: vec![state.clone()], ..History::default() };
+        assert_eq!(contents(&life.store), state, "seed {seed}");
+        let faults = random.one_in(2);
+        if random.one_in(2) {
+            disk.lose_power_after(random.below(150));
+        }
+        for _ in 0..random.below(120) {
+            if faults {
+                disturb(&disk, &mut random);
+            }
+            let (writer, sequence, payload) = history.batch(&mut random);
+            life.store.submit(writer, sequence, payload).unwrap();
+            act(&mut life, &mut random, &disk, &history, seed);
+        }
+        let lose_power = disk.is_powerless() || random.one_in(2);
+        finish(&mut life, &disk, &mut random, &settings, lose_power);
+        let certain = history.committed(&life.committed);
+        drop(life);
+        let power_lost;
+        (life, power_lost) = reopen(&disk, &settings, &mut random, seed);
+        let relaxed = settings.durability != Durability::Commit;
+        let least = if relaxed && power_lost { 0 } else { certain };
+        let found = contents(&life.store);
+        let prefix = (least..history.states.len()).find(|index| history.states[*index] == found);
+        let all = history.batches.len();
+        let lesser = history.states.iter().rposition(|state| *state == found);
+        assert!(
+            prefix.is_some(),
+            "seed {seed}: {certain} of {all} are certain, found the first {lesser:?}, {settings:?}"
+        );
+        state = found;
+    }
+}
+
+/// Does some of what threads do.
+fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &History, seed: u64) {
+    if random.one_in(2) {
+        life.store.step();
+    }
+    if random.one_in(20) {
+        life.store.sync();
+    }
+    if random.one_in(3) {
+        // A merge that fails gives up; the next call begins another one.
+        let _ = life.store.merge(1 + random.below(40) as usize);
+    }
+    if random.one_in(50) {
+        let _ = life.store.make_spare();
+    }
+    if random.one_in(25) && !disk.is_powerless() {
+        let certain = history.committed(&life.committed);
+        let found = loaded(&mut life.store, random);
+        assert!(history.states[certain..].contains(&found), "seed {seed}: a load sees what was committed before it");
+    }
+}
+
+/// Ends a life: by stopping, by the end of the process, or by power loss.
+fn finish(life: &mut Life, disk: &SimulatedDisk, random: &mut Random, settings: &Settings, power_lost: bool) {
+    if settings.durability != Durability::Commit && power_lost && random.one_in(2) {
+        life.store.sync();
+    }
+    if power_lost {
+        disk.lose_power();
+    } else if random.one_in(2) {
+        disk.heal();
+        while !life.store.step() && !disk.is_powerless() {}
+        life.store.end();
+    }
+}
+
+#[test]
+fn nothing_that_was_committed_is_lost_and_what_is_there_is_a_prefix() {
+    let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
+    let (first, seeds): (u64, u64) = (number("STORE_SIM_FIRST", 0), number("STORE_SIM_SEEDS", 60));
+    for seed in first..first + seeds {
+        run(seed);
+    }
+}

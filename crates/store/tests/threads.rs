@@ -1,0 +1,157 @@
+//! The store as the broker uses it: with its threads, over the simulated disk and a real directory.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tidegate_store::operation::{delete, put};
+use tidegate_store::{
+    Disk, Durability, Failure, Loaded, ReadError, Reader, Running, Settings, SimulatedDisk, SubmitError, keep_all, open,
+};
+
+/// Long enough for any machine; nothing waits this long when all is well.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn settings() -> Settings {
+    Settings { segment_bytes: 65_536, merge_min_bytes: 100_000, min_free_bytes: 0, ..Settings::default() }
+}
+
+fn start(disk: &Arc<dyn Disk>, settings: Settings) -> (Running, Receiver<(u16, u64)>) {
+    let store = open(Arc::clone(disk), settings, keep_all()).unwrap().store;
+    let (sender, receiver) = channel();
+    let commits = move |writer: u16, sequence: u64| {
+        let _ = sender.send((writer, sequence));
+    };
+    (store.start(Box::new(commits)).unwrap(), receiver)
+}
+
+fn wait(commits: &Receiver<(u16, u64)>, writer: u16, sequence: u64) {
+    while commits.recv_timeout(PATIENCE).unwrap() != (writer, sequence) {}
+}
+
+fn load(reader: &Reader, from: &[u8], to: &[u8], max_bytes: usize) -> Result<Loaded, ReadError> {
+    let (sender, receiver) = channel();
+    reader.load(from.to_vec(), to.to_vec(), max_bytes, Box::new(move |loaded| drop(sender.send(loaded))));
+    receiver.recv_timeout(PATIENCE).unwrap()
+}
+
+fn one(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut batch = Vec::new();
+    put(&mut batch, key, value).unwrap();
+    batch
+}
+
+#[test]
+fn what_several_writers_commit_is_loaded_and_found_again() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let (running, commits) = start(&disk, settings());
+    let mut model = BTreeMap::new();
+    let writers: Vec<_> = (0..3).map(|number| running.writer(number)).collect();
+    for sequence in 1..=2_000_u64 {
+        for (number, writer) in writers.iter().enumerate() {
+            let key = format!("{number}/{:03}", sequence % 300).into_bytes();
+            let mut batch = Vec::new();
+            if sequence % 7 == 0 {
+                delete(&mut batch, &key).unwrap();
+                model.remove(&key);
+            } else {
+                put(&mut batch, &key, &sequence.to_le_bytes()).unwrap();
+                model.insert(key, sequence.to_le_bytes().to_vec());
+            }
+            writer.submit(sequence, batch).unwrap();
+        }
+    }
+    let mut told = [0; 3];
+    while told != [2_000; 3] {
+        let (writer, sequence) = commits.recv_timeout(PATIENCE).unwrap();
+        assert!(told[usize::from(writer)] < sequence);
+        told[usize::from(writer)] = sequence;
+    }
+    let all = load(&running.reader(), b"", b"z", usize::MAX).unwrap();
+    assert!(all.entries.into_iter().collect::<BTreeMap<_, _>>() == model && all.next.is_none());
+    assert_eq!(running.status().pending_bytes(), 0);
+    assert_eq!(running.status().operations(), 6_000);
+    running.stop();
+    let opened = open(disk, settings(), keep_all()).unwrap();
+    assert!(opened.report.clean);
+    let mut found = BTreeMap::new();
+    opened.store.for_each(&mut |key, value| drop(found.insert(key.to_vec(), value.to_vec()))).unwrap();
+    assert!(found == model);
+}
+
+#[test]
+fn a_load_comes_in_pages_and_sees_what_was_committed_before() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let (running, commits) = start(&disk, settings());
+    let (writer, reader) = (running.writer(0), running.reader());
+    let mut sequence = 0;
+    for key in [b"a1", b"a2", b"a3", b"b1"] {
+        sequence += 1;
+        writer.submit(sequence, one(key, &[7; 50])).unwrap();
+        wait(&commits, 0, sequence);
+        let seen = load(&reader, key, b"c", 1_000).unwrap();
+        assert_eq!(seen.entries.len(), 1);
+    }
+    let page = load(&reader, b"a", b"b", 110).unwrap();
+    assert_eq!((page.entries.len(), page.next.as_deref()), (2, Some(&b"a3"[..])));
+    let page = load(&reader, &page.next.unwrap(), b"b", 110).unwrap();
+    assert_eq!((page.entries.len(), page.next), (1, None));
+    // One entry is given however small the page is.
+    assert_eq!(load(&reader, b"a", b"b", 0).unwrap().entries.len(), 1);
+    assert_eq!(load(&reader, b"x", b"b", 100).unwrap(), Loaded::default());
+}
+
+#[test]
+fn a_barrier_is_committed_when_all_before_it_are() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let (running, commits) = start(&disk, settings());
+    let writer = running.writer(4);
+    writer.submit(1, Vec::new()).unwrap();
+    wait(&commits, 4, 1);
+    assert_eq!(running.status().written_bytes(), 0);
+    writer.submit(2, one(b"k", b"v")).unwrap();
+    writer.submit(3, Vec::new()).unwrap();
+    wait(&commits, 4, 3);
+    assert_eq!(running.status().operations(), 1);
+}
+
+#[test]
+fn what_is_no_batch_is_refused() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let (running, _commits) = start(&disk, settings());
+    let writer = running.writer(0);
+    assert!(matches!(writer.submit(1, vec![9, 9]), Err(SubmitError::Malformed(_))));
+    let reader = running.reader();
+    running.stop();
+    assert_eq!(writer.submit(1, Vec::new()), Err(SubmitError::Stopped));
+    assert!(matches!(load(&reader, b"", b"z", 1), Err(ReadError::Stopped)));
+}
+
+#[test]
+fn a_disk_that_fails_for_a_while_delays_commits_and_loses_none() {
+    let simulated = SimulatedDisk::new(1);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    for durability in [Durability::Commit, Durability::Relaxed { window: Duration::from_millis(1) }] {
+        let (running, commits) = start(&disk, Settings { durability, ..settings() });
+        let writer = running.writer(0);
+        for sequence in 1..=300_u64 {
+            match sequence % 50 {
+                10 => simulated.fail(Failure::Sync, 2),
+                20 => simulated.fail(Failure::Write, 1),
+                30 => simulated.fail(Failure::ShortWrite, 1),
+                _ => {}
+            }
+            writer.submit(sequence, one(&sequence.to_be_bytes(), &[1; 100])).unwrap();
+            wait(&commits, 0, sequence);
+        }
+        assert!(running.status().failures() > 0 && running.status().last_error().is_some());
+        running.stop();
+        let mut found = 0;
+        let store = open(Arc::clone(&disk), settings(), keep_all()).unwrap().store;
+        store.for_each(&mut |_, _| found += 1).unwrap();
+        assert_eq!(found, 300);
+    }
+}

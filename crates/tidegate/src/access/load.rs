@@ -1,0 +1,75 @@
+//! Reads the files of rules that a configuration names.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+
+use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
+
+use crate::config::Config;
+use crate::config::finding::Findings;
+use crate::config::sections::access::DefaultAccess;
+use crate::config::value::Problem;
+
+/// Why there are no rules.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AccessError {
+    /// A file cannot be read.
+    #[error("cannot read {key} {path}: {source}; without its rules nobody may do anything, so it is not left out")]
+    Read {
+        /// The key that names it.
+        key: &'static str,
+        /// The file.
+        path: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Its rules are wrong.
+    #[error("{0}")]
+    Rules(#[from] LoadError),
+}
+
+/// The rules of a configuration; `None` where nothing was said, so that nothing need be asked. Warnings are logged.
+///
+/// # Errors
+/// When a file cannot be read or is wrong. Never less than all rules are loaded.
+pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
+    let access = &config.access;
+    if access.rules_file.is_none() && access.acl_file.is_none() && access.default != DefaultAccess::Deny {
+        return Ok(None);
+    }
+    let mut builder = RulesBuilder::new();
+    if let Some(path) = &access.rules_file {
+        builder.rules_file(path, &read("access.rules_file", path)?)?;
+    }
+    if let Some(path) = &access.acl_file {
+        builder.mosquitto_file(path, &read("access.acl_file", path)?)?;
+    }
+    for warning in builder.warnings() {
+        tracing::warn!(place = %warning.place, "{}", warning.message);
+    }
+    let default = if access.default == DefaultAccess::Allow { Effect::Allow } else { Effect::Deny };
+    Ok(Some(Arc::new(builder.build(default))))
+}
+
+/// One byte more than is allowed is read, so that a file that is too large is seen to be.
+fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|source| AccessError::Read { key, path: path.to_owned(), source })?;
+    Ok(bytes)
+}
+
+/// Whether what is said about rights can be meant.
+pub(crate) fn check(config: &Config, findings: &mut Findings) {
+    let access = &config.access;
+    let has_rules = access.rules_file.is_some() || access.acl_file.is_some();
+    if config.has_users() && !has_rules && access.default == DefaultAccess::Auto {
+        let text = "there are users, and nothing says what they may do";
+        let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
+                    who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";
+        findings.push(Problem::new(text).hint(hint), config.source_of("access", "default").clone());
+    }
+    super::tenants::check(config, findings);
+}

@@ -1,0 +1,290 @@
+//! Which tenant a client belongs to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tidegate_engine::TenantId;
+
+use crate::config::Config;
+use crate::config::finding::Findings;
+use crate::config::path::KeyPath;
+use crate::config::sections::tenant::Tenant;
+use crate::config::value::Problem;
+
+/// Tenants that a broker may have, besides the default one.
+const MAX_TENANTS: usize = 1024;
+
+/// What is known of a client when its tenant is looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traits<'a> {
+    /// The name of the listener.
+    pub(crate) listener: &'a str,
+    /// The server name that a TLS client asked for.
+    pub(crate) sni: Option<&'a str>,
+    /// The user name under which the client was let in; one that was only claimed is none.
+    pub(crate) user_name: Option<&'a str>,
+    /// The common name of a certificate that was checked.
+    pub(crate) certificate_cn: Option<&'a str>,
+    /// The tenant that authentication dictates, such as a claim of a token.
+    pub(crate) dictated: Option<&'a str>,
+}
+
+/// The names of all tenants, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TenantNames(Arc<[String]>);
+
+impl TenantNames {
+    /// The names of a configuration. A tenant's number is its place in the configuration, counted from 1.
+    pub(crate) fn of(config: &Config) -> Self {
+        Self(config.tenants.iter().map(|tenant| tenant.name.clone()).collect())
+    }
+
+    /// The name of a tenant; empty for the default one and for one that is not known.
+    pub(crate) fn name(&self, tenant: TenantId) -> &str {
+        let place = usize::from(tenant.0).checked_sub(1);
+        place.and_then(|place| self.0.get(place)).map_or("", String::as_str)
+    }
+}
+
+/// Finds the tenant of a client. Pure; asked once per connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TenantMap {
+    names: HashMap<String, TenantId>,
+    certificates: Patterns,
+    users: Patterns,
+    hosts: Patterns,
+    listeners: Patterns,
+}
+
+/// Values that lead to tenants.
+#[derive(Clone, Debug, Default)]
+struct Patterns {
+    exact: HashMap<String, TenantId>,
+    /// Beginnings, or endings for host names, the longest first.
+    partial: Vec<(String, TenantId)>,
+}
+
+/// A tenant that authentication dictates and that is not configured.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no tenant {0:?}; add a [[tenant]] of that name")]
+pub(crate) struct UnknownTenant(pub(crate) String);
+
+impl TenantMap {
+    /// The tenants of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        let mut map = Self::default();
+        for (number, tenant) in (1..).map(TenantId).zip(&config.tenants) {
+            map.names.insert(tenant.name.clone(), number);
+            map.certificates.add(&tenant.certificate_cn.0, number, prefix);
+            map.users.add(&tenant.users.0, number, prefix);
+            map.hosts.add(&lower(&tenant.sni.0), number, subdomain);
+            map.listeners.add(&tenant.listeners.0, number, |_| None);
+        }
+        let longest_first =
+            |patterns: &mut Patterns| patterns.partial.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
+        longest_first(&mut map.certificates);
+        longest_first(&mut map.users);
+        longest_first(&mut map.hosts);
+        map
+    }
+
+    /// The tenant of a client: what authentication dictates, else what its certificate, its user name, the server name it
+    /// asked for and its listener say, in this order; else the default one.
+    ///
+    /// # Errors
+    /// When authentication dictates a tenant that does not exist: then the client belongs nowhere.
+    pub(crate) fn resolve(&self, client: &Traits<'_>) -> Result<TenantId, UnknownTenant> {
+        if let Some(name) = client.dictated {
+            return self.names.get(name).copied().ok_or_else(|| UnknownTenant(name.to_owned()));
+        }
+        let by_prefix =
+            |patterns: &Patterns, value: Option<&str>| patterns.find(value?, |value, part| value.starts_with(part));
+        let host = client.sni.map(str::to_ascii_lowercase);
+        let by_host = || self.hosts.find(host.as_deref()?, |host, part| host.ends_with(part));
+        let found = by_prefix(&self.certificates, client.certificate_cn)
+            .or_else(|| by_prefix(&self.users, client.user_name))
+            .or_else(by_host)
+            .or_else(|| by_prefix(&self.listeners, Some(client.listener)));
+        Ok(found.unwrap_or(TenantId::DEFAULT))
+    }
+}
+
+impl Patterns {
+    /// Adds values; `partial` gives the part to compare of one that stands for several.
+    fn add(&mut self, values: &[String], tenant: TenantId, partial: fn(&str) -> Option<&str>) {
+        for value in values {
+            match partial(value) {
+                Some(part) => self.partial.push((part.to_owned(), tenant)),
+                None => drop(self.exact.insert(value.clone(), tenant)),
+            }
+        }
+    }
+
+    fn find(&self, value: &str, fits: impl Fn(&str, &str) -> bool) -> Option<TenantId> {
+        let partly = || self.partial.iter().find(|(part, _)| value.len() > part.len() && fits(value, part));
+        self.exact.get(value).copied().or_else(|| partly().map(|(_, tenant)| *tenant))
+    }
+}
+
+fn prefix(value: &str) -> Option<&str> {
+    value.strip_suffix('*')
+}
+
+/// `.example.org` of `*.example.org`.
+fn subdomain(value: &str) -> Option<&str> {
+    value.strip_prefix('*').filter(|rest| rest.starts_with('.'))
+}
+
+fn lower(values: &[String]) -> Vec<String> {
+    values.iter().map(|value| value.to_ascii_lowercase()).collect()
+}
+
+/// Whether tenants have names of their own, and whether it is clear who belongs to which.
+pub(crate) fn check(config: &Config, findings: &mut Findings) {
+    let mut note = |index, key, text: String, hint: &str| {
+        let source = config.source(&KeyPath { section: "tenant", index, key }).clone();
+        findings.push(Problem::new(text).hint(hint), source);
+    };
+    if config.tenants.len() > MAX_TENANTS {
+        let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", config.tenants.len());
+        note(MAX_TENANTS, "name", text, "let several brokers share them");
+    }
+    for (index, tenant) in config.tenants.iter().enumerate() {
+        if tenant.name.is_empty() {
+            note(index, "name", "a tenant has no name".to_owned(), "add `name = \"...\"` to this [[tenant]]");
+        }
+        let before = config.tenants.get(..index).unwrap_or_default();
+        if before.iter().any(|other| other.name == tenant.name) {
+            note(index, "name", format!("two tenants have the name `{}`", tenant.name), "give each its own");
+        }
+        for (key, list) in LISTS {
+            let values = list(tenant);
+            if let Some(value) = values.iter().find(|value| before.iter().any(|other| list(other).contains(value))) {
+                let text = format!("{value:?} leads to two tenants");
+                note(index, key, text, "keep it in the list of one of them");
+            }
+        }
+        let unknown = |name: &&String| !config.listeners.iter().any(|listener| listener.name == **name);
+        if let Some(name) = tenant.listeners.0.iter().find(unknown) {
+            note(index, "listeners", format!("there is no listener `{name}`"), "give a [[listener]] that `name`");
+        }
+    }
+}
+
+type List = (&'static str, fn(&Tenant) -> &[String]);
+
+const LISTS: [List; 4] = [
+    ("listeners", |tenant| &tenant.listeners.0),
+    ("sni", |tenant| &tenant.sni.0),
+    ("users", |tenant| &tenant.users.0),
+    ("certificate_cn", |tenant| &tenant.certificate_cn.0),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Inputs;
+    use crate::config::source::FileText;
+
+    fn config(text: &str) -> Result<Config, String> {
+        let file = FileText { name: "t.toml".to_owned(), text: text.to_owned() };
+        Config::load(Inputs { file: Some(file), ..Inputs::default() }).map_err(|findings| findings.to_string())
+    }
+
+    const TENANTS: &str = "\
+[[listener]]
+name = 'acme-tcp'
+
+[[tenant]]
+name = 'acme'
+listeners = ['acme-tcp']
+sni = ['mqtt.acme.example']
+users = ['acme-*']
+certificate_cn = ['acme gateway']
+
+[[tenant]]
+name = 'bolt'
+sni = ['*.bolt.example']
+users = ['acme-guest', 'bolt']
+
+[access]
+default = 'allow'
+";
+
+    fn resolve(client: &Traits<'_>) -> TenantId {
+        TenantMap::of(&config(TENANTS).unwrap()).resolve(client).unwrap()
+    }
+
+    const NOBODY: Traits<'_> =
+        Traits { listener: "other", sni: None, user_name: None, certificate_cn: None, dictated: None };
+    const ACME: TenantId = TenantId(1);
+    const BOLT: TenantId = TenantId(2);
+
+    #[test]
+    fn a_client_is_found_by_each_of_its_traits() {
+        assert_eq!(resolve(&NOBODY), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { listener: "acme-tcp", ..NOBODY }), ACME);
+        assert_eq!(resolve(&Traits { sni: Some("MQTT.acme.example"), ..NOBODY }), ACME);
+        assert_eq!(resolve(&Traits { sni: Some("a.bolt.example"), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-7"), ..NOBODY }), ACME);
+        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway"), ..NOBODY }), ACME);
+        assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..NOBODY }), BOLT);
+    }
+
+    #[test]
+    fn an_ending_of_a_host_or_the_whole_beginning_is_not_enough() {
+        assert_eq!(resolve(&Traits { sni: Some("bolt.example"), ..NOBODY }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { sni: Some("xbolt.example"), ..NOBODY }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { sni: Some(".bolt.example"), ..NOBODY }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-"), ..NOBODY }), TenantId::DEFAULT);
+        assert_eq!(resolve(&Traits { certificate_cn: Some("acme gateway 2"), ..NOBODY }), TenantId::DEFAULT);
+    }
+
+    #[test]
+    fn what_is_harder_to_claim_wins_and_what_is_exact_beats_what_is_not() {
+        let all = Traits {
+            listener: "acme-tcp",
+            sni: Some("a.bolt.example"),
+            user_name: Some("bolt"),
+            certificate_cn: Some("acme gateway"),
+            dictated: None,
+        };
+        assert_eq!(resolve(&all), ACME);
+        assert_eq!(resolve(&Traits { certificate_cn: None, ..all }), BOLT);
+        assert_eq!(resolve(&Traits { certificate_cn: None, user_name: None, ..all }), BOLT);
+        assert_eq!(resolve(&Traits { user_name: Some("acme-guest"), ..NOBODY }), BOLT);
+        assert_eq!(resolve(&Traits { dictated: Some("bolt"), ..all }), BOLT);
+    }
+
+    #[test]
+    fn a_dictated_tenant_that_does_not_exist_is_no_tenant() {
+        let map = TenantMap::of(&config(TENANTS).unwrap());
+        let client = Traits { dictated: Some("nobody"), listener: "acme-tcp", ..NOBODY };
+        assert_eq!(map.resolve(&client), Err(UnknownTenant("nobody".to_owned())));
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        let names = TenantNames::of(&config(TENANTS).unwrap());
+        assert_eq!(
+            [names.name(TenantId(0)), names.name(ACME), names.name(BOLT), names.name(TenantId(9))],
+            ["", "acme", "bolt", ""]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (text, expected) in [
+            ("[[tenant]]\nusers = ['x']\n", "a tenant has no name"),
+            ("[[tenant]]\nname = 'a'\n[[tenant]]\nname = 'a'\n", "two tenants have the name `a`"),
+            (
+                "[[tenant]]\nname = 'a'\nusers = ['u']\n[[tenant]]\nname = 'b'\nusers = ['u']\n",
+                "\"u\" leads to two tenants",
+            ),
+            ("[[tenant]]\nname = 'a'\nlisteners = ['x']\n", "there is no listener `x`"),
+        ] {
+            let error = config(text).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+
+use tidegate_auth::password::{HashKind, PasswordHash, UserFile, UserName};
+use tidegate_engine::{Enhanced, ListenerId, Reason, TenantId};
+use tidegate_node::{ClientCertificate, Identity as CertificateIdentity, TlsFacts, TlsVersion};
+
+use super::*;
+use crate::config::Inputs;
+use crate::config::source::FileText;
+
+/// A folder of a test's own.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("tidegate-authentication-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// A file of users whose passwords are their names backwards.
+    fn users(&self, names: &[&str]) -> PathBuf {
+        let mut users = UserFile::default();
+        for name in names {
+            let password: String = name.chars().rev().collect();
+            for kind in [HashKind::Pbkdf2Sha512 { rounds: 1 }, HashKind::ScramSha256 { rounds: 4096 }] {
+                let hash = PasswordHash::create(kind, password.as_bytes()).unwrap();
+                users.set(UserName::new(name).unwrap(), hash);
+            }
+        }
+        let file = self.0.join("users");
+        users.save(&file).unwrap();
+        file
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn load(text: &str) -> Result<Config, String> {
+    let file = Some(FileText { name: "test.toml".to_owned(), text: text.to_owned() });
+    Config::load(Inputs { file, ..Inputs::default() }).map_err(|findings| findings.to_string())
+}
+
+const OPEN_RULES: &str = "[access]\ndefault = 'allow'\n";
+
+/// One listener with these keys, and a provider over a file.
+fn with_users(listener: &str, users: &Path) -> String {
+    format!("{OPEN_RULES}[[listener]]\n{listener}\n[[auth]]\nfile = '{}'\n", users.display())
+}
+
+fn start(text: &str) -> Authentication {
+    Authentication::start(&load(text).unwrap()).unwrap()
+}
+
+fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
+    AuthRequest {
+        tenant: TenantId::DEFAULT,
+        listener: ListenerId(0),
+        client_id: "client".to_owned(),
+        user_name: user_name.map(str::to_owned),
+        password: password.map(|password| password.as_bytes().to_vec()),
+        enhanced: None,
+        again: false,
+    }
+}
+
+fn place() -> Place {
+    (ShardId(0), ConnectionKey { index: 1, generation: 1 })
+}
+
+fn decide_with(authentication: &Authentication, request: AuthRequest, facts: &ConnectionFacts) -> Verdict {
+    let (sender, receiver) = channel();
+    authentication.decide(request, facts, place(), move |verdict| sender.send(verdict).unwrap());
+    receiver.recv().unwrap()
+}
+
+fn decide(authentication: &Authentication, user_name: Option<&str>, password: Option<&str>) -> Verdict {
+    decide_with(authentication, request(user_name, password), &ConnectionFacts::default())
+}
+
+/// The user that comes in; `Some(None)` for somebody without a name.
+fn user(verdict: &Verdict) -> Option<Option<&str>> {
+    match verdict {
+        Verdict::Accept(accepted) => {
+            Some(accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref()))
+        }
+        _ => None,
+    }
+}
+
+fn certificate(value: &str, role: IdentityRole) -> ConnectionFacts {
+    let client = ClientCertificate {
+        common_name: Some(value.into()),
+        dns: Vec::new(),
+        emails: Vec::new(),
+        uris: Vec::new(),
+        serial: Box::default(),
+        not_after: 0,
+        fingerprint_sha256: [0xab; 32],
+    };
+    let tls = TlsFacts {
+        version: TlsVersion::Tls13,
+        server_name: None,
+        alpn: None,
+        client: Some(client),
+        identity: Some(CertificateIdentity { value: value.into(), role }),
+    };
+    ConnectionFacts { peer: None, tls: Some(Arc::new(tls)) }
+}
+
+#[test]
+fn users_come_in_with_their_passwords_and_nobody_else() {
+    let folder = Folder::new("users");
+    let door = start(&with_users("", &folder.users(&["ann"])));
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    for (user, password) in [(Some("ann"), Some("x")), (Some("eve"), Some("nna")), (Some("ann"), None), (None, None)] {
+        assert_eq!(decide(&door, user, password), Verdict::Refuse(Reason::BadCredentials));
+    }
+    let elsewhere = AuthRequest { listener: ListenerId(9), ..request(Some("ann"), Some("nna")) };
+    let facts = ConnectionFacts::default();
+    assert_eq!(decide_with(&door, elsewhere, &facts), Verdict::Refuse(Reason::NotAuthorized));
+}
+
+#[test]
+fn somebody_without_a_name_comes_in_where_that_is_allowed_and_a_wrong_name_never_does() {
+    let folder = Folder::new("anonymous");
+    let door = start(&with_users("allow_anonymous = true", &folder.users(&["ann"])));
+    assert_eq!(user(&decide(&door, None, None)), Some(None));
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    assert_eq!(decide(&door, Some("ann"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
+    assert_eq!(decide(&door, Some("eve"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
+    // A certificate that no provider takes does not shut out who could have come without one.
+    let facts = certificate("x", IdentityRole::None);
+    assert_eq!(user(&decide_with(&door, request(None, None), &facts)), Some(None));
+}
+
+/// A door whose first listener takes names from certificates. Its policy is made by hand: the configuration asks for files
+/// that such a listener needs.
+fn with_role(role: IdentityRole, text: &str) -> Authentication {
+    let door = start(text);
+    let policy = door.policy();
+    let gates = policy.gates.iter().map(|gate| Gate { certificate: role, ..gate.clone() }).collect();
+    let policy = Policy { gates, tenants: policy.tenants.clone(), providers: policy.providers };
+    *door.policy.write().unwrap() = Arc::new(policy);
+    door
+}
+
+#[test]
+fn a_certificate_says_who_the_user_is_and_no_password_is_asked_for() {
+    let folder = Folder::new("certificate");
+    let role = IdentityRole::Username;
+    for text in [with_users("", &folder.users(&["ann"])), OPEN_RULES.to_owned()] {
+        let door = with_role(role, &text);
+        let verdict = decide_with(&door, request(Some("ann"), Some("wrong")), &certificate("meter", role));
+        assert_eq!(user(&verdict), Some(Some("meter")));
+        let Verdict::Accept(accepted) = verdict else { panic!("refused") };
+        assert_eq!(accepted.identity.unwrap().certificate.as_deref(), Some("meter"));
+        assert_eq!(user(&decide(&door, Some("eve"), Some("x"))), None);
+        assert_eq!(user(&decide(&door, None, None)), None);
+    }
+}
+
+#[test]
+fn a_certificate_says_which_client_it_is_and_no_other_comes_in_with_it() {
+    let folder = Folder::new("client-id");
+    let role = IdentityRole::ClientId;
+    let door = with_role(role, &with_users("", &folder.users(&["ann"])));
+    let with =
+        |user_name, password, name: &str| decide_with(&door, request(user_name, password), &certificate(name, role));
+    assert_eq!(user(&with(None, None, "client")), Some(None));
+    assert_eq!(user(&with(Some("ann"), Some("nna"), "client")), Some(Some("ann")));
+    assert_eq!(user(&with(Some("ann"), Some("x"), "client")), None);
+    assert_eq!(user(&with(None, None, "other")), None);
+    assert_eq!(user(&with(Some("ann"), Some("nna"), "other")), None);
+}
+
+#[test]
+fn a_name_that_nobody_can_prove_is_none() {
+    let door = start(OPEN_RULES);
+    assert_eq!(user(&decide(&door, Some("admin"), Some("x"))), Some(None));
+}
+
+#[test]
+fn who_belongs_to_another_tenant_does_not_come_in() {
+    let folder = Folder::new("tenant");
+    let tenants = "[[tenant]]\nname = 'acme'\nusers = ['ann']\n";
+    let door = start(&(with_users("", &folder.users(&["ann", "bob"])) + tenants));
+    assert_eq!(decide(&door, Some("ann"), Some("nna")), Verdict::Refuse(Reason::NotAuthorized));
+    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), Some(Some("bob")));
+    let facts = ConnectionFacts::default();
+    let inside = AuthRequest { tenant: TenantId(1), ..request(Some("ann"), Some("nna")) };
+    assert_eq!(user(&decide_with(&door, inside, &facts)), Some(Some("ann")));
+}
+
+#[test]
+fn a_client_that_its_provider_calls_otherwise_does_not_come_in() {
+    let arrival = Arrival::new(
+        request(None, None),
+        &ConnectionFacts::default(),
+        &Gate { name: "l".to_owned(), allow_anonymous: false, certificate: IdentityRole::None },
+    );
+    let identity = |client_id: &str| Identity { client_id: Some(client_id.to_owned()), ..Identity::default() };
+    let tenants = TenantMap::default();
+    assert!(arrival.admit(&tenants, identity("client")).is_ok());
+    assert_eq!(arrival.admit(&tenants, identity("other")).unwrap_err().kind, RefusalKind::NotAuthorized);
+    let elsewhere = Identity { tenant: Some("nowhere".to_owned()), ..Identity::default() };
+    assert!(arrival.admit(&tenants, elsewhere).is_err());
+}
+
+#[test]
+fn several_steps_lead_in_and_a_connection_that_is_not_known_leads_nowhere() {
+    let folder = Folder::new("scram");
+    let text = with_users("", &folder.users(&["ann"])).replace("[[auth]]", "[[auth]]\nkind = 'scram'");
+    let door = start(&text);
+    let begin = |method: &str, data: &[u8]| {
+        let enhanced = Some(Enhanced { method: method.to_owned(), data: data.to_vec() });
+        decide_with(&door, AuthRequest { enhanced, ..request(None, None) }, &ConnectionFacts::default())
+    };
+    let Verdict::Challenge(challenge) = begin("SCRAM-SHA-256", b"n,,n=ann,r=abc") else { panic!("no challenge") };
+    assert!(challenge.starts_with(b"r=abc"));
+    assert_eq!(door.answer_challenge(place(), b"nonsense"), Verdict::Refuse(Reason::BadCredentials));
+    assert_eq!(door.answer_challenge(place(), b"nonsense"), Verdict::Refuse(Reason::AuthenticationUnavailable));
+    assert_eq!(begin("GSSAPI", b""), Verdict::Refuse(Reason::BadAuthenticationMethod));
+}
+
+#[test]
+fn cve_2017_7652_a_failed_reload_lets_in_who_came_in_before() {
+    let folder = Folder::new("reload");
+    let file = folder.users(&["ann"]);
+    let text = with_users("", &file);
+    let door = start(&text);
+    std::fs::write(&file, "ann:broken\n").unwrap();
+    assert!(door.prepare(&load(&text).unwrap()).is_err());
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    folder.users(&["bob"]);
+    let next = door.prepare(&load(&text).unwrap()).unwrap();
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")), "nothing is in force yet");
+    assert_eq!(door.commit(next).to_string(), "users added: 1; users removed: 1");
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), None);
+    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), Some(Some("bob")));
+    assert_eq!(door.counters().allowed, 3);
+}
+
+#[test]
+fn who_may_come_in_without_a_name_changes_with_a_reload() {
+    let folder = Folder::new("reload-anonymous");
+    let file = folder.users(&["ann"]);
+    let door = start(&with_users("name = 'l'", &file));
+    assert_eq!(user(&decide(&door, None, None)), None);
+    let open = load(&with_users("name = 'l'\nallow_anonymous = true", &file)).unwrap();
+    door.commit(door.prepare(&open).unwrap());
+    assert_eq!(user(&decide(&door, None, None)), Some(None));
+}
+
+#[test]
+fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
+    let folder = Folder::new("missing");
+    let text = with_users("", &folder.0.join("nothing"));
+    let error = Authentication::start(&load(&text).unwrap()).unwrap_err();
+    assert!(error.starts_with("provider `password-file`: cannot read "), "{error}");
+}
+
+#[test]
+fn a_listener_that_others_reach_needs_no_word_where_clients_are_asked() {
+    let outside = "address = '0.0.0.0:1883'";
+    assert!(load(&format!("{OPEN_RULES}[[listener]]\n{outside}\n")).unwrap_err().contains("without a password"));
+    let config = load(&with_users(outside, Path::new("users"))).unwrap();
+    assert!(is_needed(&config) && config.asks_who(&config.listeners[0]));
+    let config = load(&with_users(&format!("{outside}\nallow_anonymous = true"), Path::new("users"))).unwrap();
+    assert!(!config.asks_who(&config.listeners[0]));
+    assert!(!is_needed(&load(OPEN_RULES).unwrap()));
+}
+
+#[test]
+fn what_cannot_be_meant_is_found() {
+    for (keys, found) in [
+        ("", "this provider needs a file of users"),
+        ("kind = 'scram'", "this provider needs a file of users"),
+        ("kind = 'http'", "this provider needs the server that it asks"),
+        ("kind = 'jwt'", "this provider needs one source of keys"),
+        ("kind = 'jwt'\nsecret_file = 'a'\njwks_url = 'b'", "this provider needs one source of keys"),
+        ("kind = 'jwt'\nsecret_file = 'a'\nalgorithms = ['none']", "there is no algorithm \"none\""),
+        ("kind = 'jwt'\nsecret_file = 'a'\nfile = 'b'", "`file` is no key of this kind"),
+        ("file = 'a'\nlisteners = ['x']", "there is no listener `x`"),
+        ("file = 'a'\n[[auth]]\nname = 'password-file'\nfile = 'b'", "two providers have the name `password-file`"),
+        ("kind = 'certificate'", "no listener of this provider asks clients for a certificate"),
+        ("kind = 'certificate'\nuser_name_from = 'none'", "this provider needs a user name"),
+        ("kind = 'ldap'", "must be \"password-file\""),
+    ] {
+        let findings = load(&format!("{OPEN_RULES}[[auth]]\n{keys}\n")).unwrap_err();
+        assert!(findings.contains(found), "{keys}: {findings}");
+    }
+    let good =
+        "kind = 'jwt'\njwks_url = 'https://x/'\nalgorithms = 'ES256'\n[[auth]]\nkind = 'http'\nurl = 'http://x/'";
+    assert!(load(&format!("{OPEN_RULES}[[auth]]\n{good}\n")).is_ok());
+}

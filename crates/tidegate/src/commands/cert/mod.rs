@@ -1,0 +1,16 @@
+//! `tidegate cert ...`.
+
+mod authority;
+mod dev;
+
+pub(crate) use dev::Args as DevArgs;
+
+use crate::cli::CertCommand;
+use crate::exit::Exit;
+
+/// Does what is asked for with certificates.
+pub(crate) fn run(command: &CertCommand) -> Exit {
+    match command {
+        CertCommand::Dev(args) => dev::run(args),
+    }
+}

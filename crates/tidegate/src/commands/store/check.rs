@@ -1,0 +1,37 @@
+//! `tidegate store check`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use tidegate_store::Disk;
+use tidegate_store::inspect::{CheckReport, check};
+
+use crate::exit::{Exit, complain, print_and_exit, report};
+
+#[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
+pub(super) fn run(disk: Arc<dyn Disk>) -> Exit {
+    let found = match check(&disk) {
+        Ok(found) => found,
+        Err(error) => {
+            report(&error);
+            return Exit::Failure;
+        }
+    };
+    let problems = found.problems();
+    if problems > 0 {
+        complain(format_args!("{problems} problems; `tidegate store export --salvage DIR` saves what can be read\n"));
+    }
+    print_and_exit(&text(&found), if problems == 0 { Exit::Ok } else { Exit::Failure })
+}
+
+fn text(found: &CheckReport) -> String {
+    let mut text = String::new();
+    for file in &found.files {
+        let verdict = if file.problems.is_empty() { "ok" } else { "damaged" };
+        let _ = writeln!(text, "{} {verdict}, {} bytes, {} entries", file.name, file.bytes, file.entries);
+        for line in file.problems.iter().chain(&file.note) {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    text
+}

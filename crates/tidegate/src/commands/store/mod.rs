@@ -1,0 +1,75 @@
+//! `tidegate store ...`: what can be done with a data directory while no broker uses it.
+
+mod check;
+mod export;
+mod import;
+mod stats;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use tidegate_store::{Disk, RealDisk};
+
+use crate::exit::{Exit, report};
+
+const EXPORT: &str = "\
+Examples:
+  tidegate store export data > backup.jsonl
+  tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
+Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\"}, in ascending order of the keys.
+Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
+
+/// What can be done with a data directory.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything and say of each file whether it is whole: exit code 0 when all are, 1 when not
+    Check {
+        /// The data directory
+        directory: std::path::PathBuf,
+    },
+    /// Say how much of what is in it
+    Stats {
+        /// The data directory
+        directory: std::path::PathBuf,
+    },
+    /// Write all entries as lines of JSON
+    #[command(after_help = EXPORT)]
+    Export {
+        /// The data directory
+        directory: std::path::PathBuf,
+        /// Skip what is damaged, and say what that is
+        #[arg(long)]
+        salvage: bool,
+    },
+    /// Read lines of JSON from standard input, as `export` writes them, into an empty directory
+    Import {
+        /// The data directory: empty, or not there yet
+        directory: std::path::PathBuf,
+    },
+}
+
+/// Does what is asked for with a data directory.
+pub(crate) fn run(command: &StoreCommand) -> Exit {
+    match command {
+        StoreCommand::Check { directory } => with_disk(directory, check::run),
+        StoreCommand::Stats { directory } => with_disk(directory, stats::run),
+        StoreCommand::Export { directory, salvage } => with_disk(directory, |disk| export::run(&disk, *salvage)),
+        StoreCommand::Import { directory } => import::run(directory),
+    }
+}
+
+fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit {
+    match RealDisk::existing(directory) {
+        Ok(disk) => work(Arc::new(disk)),
+        Err(error) => {
+            report(&format_args!("cannot open {}: {error}", directory.display()));
+            Exit::Failure
+        }
+    }
+}
+
+/// What an entry is, for people. The store itself does not know.
+fn describe(_key: &[u8], _value: &[u8]) -> Option<String> {
+    None
+}

@@ -1,0 +1,49 @@
+//! What outlives the process.
+
+use std::time::Duration;
+
+use crate::config::key::{Key, Section, SectionKeys, section};
+use crate::config::size::{Bytes, MIB, TIB};
+use crate::config::value::{Kind, Problem, Range, Raw, Value, words};
+
+use super::SECOND;
+
+/// When something counts as kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreDurability {
+    /// It is on the disk before it is acknowledged.
+    Commit,
+    /// It is on the disk within a window.
+    Relaxed,
+    /// It is nowhere but in memory.
+    Memory,
+}
+
+words! {
+    StoreDurability {
+        StoreDurability::Commit => "commit", "what is acknowledged is on the disk and survives power loss";
+        StoreDurability::Relaxed => "relaxed", "it survives the end of the process at once, and power loss after `store.window`";
+        StoreDurability::Memory => "memory", "nothing outlives the process";
+    }
+}
+
+section! {
+    /// Where sessions, what they are owed, and retained messages are kept. Without a directory they live as long as the
+    /// process.
+    "store" => Store, STORE {
+        /// The directory; it is made if it is not there, for this user alone. One broker at a time.
+        directory: Option<String> = None, in Kind::Text { max_len: 4096 }, flag "--data";
+        /// When something counts as kept.
+        durability: StoreDurability = StoreDurability::Commit, in Kind::OneOf(<StoreDurability as crate::config::value::Words>::WORDS);
+        /// With `relaxed`, the longest time until something is on the disk.
+        window: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(10, 60 * SECOND));
+        /// Bytes of all files above which new messages and sessions are refused, while clients can still fetch what they are owed.
+        max_bytes: Bytes = Bytes(0), in Kind::Size(Range::of(64 * MIB, 1024 * TIB).or_zero("as much as the disk has"));
+        /// Free space of the disk below which the same happens.
+        min_free: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Size at which a file of the journal is closed and the next one begun.
+        segment_size: Bytes = Bytes(32 * MIB), in Kind::Size(Range::of(MIB, 1024 * MIB));
+        /// Journal above which it is merged into the table, or half the size of the table if that is more.
+        merge_at: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB));
+    }
+}

@@ -1,0 +1,146 @@
+//! The keys of a listener that are about TLS: their words, what they say together, and what a node is told.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use tidegate_node::{CertificateFiles, ClientCertificates, IdentityField, IdentityRole, TlsSettings, TlsVersion};
+
+use tidegate_node::proxy_protocol::Network;
+
+use super::Config;
+use super::sections::Listener;
+use super::value::{Problem, words};
+
+words! {
+    ClientCertificates {
+        ClientCertificates::None => "none", "clients are not asked for one";
+        ClientCertificates::Optional => "optional", "clients may show one, and it must be valid";
+        ClientCertificates::Required => "required", "clients without a valid one do not get in";
+    }
+}
+
+words! {
+    IdentityField {
+        IdentityField::CommonName => "cn", "the common name of the subject";
+        IdentityField::SanDns => "san-dns", "the first DNS name among the alternative names";
+        IdentityField::SanEmail => "san-email", "the first email address among them";
+        IdentityField::SanUri => "san-uri", "the first URI among them";
+    }
+}
+
+words! {
+    IdentityRole {
+        IdentityRole::None => "none", "nothing but a key to the door";
+        IdentityRole::Username => "username", "the user name";
+        IdentityRole::ClientId => "client-id", "the client id";
+    }
+}
+
+words! {
+    TlsVersion {
+        TlsVersion::Tls12 => "1.2", "TLS 1.2 and 1.3";
+        TlsVersion::Tls13 => "1.3", "TLS 1.3 alone";
+    }
+}
+
+impl Config {
+    /// What TLS listeners are told, by their position.
+    pub(crate) fn tls_settings(&self) -> BTreeMap<usize, TlsSettings> {
+        let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.address.is_tls());
+        listeners.map(|(position, listener)| (position, settings(listener))).collect()
+    }
+}
+
+impl Config {
+    /// The networks of the proxies of those listeners that speak the PROXY protocol, by their position.
+    pub(crate) fn proxies(&self) -> BTreeMap<usize, Vec<Network>> {
+        let listeners = self.listeners.iter().enumerate().filter(|(_, listener)| listener.proxy_protocol);
+        listeners.map(|(position, listener)| (position, listener.proxy_networks.0.clone())).collect()
+    }
+}
+
+/// What is wrong with the keys of one listener that are about proxies, each with the key that is to blame.
+pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let name = &listener.name;
+    let problem = |key, text: String, hint: &str| vec![(key, Problem::new(text).hint(hint))];
+    match (listener.proxy_protocol, listener.proxy_networks.0.is_empty()) {
+        (true, _) if listener.address.host_port().is_none() => {
+            let text = format!("listener `{name}` is a Unix socket, and the PROXY protocol is not spoken there");
+            problem("proxy_protocol", text, "let the proxy connect over TCP, to an address on loopback")
+        }
+        (true, true) => {
+            let text = format!("listener `{name}` has `proxy_protocol` and names no proxy");
+            problem("proxy_protocol", text, "add `proxy_networks = [\"10.0.0.0/8\"]` with the addresses of the proxies")
+        }
+        (false, false) => {
+            let text = format!("listener `{name}` has `proxy_networks` and does not speak the PROXY protocol");
+            problem("proxy_networks", text, "add `proxy_protocol = true`, or leave the networks out")
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn settings(listener: &Listener) -> TlsSettings {
+    let pairs = listener.certificate.0.iter().zip(&listener.key.0);
+    TlsSettings {
+        certificates: pairs
+            .map(|(certificate, key)| CertificateFiles { certificate: certificate.clone(), key: key.clone() })
+            .collect(),
+        client_certificates: listener.client_certificate,
+        client_ca: listener.client_ca.as_ref().map(PathBuf::from),
+        crl: listener.crl.0.clone(),
+        identity_field: listener.identity_from,
+        identity_role: listener.identity_as,
+        minimum_version: listener.tls_minimum,
+        max_handshakes: listener.max_handshakes,
+    }
+}
+
+/// What is wrong with the keys of one listener together, each with the key that is to blame.
+pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
+    let mut found = Vec::new();
+    let mut add = |key, text: String, hint: &str| found.push((key, Problem::new(text).hint(hint)));
+    let name = &listener.name;
+    let (certificates, keys) = (listener.certificate.0.len(), listener.key.0.len());
+    let asks = listener.client_certificate != ClientCertificates::None;
+    if !listener.address.is_tls() {
+        let given = [
+            ("certificate", certificates > 0),
+            ("key", keys > 0),
+            ("client_ca", listener.client_ca.is_some()),
+            ("client_certificate", asks),
+        ];
+        if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
+            let text = format!("listener `{name}` has `{key}` and does not speak TLS");
+            add(key, text, "begin its address with mqtts:// or wss://");
+        }
+        return found;
+    }
+    if certificates == 0 {
+        let text = format!("listener `{name}` speaks TLS and has no certificate");
+        add(
+            "address",
+            text,
+            "add `certificate = \"FILE\"` and `key = \"FILE\"`; `tidegate cert dev` makes a pair to try it",
+        );
+    } else if certificates != keys {
+        let text = format!("listener `{name}` has {certificates} of `certificate` and {keys} of `key`");
+        add("certificate", text, "give each certificate its key, in the same order");
+    }
+    if asks && listener.client_ca.is_none() {
+        let text = format!("listener `{name}` asks clients for a certificate and trusts nobody to issue them");
+        add("client_certificate", text, "add `client_ca = \"FILE\"` with the authorities");
+    }
+    if !asks {
+        let useless = [
+            ("client_ca", listener.client_ca.is_some()),
+            ("crl", !listener.crl.0.is_empty()),
+            ("identity_as", listener.identity_as != IdentityRole::None),
+        ];
+        if let Some((key, _)) = useless.into_iter().find(|(_, given)| *given) {
+            let text = format!("listener `{name}` has `{key}` and does not ask clients for a certificate");
+            add(key, text, "add `client_certificate = \"required\"` or `\"optional\"`");
+        }
+    }
+    found
+}

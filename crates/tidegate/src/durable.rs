@@ -1,0 +1,59 @@
+//! The store of the broker: opened where the configuration names a directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_engine::{Durability, Sweep};
+use tidegate_node::Node;
+use tidegate_store::{Opened, RealDisk, Settings, Store, open};
+
+use crate::config::Config;
+
+/// The garbage rules of what the engines write.
+struct EngineSweep(Sweep);
+
+impl tidegate_store::Sweep for EngineSweep {
+    fn keep(&mut self, key: &[u8], value: &[u8]) -> bool {
+        self.0.keep(key, value)
+    }
+}
+
+/// Opens the store, if the configuration wants anything to outlive the process.
+///
+/// # Errors
+/// In words for people: what is wrong with the directory or what is in it, and what to do.
+pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
+    let durability = match config.durability() {
+        Durability::Memory => return Ok(None),
+        Durability::Commit => tidegate_store::Durability::Commit,
+        Durability::Relaxed => tidegate_store::Durability::Relaxed { window: config.store.window },
+    };
+    let Some(directory) = &config.store.directory else { return Ok(None) };
+    let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
+    let settings = Settings {
+        durability,
+        segment_bytes: config.store.segment_size.0,
+        merge_min_bytes: config.store.merge_at.0,
+        max_bytes: config.store.max_bytes.0,
+        min_free_bytes: config.store.min_free.0,
+        ..Settings::default()
+    };
+    let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
+    let Opened { store, .. } =
+        open(Arc::new(disk), settings, sweep).map_err(|error| format!("the store in {directory}: {error}"))?;
+    Ok(Some(store))
+}
+
+/// Tells the log what was taken in.
+pub(crate) fn tell_restored(node: &Node) {
+    if node.store_status().is_some() {
+        let restored = node.restored();
+        tracing::info!(
+            sessions = restored.sessions,
+            subscriptions = restored.subscriptions,
+            messages = restored.messages,
+            retained = restored.retained,
+            "what the store holds is taken in"
+        );
+    }
+}

@@ -1,0 +1,40 @@
+//! What can be asked of a running broker.
+
+use std::sync::OnceLock;
+
+use tidegate_console::{OperationOutcome, Operations};
+
+use crate::reload::Reloader;
+
+/// What can be asked of this broker, once it is ready.
+#[derive(Default)]
+pub(crate) struct BrokerOperations {
+    reloader: OnceLock<Reloader>,
+}
+
+impl BrokerOperations {
+    /// The broker is ready.
+    pub(crate) fn ready(&self, reloader: Reloader) {
+        // It is set once, by whoever starts the broker.
+        let _ = self.reloader.set(reloader);
+    }
+
+    /// Reads the configuration anew, as SIGHUP asks for.
+    pub(crate) fn reload_and_log(&self) {
+        if let Some(reloader) = self.reloader.get() {
+            reloader.reload().log();
+        }
+    }
+}
+
+impl Operations for BrokerOperations {
+    fn reload(&self) -> OperationOutcome {
+        let Some(reloader) = self.reloader.get() else {
+            let body = r#"{"applied":false,"text":"the broker is starting; try again\n","changes":[]}"#;
+            return OperationOutcome { done: false, json: body.to_owned() };
+        };
+        let outcome = reloader.reload();
+        outcome.log();
+        OperationOutcome { done: outcome.is_applied(), json: outcome.to_json() }
+    }
+}

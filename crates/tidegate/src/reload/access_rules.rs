@@ -1,0 +1,54 @@
+//! Who may do what.
+
+use tidegate_node::{AccessFactory, NodeHandle};
+
+use crate::access;
+use crate::access::tenants::TenantNames;
+use crate::config::Config;
+use crate::config::path::KeyPath;
+
+use super::{Prepared, Reloadable};
+
+/// The rules of `[access]`. When they are wrong, or a file is missing, those in force stay (CVE-2018-12550).
+pub(crate) struct AccessRules {
+    node: NodeHandle,
+    /// Names of the tenants that the broker was started with; others wait for a restart.
+    tenants: TenantNames,
+}
+
+impl AccessRules {
+    /// Of this node.
+    pub(crate) fn new(node: NodeHandle, tenants: TenantNames) -> Self {
+        Self { node, tenants }
+    }
+}
+
+struct NewRules {
+    node: NodeHandle,
+    rules: Option<AccessFactory>,
+}
+
+impl Reloadable for AccessRules {
+    fn name(&self) -> &'static str {
+        "access rules"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "access"
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        let rules = access::load(new).map_err(|error| error.to_string())?;
+        let rules = rules.map(|rules| access::factory(rules, self.tenants.clone(), new));
+        Ok(Box::new(NewRules { node: self.node.clone(), rules }))
+    }
+}
+
+impl Prepared for NewRules {
+    fn commit(self: Box<Self>) {
+        if let Err(error) = self.node.set_access(self.rules.as_ref()) {
+            // The request stands in its inbox all the same, before everything that comes later.
+            tracing::warn!(%error, "new access rules come in force there later");
+        }
+    }
+}

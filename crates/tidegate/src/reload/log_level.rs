@@ -1,0 +1,45 @@
+//! How much is logged.
+
+use crate::config::Config;
+use crate::config::path::KeyPath;
+use crate::config::sections::LogLevel;
+use crate::logging::Log;
+
+use super::{Prepared, Reloadable};
+
+/// `log.level`.
+pub(crate) struct LogLevels {
+    log: Log,
+}
+
+impl LogLevels {
+    /// Of this log.
+    pub(crate) fn new(log: Log) -> Self {
+        Self { log }
+    }
+}
+
+struct NewLevel {
+    log: Log,
+    level: LogLevel,
+}
+
+impl Reloadable for LogLevels {
+    fn name(&self) -> &'static str {
+        "log level"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        (key.section, key.key) == ("log", "level")
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        Ok(Box::new(NewLevel { log: self.log.clone(), level: new.log.level }))
+    }
+}
+
+impl Prepared for NewLevel {
+    fn commit(self: Box<Self>) {
+        self.log.set_level(self.level);
+    }
+}

@@ -1,0 +1,85 @@
+//! A new configuration for a broker that runs: read, checked as a whole, and put in force as a whole or not at all.
+//!
+//! Each part that can change while the broker runs is a [`Reloadable`] in a file of its own. First all of them prepare what is
+//! new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
+
+mod access_rules;
+mod difference;
+mod log_level;
+mod outcome;
+mod tls_files;
+
+pub(crate) use access_rules::AccessRules;
+pub(crate) use log_level::LogLevels;
+pub(crate) use outcome::Outcome;
+pub(crate) use tls_files::TlsFiles;
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::cli::ConfigArgs;
+use crate::commands;
+use crate::config::Config;
+use crate::config::path::KeyPath;
+
+use difference::{Shown, compare};
+
+/// A part of the broker that takes a new configuration while it runs.
+pub(crate) trait Reloadable: Send + Sync {
+    /// What it is, for people.
+    fn name(&self) -> &'static str;
+
+    /// Whether a change of this key is put in force by it.
+    fn takes(&self, key: &KeyPath) -> bool;
+
+    /// Reads and checks what a new configuration names, also when no key has changed, since files may have.
+    ///
+    /// # Errors
+    /// When anything cannot be used, in words for people. Nothing changes then.
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String>;
+}
+
+/// Something that was found right and waits to be put in force.
+pub(crate) trait Prepared {
+    /// Puts it in force. Nothing that could still go wrong is left to do.
+    fn commit(self: Box<Self>);
+}
+
+/// Reads the configuration anew, from where it was read at the start.
+pub(crate) struct Reloader {
+    sources: ConfigArgs,
+    parts: Vec<Box<dyn Reloadable>>,
+    /// The values in force. Keys that wait for a restart keep those that they had at the start.
+    running: Mutex<Shown>,
+}
+
+impl Reloader {
+    /// For a broker that was started with this configuration, out of these sources.
+    pub(crate) fn new(sources: ConfigArgs, started_with: &Config, parts: Vec<Box<dyn Reloadable>>) -> Self {
+        Self { sources, parts, running: Mutex::new(Shown::of(started_with)) }
+    }
+
+    /// Reads, checks, compares and puts in force. One at a time.
+    pub(crate) fn reload(&self) -> Outcome {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = match commands::load_config(&self.sources) {
+            Ok(config) => config,
+            Err(problem) => return Outcome::Refused { problem },
+        };
+        let mut prepared = Vec::new();
+        for part in &self.parts {
+            match part.prepare(&config) {
+                Ok(ready) => prepared.push(ready),
+                Err(problem) => return Outcome::Refused { problem: format!("{}: {problem}", part.name()) },
+            }
+        }
+        let changes = compare(&running, &Shown::of(&config), |key| self.parts.iter().any(|part| part.takes(key)));
+        for ready in prepared {
+            ready.commit();
+        }
+        running.take_live(&changes);
+        Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), changes }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! What came of a reload: for the log, for people and for scripts.
+
+use std::fmt;
+
+use super::difference::Change;
+
+/// What came of a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The new configuration is in force.
+    Applied {
+        /// The parts that have read their files again.
+        parts: Vec<&'static str>,
+        /// The keys that have changed.
+        changes: Vec<Change>,
+    },
+    /// It is wrong, and everything stays as it was.
+    Refused {
+        /// Why.
+        problem: String,
+    },
+}
+
+impl Outcome {
+    /// Writes it into the log.
+    pub(crate) fn log(&self) {
+        match self {
+            Self::Refused { problem } => {
+                tracing::error!(problem = problem.trim(), "the new configuration is wrong; the old one stays in force");
+            }
+            Self::Applied { parts, changes } => {
+                tracing::info!(parts = parts.join(", "), changes = changes.len(), "reloaded");
+                for change in changes {
+                    let (old, new) = change.values();
+                    let key = change.key;
+                    if change.live {
+                        tracing::info!(%key, old, new, "changed");
+                    } else {
+                        tracing::warn!(%key, old, new, "changed, but needs a restart");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the new configuration is in force.
+    pub(crate) fn is_applied(&self) -> bool {
+        matches!(self, Self::Applied { .. })
+    }
+
+    /// For scripts.
+    pub(crate) fn to_json(&self) -> String {
+        let changes: Vec<serde_json::Value> = match self {
+            Self::Refused { .. } => Vec::new(),
+            Self::Applied { changes, .. } => changes.iter().map(change).collect(),
+        };
+        serde_json::json!({ "applied": self.is_applied(), "text": self.to_string(), "changes": changes }).to_string()
+    }
+}
+
+fn change(change: &Change) -> serde_json::Value {
+    let (old, new) = change.values();
+    serde_json::json!({ "key": change.key.to_string(), "old": old, "new": new, "needs_restart": !change.live })
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { problem } => {
+                writeln!(f, "refused, and everything stays as it was:\n{}", problem.trim_end())
+            }
+            Self::Applied { parts, changes } => {
+                writeln!(f, "reloaded: {}", parts.join(", "))?;
+                if changes.is_empty() {
+                    writeln!(f, "no key of the configuration has changed")?;
+                }
+                for change in changes {
+                    let (old, new) = change.values();
+                    let restart = if change.live { "" } else { "  (needs a restart)" };
+                    writeln!(f, "{}: {old} -> {new}{restart}", change.key)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Certificates, keys and lists of revoked certificates.
+
+use tidegate_node::{NodeHandle, PreparedTls};
+
+use crate::config::Config;
+use crate::config::path::KeyPath;
+
+use super::{Prepared, Reloadable};
+
+/// Keys of a listener that hold for connections that begin after a reload.
+const KEYS: &[&str] = &[
+    "certificate",
+    "key",
+    "client_certificate",
+    "client_ca",
+    "crl",
+    "identity_from",
+    "identity_as",
+    "tls_minimum",
+    "max_handshakes",
+];
+
+/// The files of TLS listeners.
+pub(crate) struct TlsFiles {
+    node: NodeHandle,
+}
+
+impl TlsFiles {
+    /// Of this node.
+    pub(crate) fn new(node: NodeHandle) -> Self {
+        Self { node }
+    }
+}
+
+struct NewFiles(PreparedTls);
+
+impl Reloadable for TlsFiles {
+    fn name(&self) -> &'static str {
+        "TLS certificates"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "listener" && KEYS.contains(&key.key)
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        let prepared = self.node.prepare_tls(&new.tls_settings()).map_err(|error| error.to_string())?;
+        Ok(Box::new(NewFiles(prepared)))
+    }
+}
+
+impl Prepared for NewFiles {
+    fn commit(self: Box<Self>) {
+        self.0.apply();
+    }
+}

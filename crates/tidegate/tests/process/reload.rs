@@ -1,0 +1,89 @@
+//! A new configuration for a broker that runs.
+
+use std::time::Instant;
+
+use crate::access::may_publish;
+use crate::broker::{Broker, Ended, Folder, PATIENCE, run};
+
+fn reload(broker: &Broker) -> Ended {
+    run(&["reload", "--admin", &format!("http://{}", broker.address("admin=http://"))])
+}
+
+/// A broker whose rules are in a file.
+fn broker(folder: &Folder, rules: &str) -> Broker {
+    let acl = folder.write("acl", rules);
+    let config = folder.write("t.toml", &format!("[access]\nacl_file = {acl:?}\n"));
+    Broker::start(&["--config", &config])
+}
+
+#[test]
+fn new_rules_are_in_force_after_a_reload() {
+    let folder = Folder::new();
+    let broker = broker(&folder, "topic write a\n");
+    assert!(may_publish(&broker, "a") && !may_publish(&broker, "b"));
+    folder.write("acl", "topic write b\n");
+    assert!(may_publish(&broker, "a"));
+    let ended = reload(&broker);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.contains("access rules") && ended.out.contains("no key"), "{}", ended.out);
+    assert!(!may_publish(&broker, "a") && may_publish(&broker, "b"));
+}
+
+#[test]
+fn cve_2018_12550_a_failed_reload_keeps_the_old_rules() {
+    let folder = Folder::new();
+    let broker = broker(&folder, "topic write a\n");
+    for broken in ["topic write a/#/b\n", "nonsense\n", "topic write \u{fffd}\ntopic rw a b\n"] {
+        folder.write("acl", broken);
+        let ended = reload(&broker);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+        assert!(ended.err.contains("refused") && ended.err.contains("acl:"), "{}", ended.err);
+        assert!(may_publish(&broker, "a") && !may_publish(&broker, "b"));
+    }
+    std::fs::remove_file(folder.file("acl")).unwrap();
+    assert_eq!(reload(&broker).code, Some(1));
+    assert!(may_publish(&broker, "a") && !may_publish(&broker, "b"));
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert!(ended.err.contains("the old one stays in force"), "{}", ended.err);
+}
+
+#[test]
+fn a_signal_asks_for_the_same() {
+    let folder = Folder::new();
+    let broker = broker(&folder, "topic write a\n");
+    folder.write("acl", "topic write b\n");
+    broker.signal("HUP");
+    let started = Instant::now();
+    while !may_publish(&broker, "b") {
+        assert!(started.elapsed() < PATIENCE, "the new rules did not come in force");
+    }
+    assert!(!may_publish(&broker, "a"));
+    broker.signal("TERM");
+    let ended = broker.wait();
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.err.contains("reloaded"), "{}", ended.err);
+}
+
+#[test]
+fn what_needs_a_restart_is_said() {
+    let folder = Folder::new();
+    let config = folder.write("t.toml", "[log]\nlevel = 'info'\n");
+    let broker = Broker::start(&["--config", &config]);
+    folder.write("t.toml", "[log]\nlevel = 'debug'\n[queue]\nmax_messages = 20\n");
+    let ended = reload(&broker);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(ended.out.contains("log.level: \"info\" -> \"debug\"\n"), "{}", ended.out);
+    assert!(ended.out.contains("queue.max_messages: 10000 -> 20  (needs a restart)\n"), "{}", ended.out);
+}
+
+#[test]
+fn nobody_answers_where_there_is_no_broker() {
+    let ended = run(&["reload", "--admin", "http://127.0.0.1:1"]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
+    assert!(ended.err.contains("cannot reach"), "{}", ended.err);
+    let broker = Broker::start(&[]);
+    // Without the header that no web page can send.
+    let (status, _) = broker.get("/api/v1/reload");
+    assert_eq!(status, "405");
+}

@@ -1,0 +1,191 @@
+//! What is checked from outside while nothing else goes on: retained values, and whether subscriptions work.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use mio::Token;
+use tidegate_mqtt::{
+    Packet, PacketId, PubAck, Publish, PublishProperties, QoS, ReasonCode, Subscribe, SubscriptionOptions,
+    Subscriptions, TopicFilter, TopicName, UserProperties, Version,
+};
+
+use crate::failure::Failure;
+use crate::ledger::{Finding, MessageId};
+use crate::session::Session;
+use crate::wire::Incoming;
+use crate::workload;
+use crate::world::{Mood, World};
+
+/// The token of clients that come only to look.
+const VISITOR: Token = Token(usize::MAX / 2);
+/// Answers to PINGREQ before the absence of something counts.
+const ROUND_TRIPS: u32 = 2;
+
+/// A client with a clean session.
+struct Visitor {
+    session: Session,
+}
+
+impl Visitor {
+    /// Connects; `None` when CONNACK does not come in time.
+    fn connect(world: &mut World, name: String, version: Version, patience: Duration) -> Result<Option<Self>, Failure> {
+        let mut visitor = Self { session: Session::new(name, version, false, VISITOR) };
+        let begun = Instant::now();
+        while begun.elapsed() < patience {
+            visitor.session.open(world.port, world.poll.registry(), Instant::now())?;
+            for packet in visitor.turn(world)? {
+                if let Incoming::ConnAck { present, code, receive_maximum } = packet
+                    && !code.is_error()
+                {
+                    visitor.session.opened(present, receive_maximum);
+                    return Ok(Some(visitor));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// One turn of the loop, and what came for this client.
+    fn turn(&mut self, world: &mut World) -> Result<Vec<Incoming>, Failure> {
+        self.session.flush();
+        // Other clients go on when they are connected; nobody connects meanwhile.
+        world.turn(Mood::Over)?;
+        let (packets, alive, _) = self.session.receive();
+        if packets.iter().any(|packet| *packet != Incoming::PingResp) {
+            world.last_news = Instant::now();
+        }
+        if !alive {
+            self.session.lost(Instant::now());
+        }
+        Ok(packets)
+    }
+}
+
+/// Connects a new client and compares the retained values that it gets with the books. False when it gets no answer.
+pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patience: Duration) -> Result<bool, Failure> {
+    let version = if world.rng.chance(50) { Version::V5 } else { Version::V311 };
+    let Some(mut visitor) = Visitor::connect(world, name, version, limit)? else {
+        return Ok(false);
+    };
+    world.last_news = Instant::now();
+    visitor.session.send(&Packet::Subscribe(Subscribe {
+        packet_id: PacketId::MIN,
+        subscription_identifier: None,
+        user_properties: UserProperties::EMPTY,
+        subscriptions: Subscriptions::new(&[(TopicFilter::new("r/#")?, SubscriptionOptions::new(QoS::AtLeastOnce))]),
+    }))?;
+    let mut seen: Vec<Option<MessageId>> = vec![None; usize::from(world.size.publishers) * workload::TOPICS];
+    let (mut acknowledged, mut round_trips) = (false, 0);
+    while round_trips < ROUND_TRIPS && world.last_news.elapsed() < patience {
+        for packet in visitor.turn(world)? {
+            match packet {
+                Incoming::SubAck { .. } => acknowledged = true,
+                Incoming::PingResp => {
+                    visitor.session.pings = 0;
+                    round_trips += 1;
+                }
+                Incoming::Publish(delivery) => {
+                    if let Some(id) = delivery.id {
+                        visitor.session.send(&Packet::PubAck(PubAck::new(id, ReasonCode::Success)))?;
+                    }
+                    if let Some(place) = workload::retained_place(&delivery.topic).and_then(|place| seen.get_mut(place))
+                    {
+                        *place = workload::message_of(&delivery.payload);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let complete = seen.iter().enumerate().all(|(place, seen)| seen.is_some() || !world.ledger.must_have(place));
+        if acknowledged && complete && visitor.session.pings == 0 && round_trips < ROUND_TRIPS {
+            visitor.session.ping()?;
+        }
+        if !visitor.session.is_open() {
+            return Ok(false);
+        }
+    }
+    visitor.session.depart()?;
+    if acknowledged {
+        world.ledger.check_retained(&seen, workload::retained_name);
+    }
+    Ok(acknowledged)
+}
+
+/// Publishes to every filter and sees who gets it. Every subscriber must be connected and have nothing under way.
+pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration) -> Result<(), Failure> {
+    let Some(mut visitor) = Visitor::connect(world, name, Version::V311, patience)? else {
+        world.ledger.findings.add(Finding::Unanswered, "a new client got no CONNACK".to_owned(), Vec::new());
+        return Ok(());
+    };
+    let filters = world.subscribers.iter().flat_map(|subscriber| subscriber.verdicts().map(|(filter, _)| filter));
+    let topics: BTreeSet<String> = filters.map(workload::probe_topic).collect();
+    let payload = format!("probe {}", visitor.session.name).into_bytes();
+    let mut waiting: BTreeSet<PacketId> = BTreeSet::new();
+    for (topic, number) in topics.iter().zip(1..) {
+        let packet_id = PacketId::new(number);
+        waiting.extend(packet_id);
+        visitor.session.send(&Packet::Publish(Publish {
+            dup: false,
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            topic: Some(TopicName::new(topic)?),
+            packet_id,
+            properties: PublishProperties::default(),
+            payload: &payload,
+        }))?;
+    }
+    for subscriber in &mut world.subscribers {
+        subscriber.probes.clear();
+    }
+    world.last_news = Instant::now();
+    let mut round_trips = 0;
+    while round_trips < ROUND_TRIPS && world.last_news.elapsed() < patience {
+        for packet in visitor.turn(world)? {
+            if let Incoming::PubAck { id, .. } = packet {
+                waiting.remove(&id);
+            }
+        }
+        let answered = world.subscribers.iter().all(|subscriber| subscriber.session.pings == 0);
+        if waiting.is_empty() && answered && missing(world).is_empty() {
+            round_trips += 1;
+            for subscriber in &mut world.subscribers {
+                subscriber.acknowledge(Instant::now())?;
+                subscriber.session.ping()?;
+            }
+        }
+    }
+    judge(world);
+    visitor.session.depart()
+}
+
+/// Subscriptions whose probe has not come: the subscriber's place and the filter.
+fn missing(world: &World) -> Vec<(usize, String)> {
+    verdicts(world, true)
+}
+
+/// Where a probe came although it must not, or did not although it must.
+fn verdicts(world: &World, must: bool) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (place, subscriber) in world.subscribers.iter().enumerate() {
+        for (filter, _) in subscriber.verdicts().filter(|(_, comes)| *comes == must) {
+            let came = subscriber.probes.contains(&workload::probe_topic(filter));
+            if came != must {
+                found.push((place, filter.to_owned()));
+            }
+        }
+    }
+    found
+}
+
+fn judge(world: &mut World) {
+    let checked: u64 = world.subscribers.iter().map(|subscriber| subscriber.verdicts().count() as u64).sum();
+    world.ledger.findings.totals.subscriptions_checked += checked;
+    for (must, why) in [(true, "had its SUBACK and does not deliver"), (false, "had its UNSUBACK and still delivers")] {
+        for (place, filter) in verdicts(world, must) {
+            let subscriber = &mut world.subscribers[place];
+            let text = format!("{filter} of {} {why}", subscriber.session.name);
+            subscriber.distrust(&filter);
+            world.ledger.findings.add(Finding::Subscription, text, Vec::new());
+        }
+    }
+}

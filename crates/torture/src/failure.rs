@@ -1,0 +1,66 @@
+//! What keeps the rig itself from going on. What the broker does wrong is no failure but a finding, see `ledger`.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a run had to be given up.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A file or folder of the rig.
+    #[error("{what} {} failed: {source}", path.display())]
+    File {
+        /// What was tried, such as "reading".
+        what: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something with the system that has no file.
+    #[error("{what} failed: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A packet of the rig's own that cannot be encoded: a mistake in the rig.
+    #[error("a packet of the rig cannot be encoded: {0}")]
+    Encode(#[from] tidegate_mqtt::EncodeError),
+    /// A topic of the rig's own that is none: a mistake in the rig.
+    #[error("a topic of the rig is not valid: it {0}")]
+    Topic(#[from] tidegate_mqtt::TopicError),
+    /// The broker does not come up although nothing was done to it.
+    #[error("the broker does not start: {0}; try its command by hand")]
+    Broker(String),
+    /// The library that sees file calls could not be built.
+    #[error("the preload library could not be built: {0}; a C compiler called cc is needed")]
+    Preload(String),
+    /// The books start empty, and so must the broker.
+    #[error("{} is not empty; name another folder", .0.display())]
+    Used(PathBuf),
+    /// The library does not see what the broker does to its files.
+    #[error("power loss cannot be simulated for this broker, the preload library does not see its file calls: {0}")]
+    Blind(String),
+    /// What the preload library wrote makes no sense.
+    #[error("the log of file calls is damaged at byte {at}: {what}")]
+    Log {
+        /// The offset of the record.
+        at: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl Failure {
+    /// Wraps what the system said about a file.
+    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { what, path, source }
+    }
+
+    /// Wraps what the system said.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what, source }
+    }
+}

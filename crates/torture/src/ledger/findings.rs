@@ -1,0 +1,196 @@
+//! What was found: counts per check, and the first cases of each in full.
+
+use serde_json::{Value, json};
+
+/// Cases of each check that are kept with their trace.
+const KEPT: usize = 5;
+
+/// What is checked. Each has its own row in the report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The broker did not come up again within its limit.
+    Restart,
+    /// A message of QoS 1 had its PUBACK and never reached a durable subscriber.
+    LostQos1,
+    /// A message of QoS 2 had its PUBREC and never reached a durable subscriber.
+    LostQos2,
+    /// A message of QoS 2 reached a subscriber of QoS 2 twice.
+    Twice,
+    /// A retained value is older than the last acknowledged one.
+    Retained,
+    /// An acknowledged subscription does not work, or one that was ended does.
+    Subscription,
+    /// CONNACK did not know a session that the broker had confirmed.
+    Session,
+    /// Messages of one publisher on one topic arrived in another order than published.
+    Order,
+    /// A request got no answer on a connection that was alive, or what came was not MQTT.
+    Unanswered,
+    /// Damage on the disk changed what clients see, and nobody was told.
+    Silent,
+}
+
+/// The checks with the names of their rows, in their order.
+pub(crate) const CHECKS: [(Finding, &str); 10] = [
+    (Finding::Restart, "restart"),
+    (Finding::LostQos1, "QoS 1 lost"),
+    (Finding::LostQos2, "QoS 2 lost"),
+    (Finding::Twice, "QoS 2 twice"),
+    (Finding::Retained, "retained values"),
+    (Finding::Subscription, "subscriptions"),
+    (Finding::Session, "sessions"),
+    (Finding::Order, "order"),
+    (Finding::Unanswered, "unanswered"),
+    (Finding::Silent, "silent damage"),
+];
+
+/// How much was looked at; the rows are read against these.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) starts: u64,
+    pub(crate) slowest_start_ms: u64,
+    pub(crate) sent: u64,
+    pub(crate) acknowledged_qos1: u64,
+    pub(crate) acknowledged_qos2: u64,
+    /// Acknowledged messages times the subscriptions that they were for.
+    pub(crate) owed_qos1: u64,
+    pub(crate) owed_qos2: u64,
+    pub(crate) delivered: u64,
+    /// Allowed repetitions: QoS 1, or QoS 2 to a subscription of QoS 1.
+    pub(crate) repeated: u64,
+    /// Declared lost and received afterwards: patience was too short, or the broker very slow.
+    pub(crate) late: u64,
+    /// Deliveries that a receiver of QoS 2 had to ignore since their packet id was in use by another message.
+    pub(crate) swallowed: u64,
+    pub(crate) refused: u64,
+    pub(crate) retained_checked: u64,
+    pub(crate) subscriptions_checked: u64,
+    pub(crate) sessions_checked: u64,
+    /// Connections that a living broker closed.
+    pub(crate) closed_by_broker: u64,
+    /// Times the broker ended by itself, such as for a failing disk.
+    pub(crate) gave_up: u64,
+    /// File operations that power losses have undone.
+    pub(crate) undone: u64,
+    /// Damaged data that the broker refused to start with.
+    pub(crate) damage_refused: u64,
+    /// Damaged data that the broker started with and reported.
+    pub(crate) damage_reported: u64,
+    /// Damaged data that made no difference to any client.
+    pub(crate) damage_harmless: u64,
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    counts: [u64; CHECKS.len()],
+    cases: Vec<(Finding, String, Vec<String>)>,
+    pub(crate) totals: Totals,
+}
+
+impl Findings {
+    /// How often something was found.
+    pub(crate) fn count(&self, finding: Finding) -> u64 {
+        self.counts[finding as usize]
+    }
+
+    /// Everything found.
+    pub(crate) fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// True while cases of this kind are still kept in full.
+    pub(crate) fn wants_trace(&self, finding: Finding) -> bool {
+        self.cases.iter().filter(|(kind, _, _)| *kind == finding).count() < KEPT
+    }
+
+    /// Counts a finding and keeps the first ones in full.
+    pub(crate) fn add(&mut self, finding: Finding, text: String, trace: Vec<String>) {
+        self.counts[finding as usize] += 1;
+        if self.wants_trace(finding) {
+            self.cases.push((finding, text, trace));
+        }
+    }
+
+    /// Adds what another run has found.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(other.counts) {
+            *count += more;
+        }
+        for (finding, text, trace) in &other.cases {
+            if self.wants_trace(*finding) {
+                self.cases.push((*finding, text.clone(), trace.clone()));
+            }
+        }
+        self.totals.add(&other.totals);
+    }
+
+    /// The cases that were kept: which check, what, and the events of the topic.
+    pub(crate) fn cases(&self) -> impl Iterator<Item = (&'static str, &str, &[String])> {
+        self.cases.iter().map(|(finding, text, trace)| (CHECKS[*finding as usize].1, text.as_str(), trace.as_slice()))
+    }
+
+    /// Everything for machines.
+    pub(crate) fn json(&self) -> Value {
+        let checks: serde_json::Map<String, Value> =
+            CHECKS.iter().map(|(finding, name)| ((*name).to_owned(), self.count(*finding).into())).collect();
+        let cases: Vec<Value> =
+            self.cases().map(|(check, text, trace)| json!({ "check": check, "what": text, "trace": trace })).collect();
+        let totals: serde_json::Map<String, Value> =
+            self.totals.rows().into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+        json!({ "found": checks, "totals": totals, "cases": cases })
+    }
+}
+
+impl Totals {
+    /// The counts with their names.
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 21] {
+        [
+            ("starts", self.starts),
+            ("slowest start, ms", self.slowest_start_ms),
+            ("sent", self.sent),
+            ("acknowledged at QoS 1", self.acknowledged_qos1),
+            ("acknowledged at QoS 2", self.acknowledged_qos2),
+            ("owed deliveries at QoS 1", self.owed_qos1),
+            ("owed deliveries at QoS 2", self.owed_qos2),
+            ("delivered", self.delivered),
+            ("repeated as allowed", self.repeated),
+            ("late", self.late),
+            ("ignored for their packet id", self.swallowed),
+            ("refused by the broker", self.refused),
+            ("retained values checked", self.retained_checked),
+            ("subscriptions checked", self.subscriptions_checked),
+            ("sessions checked", self.sessions_checked),
+            ("connections closed by the broker", self.closed_by_broker),
+            ("broker gave up by itself", self.gave_up),
+            ("file operations undone", self.undone),
+            ("damage refused", self.damage_refused),
+            ("damage reported", self.damage_reported),
+            ("damage without effect", self.damage_harmless),
+        ]
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.starts += other.starts;
+        self.slowest_start_ms = self.slowest_start_ms.max(other.slowest_start_ms);
+        self.sent += other.sent;
+        self.acknowledged_qos1 += other.acknowledged_qos1;
+        self.acknowledged_qos2 += other.acknowledged_qos2;
+        self.owed_qos1 += other.owed_qos1;
+        self.owed_qos2 += other.owed_qos2;
+        self.delivered += other.delivered;
+        self.repeated += other.repeated;
+        self.late += other.late;
+        self.swallowed += other.swallowed;
+        self.refused += other.refused;
+        self.retained_checked += other.retained_checked;
+        self.subscriptions_checked += other.subscriptions_checked;
+        self.sessions_checked += other.sessions_checked;
+        self.closed_by_broker += other.closed_by_broker;
+        self.gave_up += other.gave_up;
+        self.undone += other.undone;
+        self.damage_refused += other.damage_refused;
+        self.damage_reported += other.damage_reported;
+        self.damage_harmless += other.damage_harmless;
+    }
+}

@@ -1,0 +1,154 @@
+//! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
+
+mod broker;
+mod checks;
+mod damage;
+mod failure;
+mod ledger;
+mod peers;
+mod power;
+mod publisher;
+mod report;
+mod rng;
+mod run;
+mod session;
+mod subscriber;
+mod wire;
+mod workload;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+use crate::failure::Failure;
+use crate::ledger::Findings;
+use crate::run::{DiskFault, Fault, Settings};
+use crate::world::Size;
+
+/// Kills a broker over and over, and checks that nothing acknowledged was lost.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Arguments {
+    /// The command that starts the broker in the foreground; {port}, {data} and {dir} (the parent of {data}) are filled in.
+    /// Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
+    #[arg(long)]
+    broker: String,
+    /// How many times the broker is struck.
+    #[arg(long, default_value_t = 20)]
+    cycles: u64,
+    /// Repeats a run's choices; random when absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// What happens to the broker.
+    #[arg(long, value_enum, default_value = "kill9")]
+    fault: FaultKind,
+    /// How the disk misbehaves in every second cycle; may be given several times.
+    #[arg(long, value_enum)]
+    disk_fault: Vec<DiskFault>,
+    /// Longest load of a cycle, in seconds.
+    #[arg(long, default_value_t = 1.0)]
+    seconds_per_cycle: f64,
+    /// Clients that publish.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..200))]
+    publishers: u16,
+    /// Clients that subscribe.
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..200))]
+    subscribers: u16,
+    /// Messages per second of all publishers.
+    #[arg(long, default_value_t = 3000)]
+    rate: u64,
+    /// Seconds without news after which what is missing is lost.
+    #[arg(long, default_value_t = 5.0)]
+    patience: f64,
+    /// Seconds that a start may take.
+    #[arg(long, default_value_t = 30.0)]
+    start_limit: f64,
+    /// Where the broker's files go; a temporary folder when absent, which is removed when nothing was found.
+    #[arg(long)]
+    folder: Option<PathBuf>,
+    /// Writes the report as JSON to this file, `-` for standard output.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Says nothing per cycle.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// What happens to the broker at the end of each cycle.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FaultKind {
+    /// kill -9.
+    Kill9,
+    /// Power loss, simulated: what was not synced is dropped, in part or in whole.
+    Power,
+    /// SIGTERM.
+    Term,
+    /// One of these at random for each cycle.
+    Mixed,
+    /// Damage to a file between two runs; each cycle begins anew.
+    Damage,
+}
+
+fn main() -> ExitCode {
+    match torture(&Arguments::parse()) {
+        Ok(findings) if findings.total() == 0 => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(1),
+        Err(failure) => {
+            eprintln!("tidegate-torture: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
+    let seed = arguments.seed.unwrap_or_else(random_seed);
+    let folder = arguments
+        .folder
+        .clone()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("tidegate-torture-{seed}-{}", std::process::id())));
+    let data = folder.join("data");
+    std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
+    if std::fs::read_dir(&data).map_err(Failure::file("reading", &data))?.next().is_some() {
+        return Err(Failure::Used(data));
+    }
+    let settings = Settings {
+        cycles: arguments.cycles,
+        seed,
+        faults: match arguments.fault {
+            FaultKind::Kill9 | FaultKind::Damage => vec![Fault::Kill],
+            FaultKind::Power => vec![Fault::Power],
+            FaultKind::Term => vec![Fault::Terminate],
+            FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
+        },
+        load: Duration::from_secs_f64(arguments.seconds_per_cycle.clamp(0.01, 3600.0)),
+        size: Size { publishers: arguments.publishers, subscribers: arguments.subscribers, rate: arguments.rate },
+        patience: Duration::from_secs_f64(arguments.patience.clamp(0.1, 3600.0)),
+        start_limit: Duration::from_secs_f64(arguments.start_limit.clamp(0.1, 3600.0)),
+        folder: folder.clone(),
+        disk_faults: arguments.disk_fault.clone(),
+        verbose: !arguments.quiet,
+    };
+    let port = broker::free_port(seed)?;
+    let command = peers::command(&arguments.broker, &folder, port)?;
+    eprintln!("seed {seed}, port {port}, files in {}", folder.display());
+    let findings = match arguments.fault {
+        FaultKind::Damage => damage::run(&settings, &command, port)?,
+        _ => run::run(settings, command, port)?,
+    };
+    report::print(&findings);
+    if let Some(path) = &arguments.json {
+        report::write_json(&findings, seed, path)?;
+    }
+    if findings.total() == 0 && arguments.folder.is_none() {
+        std::fs::remove_dir_all(&folder).map_err(Failure::file("removing", &folder))?;
+    }
+    Ok(findings)
+}
+
+fn random_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64 ^ u64::from(std::process::id())) % 1_000_000_000
+}

@@ -1,0 +1,60 @@
+//! Random numbers that a seed repeats.
+
+use std::ops::Range;
+
+/// A small generator (splitmix64): good enough to choose moments and sizes, and the same on every machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    /// A generator whose numbers follow from the seed.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A generator for another purpose, so that one more draw here does not change what is drawn there.
+    pub(crate) fn fork(&mut self, purpose: u64) -> Self {
+        Self(self.next() ^ purpose.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// The next 64 bits.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number of the range; its start when the range is empty.
+    pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
+        let width = range.end.saturating_sub(range.start).max(1);
+        range.start + self.next() % width
+    }
+
+    /// An index below `len`; 0 when there is nothing to choose from.
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        self.within(0..len as u64) as usize
+    }
+
+    /// True in `percent` of 100 cases.
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+        self.within(0..100) < percent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_and_ranges_hold() {
+        let draw = |seed| {
+            let mut rng = Rng::new(seed);
+            (0..64).map(|_| rng.within(3..9)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        assert!(draw(1).iter().all(|number| (3..9).contains(number)));
+    }
+}

@@ -1,0 +1,342 @@
+//! Cycles: start, look, load, fault, and again.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::broker::{Broker, NotUp, Recipe};
+use crate::checks;
+use crate::failure::Failure;
+use clap::ValueEnum;
+
+use crate::ledger::{Finding, Findings};
+use crate::power::Power;
+use crate::rng::Rng;
+use crate::world::{Mood, Size, World};
+
+/// A drain takes at most so many times the patience, whatever comes meanwhile: the same could come for ever.
+const DRAIN_PATIENCES: u32 = 20;
+
+/// What happens to the broker at the end of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// `kill -9`: the system keeps what was written.
+    Kill,
+    /// The power fails: what was not synced may be gone, in part or in whole.
+    Power,
+    /// SIGTERM: a graceful stop.
+    Terminate,
+}
+
+/// How a disk misbehaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskFault {
+    /// Writes fail with EIO now and then.
+    WriteError,
+    /// Syncs fail with EIO now and then.
+    SyncError,
+    /// Writes take only a part of what they were given.
+    ShortWrite,
+    /// The disk is full for a while.
+    Full,
+}
+
+impl DiskFault {
+    /// What the preload library is told.
+    fn words(self, rng: &mut Rng) -> String {
+        match self {
+            Self::WriteError => format!("write_eio={} ", rng.within(5..300)),
+            Self::SyncError => format!("sync_eio={} ", rng.within(5..300)),
+            Self::ShortWrite => format!("short={} ", rng.within(20..2000)),
+            Self::Full => {
+                format!("enospc_after={} enospc_for={} ", rng.within(5_000..2_000_000), rng.within(1..400))
+            }
+        }
+    }
+}
+
+/// What a run is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) cycles: u64,
+    pub(crate) seed: u64,
+    /// One of these is chosen for each cycle.
+    pub(crate) faults: Vec<Fault>,
+    /// Longest load of one cycle.
+    pub(crate) load: Duration,
+    pub(crate) size: Size,
+    /// How long nothing may come before what is missing counts as lost.
+    pub(crate) patience: Duration,
+    /// How long a start may take.
+    pub(crate) start_limit: Duration,
+    /// Where everything is kept; the broker's data is in `data` below it.
+    pub(crate) folder: PathBuf,
+    /// How the disk misbehaves in every second cycle.
+    pub(crate) disk_faults: Vec<DiskFault>,
+    /// Says what happens on standard error.
+    pub(crate) verbose: bool,
+}
+
+/// A run in progress.
+pub(crate) struct Run {
+    pub(crate) settings: Settings,
+    pub(crate) recipe: Recipe,
+    pub(crate) world: World,
+    power: Option<Power>,
+    rng: Rng,
+    cycle: u64,
+    /// The process id of the last broker.
+    pid: u32,
+}
+
+/// Runs all cycles and gives what was found.
+pub(crate) fn run(settings: Settings, command: String, port: u16) -> Result<Findings, Failure> {
+    let mut run = Run::new(settings, command, port)?;
+    while run.cycle < run.settings.cycles {
+        run.cycle += 1;
+        if !run.cycle()? {
+            return Ok(run.world.ledger.findings);
+        }
+    }
+    run.last()?;
+    Ok(run.world.ledger.findings)
+}
+
+impl Run {
+    /// Clients that are all away, and a broker that was not started.
+    pub(crate) fn new(settings: Settings, command: String, port: u16) -> Result<Self, Failure> {
+        let recipe = Recipe { command, port, data: settings.folder.join("data"), environment: Vec::new() };
+        let world = World::new(settings.size, recipe.port, settings.seed)?;
+        let rng = Rng::new(settings.seed ^ 0x5eed);
+        let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
+        let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
+        Ok(Self { settings, recipe, world, power, rng, cycle: 0, pid: 0 })
+    }
+
+    /// One cycle. False when the broker does not come up any more, so that nothing can follow.
+    fn cycle(&mut self) -> Result<bool, Failure> {
+        let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
+        if self.rng.chance(10) {
+            self.fall_while_starting(fault)?;
+        }
+        if !self.settings.disk_faults.is_empty() && self.cycle > 1 && self.rng.chance(50) {
+            self.misbehave()?;
+            return Ok(true);
+        }
+        let Some(mut broker) = self.start()? else {
+            return Ok(false);
+        };
+        if self.cycle == 1 || self.rng.chance(60) {
+            self.look(&mut broker)?;
+        }
+        self.load(&mut broker)?;
+        self.strike(fault, &mut broker)?;
+        self.report(&format!("{fault:?}"));
+        Ok(true)
+    }
+
+    /// The last start, after which everything must be as promised.
+    fn last(&mut self) -> Result<(), Failure> {
+        if let Some(mut broker) = self.start()? {
+            self.look(&mut broker)?;
+            broker.terminate(self.settings.start_limit)?;
+            self.world.aftermath()?;
+        }
+        Ok(())
+    }
+
+    fn mark(&mut self, text: String) {
+        let clock = self.world.ledger.tick();
+        self.world.ledger.trace.mark(clock, text);
+    }
+
+    /// A start that is cut short: what recovery does must bear that, too.
+    fn fall_while_starting(&mut self, fault: Fault) -> Result<(), Failure> {
+        let mut broker = self.launch(None)?;
+        let lives = Duration::from_micros(self.rng.within(0..40_000));
+        while broker.started.elapsed() < lives {
+            self.world.turn(Mood::Over)?;
+        }
+        self.mark(format!("cycle {}: {fault:?} while starting", self.cycle));
+        self.strike(if fault == Fault::Terminate { Fault::Kill } else { fault }, &mut broker)
+    }
+
+    /// Load on a disk that misbehaves. The broker may refuse and may give up, but what it acknowledges it must keep.
+    fn misbehave(&mut self) -> Result<(), Failure> {
+        let mut words = format!("seed={} ", self.rng.within(1..1 << 40));
+        for fault in &self.settings.disk_faults {
+            if self.settings.disk_faults.len() == 1 || self.rng.chance(60) {
+                words += &fault.words(&mut self.rng);
+            }
+        }
+        self.mark(format!("cycle {}: the disk misbehaves: {words}", self.cycle));
+        let mut broker = self.launch(Some(&words))?;
+        if broker.wait_until_listening(self.recipe.port, self.settings.start_limit).is_ok() {
+            self.load(&mut broker)?;
+        } else {
+            self.world.ledger.findings.totals.gave_up += 1;
+        }
+        let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
+        self.strike(fault, &mut broker)?;
+        self.report(&words);
+        Ok(())
+    }
+
+    /// Starts the process, on a disk that misbehaves as the words say.
+    pub(crate) fn launch(&mut self, faults: Option<&str>) -> Result<Broker, Failure> {
+        if let Some(power) = &mut self.power {
+            power.prepare()?;
+            self.recipe.environment = power.environment(faults);
+        }
+        let broker = self.recipe.start()?;
+        self.pid = broker.pid();
+        Ok(broker)
+    }
+
+    /// Starts the broker and compares the retained values. `None` when it does not come up.
+    pub(crate) fn start(&mut self) -> Result<Option<Broker>, Failure> {
+        let mut broker = self.launch(None)?;
+        self.mark(format!("cycle {}: started", self.cycle));
+        let begun = broker.started;
+        let mut took = self.settings.start_limit.as_millis() as u64;
+        let wrong = match broker.wait_until_listening(self.recipe.port, self.settings.start_limit) {
+            Err(NotUp::Ended(status)) => Some(format!("the broker ended with {status}")),
+            Err(NotUp::TooSlow) => Some("the port does not answer".to_owned()),
+            Ok(()) => {
+                took = begun.elapsed().as_millis() as u64;
+                (!self.greet()?).then(|| "a new client gets no answer".to_owned())
+            }
+        };
+        if let Some(wrong) = wrong {
+            let output = broker.output();
+            if self.cycle <= 1 && self.world.ledger.findings.totals.starts == 0 {
+                return Err(Failure::Broker(format!("{wrong}; it said: {}", output.join(" / "))));
+            }
+            let text = format!("cycle {}: {wrong} after {took} ms", self.cycle);
+            self.world.ledger.findings.add(Finding::Restart, text, output);
+            return Ok(None);
+        }
+        let totals = &mut self.world.ledger.findings.totals;
+        totals.starts += 1;
+        totals.slowest_start_ms = totals.slowest_start_ms.max(took);
+        Ok(Some(broker))
+    }
+
+    /// Lets a new client look at the retained values. False when it gets no answer.
+    pub(crate) fn greet(&mut self) -> Result<bool, Failure> {
+        let name = format!("visitor-{}", self.world.ledger.tick());
+        checks::retained(&mut self.world, name, self.settings.start_limit, self.settings.patience)
+    }
+
+    /// Lets everything finish, and settles the accounts.
+    pub(crate) fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+        self.world.wake();
+        if !self.drain(broker)? {
+            self.name_the_unanswered();
+        }
+        let names: Vec<String> =
+            self.world.subscribers.iter().map(|subscriber| subscriber.session.name.clone()).collect();
+        let subscribers = &self.world.subscribers;
+        let holds = |owed: crate::ledger::Expectation| subscribers[usize::from(owed.subscriber)].holds(owed);
+        self.world.ledger.settle(holds, |place| names[usize::from(place)].clone());
+        let name = format!("prober-{}", self.cycle);
+        checks::subscriptions(&mut self.world, name, self.settings.patience)?;
+        self.mark(format!("cycle {}: accounts settled", self.cycle));
+        Ok(())
+    }
+
+    /// Waits until nothing is owed. False when nothing came for longer than anybody should have to wait.
+    fn drain(&mut self, broker: &mut Broker) -> Result<bool, Failure> {
+        let begun = Instant::now();
+        loop {
+            self.world.turn(Mood::Drain)?;
+            let world = &self.world;
+            let finished =
+                world.publishers.iter().all(|publisher| publisher.session.is_open() && publisher.under_way() == 0)
+                    && world.subscribers.iter().all(super::subscriber::Subscriber::is_settled);
+            let holds = |owed: crate::ledger::Expectation| world.subscribers[usize::from(owed.subscriber)].holds(owed);
+            if finished && world.ledger.outstanding(holds) == 0 {
+                return Ok(true);
+            }
+            let slow = begun.elapsed() > self.settings.patience * DRAIN_PATIENCES;
+            if slow || world.last_news.elapsed() > self.settings.patience || broker.ended().is_some() {
+                return Ok(finished);
+            }
+        }
+    }
+
+    fn name_the_unanswered(&mut self) {
+        let mut found = Vec::new();
+        for publisher in &mut self.world.publishers {
+            if let Some(what) = publisher.unanswered() {
+                found.push(format!("{}: {what}", publisher.session.name));
+            }
+        }
+        for subscriber in &mut self.world.subscribers {
+            let name = subscriber.session.name.clone();
+            found.extend(subscriber.give_up().into_iter().map(|what| format!("{name}: {what}")));
+        }
+        for text in found {
+            let text = format!("cycle {}: {text}", self.cycle);
+            self.world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+        }
+    }
+
+    /// Load until the moment of the fault: after a time, or after a number of bytes, or when the broker ends by itself.
+    pub(crate) fn load(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+        self.world.wake();
+        let load = self.settings.load.as_micros() as u64;
+        let mut time = Duration::from_micros(self.rng.within(load / 20..load + 1));
+        let mut bytes = u64::MAX;
+        if self.rng.chance(50) {
+            time = self.settings.load;
+            bytes = self.world.bytes() + self.rng.within(1_000..load / 2 + 2_000);
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < time && self.world.bytes() < bytes {
+            self.world.turn(Mood::Load)?;
+            if broker.ended().is_some() {
+                self.world.ledger.findings.totals.gave_up += 1;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
+        self.mark(format!("cycle {}: {fault:?}", self.cycle));
+        match fault {
+            Fault::Kill | Fault::Power => broker.kill()?,
+            Fault::Terminate => {
+                let begun = Instant::now();
+                if !broker.terminate(self.settings.start_limit)? {
+                    let text = format!("cycle {}: SIGTERM did not end the broker in {:?}", self.cycle, begun.elapsed());
+                    self.world.ledger.findings.add(Finding::Restart, text, broker.output());
+                }
+            }
+        }
+        self.world.aftermath()?;
+        if let (Fault::Power, Some(power)) = (fault, &mut self.power) {
+            let outage = power.fail(self.pid, &mut self.rng)?;
+            let text = format!(
+                "cycle {}: the disk kept {}, {} of {} operations undone",
+                self.cycle, outage.style, outage.undone, outage.unsafe_operations
+            );
+            self.world.ledger.findings.totals.undone += outage.undone as u64;
+            self.mark(text);
+        }
+        Ok(())
+    }
+
+    fn report(&self, fault: &str) {
+        if self.settings.verbose {
+            let findings = &self.world.ledger.findings;
+            eprintln!(
+                "cycle {:>4} {fault:<9} sent {:>8} delivered {:>8} found {:>6}",
+                self.cycle,
+                findings.totals.sent,
+                findings.totals.delivered,
+                findings.total()
+            );
+        }
+    }
+}

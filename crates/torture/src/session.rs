@@ -1,0 +1,179 @@
+//! A client's identity over connections: opens, speaks, and loses its connection, and knows what the broker has promised.
+
+use std::num::NonZeroU16;
+use std::time::{Duration, Instant};
+
+use mio::{Interest, Registry, Token};
+use tidegate_mqtt::{Connect, ConnectProperties, Disconnect, Packet, PingReq, ReasonCode, Version};
+
+use crate::failure::Failure;
+use crate::wire::{Incoming, Wire};
+
+/// How long a client waits after a refused connection before it tries again.
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Without a connection.
+    Away,
+    /// CONNECT is under way.
+    Opening,
+    /// CONNACK was received.
+    Open,
+}
+
+/// A client id, its connection, and whether the broker keeps a session for it.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) name: String,
+    pub(crate) version: Version,
+    /// The session outlives the connection.
+    durable: bool,
+    token: Token,
+    wire: Option<Wire>,
+    pub(crate) phase: Phase,
+    /// The broker has confirmed a session that must be there next time.
+    pub(crate) confirmed: bool,
+    /// Connections so far; events carry it.
+    pub(crate) epoch: u32,
+    /// How many PUBLISH packets the broker takes at once.
+    pub(crate) receive_maximum: u16,
+    /// How many PUBLISH packets this client takes at once; MQTT 5.0 only.
+    takes: Option<NonZeroU16>,
+    /// Not before then is a connection tried again.
+    not_before: Option<Instant>,
+    /// PINGREQ packets without an answer.
+    pub(crate) pings: u32,
+}
+
+impl Session {
+    /// A client that is away.
+    pub(crate) fn new(name: String, version: Version, durable: bool, token: Token) -> Self {
+        Self {
+            name,
+            version,
+            durable,
+            token,
+            wire: None,
+            phase: Phase::Away,
+            confirmed: false,
+            epoch: 0,
+            receive_maximum: u16::MAX,
+            takes: None,
+            not_before: None,
+            pings: 0,
+        }
+    }
+
+    /// Limits how many unacknowledged messages the broker may send.
+    pub(crate) fn taking(mut self, count: Option<NonZeroU16>) -> Self {
+        self.takes = count;
+        self
+    }
+
+    /// True when a connection can be used.
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    /// Connects and sends CONNECT. Nothing happens when the client is not away or has just been refused.
+    pub(crate) fn open(&mut self, port: u16, registry: &Registry, now: Instant) -> Result<(), Failure> {
+        if self.phase != Phase::Away || self.not_before.is_some_and(|then| now < then) {
+            return Ok(());
+        }
+        let Ok(mut wire) = Wire::dial(port, self.version) else {
+            self.not_before = Some(now + AGAIN);
+            return Ok(());
+        };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        registry.register(wire.source(), self.token, interest).map_err(Failure::system("registering a socket"))?;
+        let session_expiry_interval = self.durable.then_some(u32::MAX);
+        wire.push(&Packet::Connect(Connect {
+            version: self.version,
+            clean_start: !self.durable,
+            keep_alive: 0,
+            client_id: &self.name,
+            will: None,
+            username: None,
+            password: None,
+            properties: ConnectProperties {
+                session_expiry_interval,
+                receive_maximum: self.takes,
+                ..ConnectProperties::default()
+            },
+        }))?;
+        self.wire = Some(wire);
+        self.phase = Phase::Opening;
+        self.epoch += 1;
+        self.pings = 0;
+        self.flush();
+        Ok(())
+    }
+
+    /// Notes what CONNACK says. True when the broker has forgotten a session that it had confirmed.
+    pub(crate) fn opened(&mut self, present: bool, receive_maximum: u16) -> bool {
+        let forgotten = self.confirmed && !present;
+        self.phase = Phase::Open;
+        self.confirmed = self.durable;
+        self.receive_maximum = receive_maximum;
+        forgotten
+    }
+
+    /// Puts a packet behind those that wait; it is lost when there is no connection.
+    pub(crate) fn send(&mut self, packet: &Packet<'_>) -> Result<(), Failure> {
+        match &mut self.wire {
+            Some(wire) => wire.push(packet),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks for a sign of life, which comes after everything sent before was read.
+    pub(crate) fn ping(&mut self) -> Result<(), Failure> {
+        self.pings += 1;
+        self.send(&Packet::PingReq(PingReq))
+    }
+
+    /// Writes what waits. A connection that is gone shows when it is read.
+    pub(crate) fn flush(&mut self) {
+        if let Some(wire) = &mut self.wire {
+            wire.flush();
+        }
+    }
+
+    /// Bytes of this connection so far, in both directions.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.wire.as_ref().map_or(0, |wire| wire.bytes)
+    }
+
+    /// Reads what is there. The second part is false when the connection has ended; the third says what was malformed.
+    pub(crate) fn receive(&mut self) -> (Vec<Incoming>, bool, Option<String>) {
+        let Some(wire) = &mut self.wire else {
+            return (Vec::new(), true, None);
+        };
+        let alive = wire.fill();
+        let (packets, wrong) = wire.take();
+        (packets, alive && wrong.is_none(), wrong)
+    }
+
+    /// Says farewell and closes the connection; the session stays.
+    pub(crate) fn depart(&mut self) -> Result<(), Failure> {
+        self.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)))?;
+        self.flush();
+        self.cut();
+        Ok(())
+    }
+
+    /// Closes the connection without a word.
+    pub(crate) fn cut(&mut self) {
+        self.wire = None;
+        self.phase = Phase::Away;
+        self.not_before = None;
+    }
+
+    /// As [`Self::cut`], when the broker was the one who ended it: the next attempt waits a little.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        self.cut();
+        self.not_before = Some(now + AGAIN);
+    }
+}

@@ -1,0 +1,369 @@
+//! A subscriber with a session: acknowledges in order, now and then slowly, and keeps the state of QoS 2 (section 4.3.3).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use tidegate_mqtt::{
+    Packet, PacketId, PubAck, PubComp, PubRec, QoS, ReasonCode, Subscribe, SubscriptionOptions, Subscriptions,
+    TopicFilter, TopicFilters, Unsubscribe, UserProperties,
+};
+
+use crate::failure::Failure;
+use crate::ledger::{Arrival, Clock, Expectation, Ledger};
+use crate::rng::Rng;
+use crate::session::Session;
+use crate::wire::{Delivery, Incoming};
+use crate::workload::{self, Wish};
+
+/// Packet ids of SUBSCRIBE and UNSUBSCRIBE.
+const REQUEST_IDS: std::ops::Range<u64> = 1..60_000;
+/// Between two acknowledgements of a slow subscriber, in microseconds.
+const SLOWLY: std::ops::Range<u64> = 500..8_000;
+
+/// What the broker has said of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It is not there: never asked for, or ended at this time.
+    Absent(Option<Clock>),
+    /// Asked for or given up, without an answer: it may be there or not.
+    Uncertain,
+    /// SUBACK has come.
+    Held,
+}
+
+/// A filter and what the broker has said of it.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) filter: String,
+    qos: QoS,
+    granted: QoS,
+    churns: bool,
+    wanted: bool,
+    standing: Standing,
+    generation: u32,
+}
+
+/// A SUBSCRIBE or UNSUBSCRIBE without its answer.
+#[derive(Debug)]
+struct Request {
+    id: PacketId,
+    subscriptions: Vec<usize>,
+    subscribes: bool,
+}
+
+/// An acknowledgement that is due.
+#[derive(Clone, Copy, Debug)]
+enum Ack {
+    Puback(PacketId),
+    Pubrec(PacketId),
+    Pubcomp(PacketId),
+}
+
+/// A client that subscribes.
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) session: Session,
+    index: u16,
+    subscriptions: Vec<Subscription>,
+    request: Option<Request>,
+    /// QoS 2 messages that were received and not yet released, with what they were.
+    unreleased: BTreeMap<PacketId, Vec<u8>>,
+    /// Those of them whose PUBREL was given up, so that one is reported once.
+    given_up: BTreeSet<PacketId>,
+    acks: VecDeque<Ack>,
+    /// Acknowledges one packet at a time, not before then.
+    pub(crate) slow: bool,
+    next_ack: Option<Instant>,
+    /// Topics of probes that came since they were last taken.
+    pub(crate) probes: Vec<String>,
+    rng: Rng,
+}
+
+impl Subscriber {
+    /// A subscriber that has asked for nothing yet.
+    pub(crate) fn new(session: Session, index: u16, wishes: Vec<Wish>, mut rng: Rng) -> Self {
+        let subscriptions = wishes.into_iter().map(|wish| Subscription {
+            wanted: !wish.churns || rng.chance(50),
+            filter: wish.filter,
+            qos: wish.qos,
+            granted: wish.qos,
+            churns: wish.churns,
+            standing: Standing::Absent(None),
+            generation: 0,
+        });
+        Self {
+            session,
+            index,
+            subscriptions: subscriptions.collect(),
+            request: None,
+            unreleased: BTreeMap::new(),
+            given_up: BTreeSet::new(),
+            acks: VecDeque::new(),
+            slow: false,
+            next_ack: None,
+            probes: Vec::new(),
+            rng,
+        }
+    }
+
+    /// The subscription that a message to this topic is owed to from now on.
+    pub(crate) fn expectation(&self, topic: &str) -> Option<Expectation> {
+        let held = |entry: &&(u16, &Subscription)| {
+            entry.1.standing == Standing::Held && workload::matches(&entry.1.filter, topic)
+        };
+        (0u16..).zip(&self.subscriptions).find(|entry| held(&entry)).map(|(number, subscription)| Expectation {
+            subscriber: self.index,
+            subscription: number,
+            generation: subscription.generation,
+        })
+    }
+
+    /// True while nobody has asked to end the subscription.
+    pub(crate) fn holds(&self, expectation: Expectation) -> bool {
+        let subscription = self.subscriptions.get(usize::from(expectation.subscription));
+        subscription.is_some_and(|subscription| subscription.generation == expectation.generation)
+    }
+
+    /// True when everything was asked for and answered, and every message acknowledged to the end.
+    pub(crate) fn is_settled(&self) -> bool {
+        let as_wanted = |subscription: &Subscription| match subscription.standing {
+            Standing::Held => subscription.wanted,
+            Standing::Absent(_) => !subscription.wanted,
+            Standing::Uncertain => false,
+        };
+        self.session.is_open()
+            && self.request.is_none()
+            && self.acks.is_empty()
+            && self.unreleased.keys().all(|id| self.given_up.contains(id))
+            && self.subscriptions.iter().all(as_wanted)
+    }
+
+    /// What the broker still owes this client, which has waited long enough; it is not asked for again.
+    pub(crate) fn give_up(&mut self) -> Vec<String> {
+        let mut missing = Vec::new();
+        if !self.session.is_open() {
+            missing.push("no CONNACK".to_owned());
+        }
+        if let Some(request) = self.request.take() {
+            missing.push(format!("no {}", if request.subscribes { "SUBACK" } else { "UNSUBACK" }));
+        }
+        for id in self.unreleased.keys() {
+            if self.given_up.insert(*id) {
+                missing.push(format!("no PUBREL for packet id {id}"));
+            }
+        }
+        missing
+    }
+
+    /// The subscriptions with what a probe of each must do: come (true) or not (false).
+    pub(crate) fn verdicts(&self) -> impl Iterator<Item = (&str, bool)> {
+        self.subscriptions.iter().filter_map(|subscription| match subscription.standing {
+            Standing::Held => Some((subscription.filter.as_str(), true)),
+            Standing::Absent(Some(_)) => Some((subscription.filter.as_str(), false)),
+            _ => None,
+        })
+    }
+
+    /// A subscription turned out not to be what the broker had said: it is asked for anew.
+    pub(crate) fn distrust(&mut self, filter: &str) {
+        for subscription in self.subscriptions.iter_mut().filter(|subscription| subscription.filter == filter) {
+            subscription.standing = Standing::Uncertain;
+            subscription.generation += 1;
+        }
+    }
+
+    /// Changes its mind about one of the subscriptions that come and go.
+    pub(crate) fn change_mind(&mut self) {
+        let churning: Vec<usize> =
+            (0..self.subscriptions.len()).filter(|place| self.subscriptions[*place].churns).collect();
+        let chosen = self.rng.index(churning.len());
+        if let Some(subscription) = churning.get(chosen).and_then(|place| self.subscriptions.get_mut(*place)) {
+            subscription.wanted = !subscription.wanted;
+        }
+    }
+
+    /// The connection is open.
+    pub(crate) fn opened(&mut self, present: bool) {
+        if !present {
+            self.unreleased.clear();
+            self.given_up.clear();
+            for subscription in &mut self.subscriptions {
+                subscription.standing = match subscription.standing {
+                    Standing::Absent(ended) => Standing::Absent(ended),
+                    // What was owed stays owed: the broker had no right to forget.
+                    Standing::Held | Standing::Uncertain => Standing::Uncertain,
+                };
+            }
+        }
+    }
+
+    /// The connection is gone: what was not acknowledged will come again.
+    pub(crate) fn closed(&mut self) {
+        self.acks.clear();
+        self.request = None;
+        self.next_ack = None;
+    }
+
+    /// Asks for what is wanted and not held, or gives up what is not wanted, one request at a time.
+    pub(crate) fn ask(&mut self, ledger: &mut Ledger) -> Result<(), Failure> {
+        if !self.session.is_open() || self.request.is_some() {
+            return Ok(());
+        }
+        let due = |subscribes: bool, subscription: &Subscription| {
+            let fine = match subscription.standing {
+                Standing::Held => subscribes,
+                Standing::Absent(_) => !subscribes,
+                Standing::Uncertain => false,
+            };
+            subscription.wanted == subscribes && !fine
+        };
+        for subscribes in [true, false] {
+            let places = (0..self.subscriptions.len()).filter(|place| due(subscribes, &self.subscriptions[*place]));
+            let places: Vec<usize> = places.collect();
+            if !places.is_empty() {
+                return self.request(places, subscribes, ledger);
+            }
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, places: Vec<usize>, subscribes: bool, ledger: &mut Ledger) -> Result<(), Failure> {
+        ledger.tick();
+        let Some(id) = PacketId::new(self.rng.within(REQUEST_IDS) as u16) else {
+            return Ok(());
+        };
+        for place in &places {
+            let subscription = &mut self.subscriptions[*place];
+            subscription.standing = Standing::Uncertain;
+            if !subscribes {
+                let (subscriber, generation) = (self.index, subscription.generation);
+                ledger.released(Expectation { subscriber, subscription: *place as u16, generation });
+                subscription.generation += 1;
+            }
+        }
+        let chosen = places.iter().map(|place| &self.subscriptions[*place]);
+        if subscribes {
+            let filters: Result<Vec<_>, _> = chosen
+                .map(|subscription| {
+                    Ok::<_, Failure>((
+                        TopicFilter::new(&subscription.filter)?,
+                        SubscriptionOptions::new(subscription.qos),
+                    ))
+                })
+                .collect();
+            self.session.send(&Packet::Subscribe(Subscribe {
+                packet_id: id,
+                subscription_identifier: None,
+                user_properties: UserProperties::EMPTY,
+                subscriptions: Subscriptions::new(&filters?),
+            }))?;
+        } else {
+            let filters: Result<Vec<_>, _> =
+                chosen.map(|subscription| TopicFilter::new(&subscription.filter)).collect();
+            self.session.send(&Packet::Unsubscribe(Unsubscribe {
+                packet_id: id,
+                user_properties: UserProperties::EMPTY,
+                topic_filters: TopicFilters::new(&filters?),
+            }))?;
+        }
+        self.request = Some(Request { id, subscriptions: places, subscribes });
+        Ok(())
+    }
+
+    /// Handles a packet. False when it answers nothing.
+    pub(crate) fn handle(&mut self, packet: Incoming, ledger: &mut Ledger) -> bool {
+        match packet {
+            Incoming::Publish(delivery) => self.deliver(delivery, ledger),
+            Incoming::PubRel { id } => {
+                self.unreleased.remove(&id);
+                self.given_up.remove(&id);
+                self.acks.push_back(Ack::Pubcomp(id));
+                true
+            }
+            Incoming::SubAck { id, codes } => self.answered(id, true, &codes, ledger),
+            Incoming::UnsubAck { id } => self.answered(id, false, &[], ledger),
+            _ => false,
+        }
+    }
+
+    fn answered(&mut self, id: PacketId, subscribes: bool, codes: &[ReasonCode], ledger: &mut Ledger) -> bool {
+        let fits = |request: &mut Request| request.id == id && request.subscribes == subscribes;
+        let Some(request) = self.request.take_if(fits) else {
+            return false;
+        };
+        let clock = ledger.tick();
+        for (place, number) in request.subscriptions.iter().zip(0..) {
+            let subscription = &mut self.subscriptions[*place];
+            if !subscribes {
+                subscription.standing = Standing::Absent(Some(clock));
+                continue;
+            }
+            match codes.get(number).and_then(|code| QoS::from_bits(code.byte())) {
+                Some(granted) => {
+                    subscription.granted = granted;
+                    subscription.standing = Standing::Held;
+                }
+                None => {
+                    ledger.findings.totals.refused += 1;
+                    subscription.standing = Standing::Absent(None);
+                    subscription.wanted = false;
+                }
+            }
+        }
+        true
+    }
+
+    fn deliver(&mut self, delivery: Delivery, ledger: &mut Ledger) -> bool {
+        if let Some(id) = delivery.id {
+            self.acks.push_back(if delivery.qos == QoS::ExactlyOnce { Ack::Pubrec(id) } else { Ack::Puback(id) });
+            if delivery.qos == QoS::ExactlyOnce {
+                if let Some(before) = self.unreleased.get(&id) {
+                    if let Some(message) = workload::message_of(&delivery.payload)
+                        && *before != head(&delivery.payload)
+                    {
+                        ledger.swallowed(message, &delivery.topic, &self.session.name);
+                    }
+                    return true;
+                }
+                self.unreleased.insert(id, head(&delivery.payload));
+            }
+        }
+        let Some(message) = workload::message_of(&delivery.payload) else {
+            self.probes.push(delivery.topic);
+            return true;
+        };
+        let matching =
+            self.subscriptions.iter().find(|subscription| workload::matches(&subscription.filter, &delivery.topic));
+        let Some(subscription) = matching else {
+            return false;
+        };
+        let ended = match subscription.standing {
+            Standing::Absent(ended) => ended,
+            Standing::Uncertain | Standing::Held => None,
+        };
+        let arrival = Arrival { id: message, subscriber: self.index, granted: subscription.granted, ended };
+        ledger.delivered(arrival, &delivery.topic, &self.session.name);
+        true
+    }
+
+    /// Sends acknowledgements that are due: all of them, or one when slow.
+    pub(crate) fn acknowledge(&mut self, now: Instant) -> Result<(), Failure> {
+        while self.session.is_open() && !(self.slow && self.next_ack.is_some_and(|then| now < then)) {
+            let Some(ack) = self.acks.pop_front() else {
+                break;
+            };
+            self.session.send(&match ack {
+                Ack::Puback(id) => Packet::PubAck(PubAck::new(id, ReasonCode::Success)),
+                Ack::Pubrec(id) => Packet::PubRec(PubRec::new(id, ReasonCode::Success)),
+                Ack::Pubcomp(id) => Packet::PubComp(PubComp::new(id, ReasonCode::Success)),
+            })?;
+            self.next_ack = Some(now + Duration::from_micros(self.rng.within(SLOWLY)));
+        }
+        Ok(())
+    }
+}
+
+/// What tells messages apart.
+fn head(payload: &[u8]) -> Vec<u8> {
+    payload.iter().copied().take(24).collect()
+}

@@ -1,0 +1,164 @@
+//! What is published to which topics, and who subscribes to what.
+//!
+//! - `t/PUBLISHER/K`: what the lasting subscriptions are for;
+//! - `c/PUBLISHER/K`: what subscriptions that come and go are for;
+//! - `r/PUBLISHER/K`: retained values.
+//!
+//! An even `K` means QoS 1, an odd one QoS 2, so that each topic has one QoS and with it one order. The filters of one
+//! subscriber never overlap: a message that matches two of them could come twice by right.
+
+use tidegate_mqtt::{QoS, TopicFilter, TopicName};
+
+use crate::ledger::MessageId;
+use crate::rng::Rng;
+
+/// Topics of each kind per publisher.
+pub(crate) const TOPICS: usize = 4;
+/// Payloads are this long as a rule, in bytes.
+const USUAL: std::ops::Range<u64> = 16..300;
+/// And sometimes this long: more than a page, more than a small write.
+const LARGE: std::ops::Range<u64> = 4_000..20_000;
+/// How many of 1,000 payloads are large.
+const LARGE_PER_MILLE: u64 = 15;
+
+/// The kinds of topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// For lasting subscriptions.
+    Lasting,
+    /// For subscriptions that come and go.
+    Churning,
+    /// Retained values.
+    Retained,
+}
+
+/// The topic of a publisher.
+pub(crate) fn topic(kind: Kind, publisher: u16, number: usize) -> String {
+    let prefix = match kind {
+        Kind::Lasting => 't',
+        Kind::Churning => 'c',
+        Kind::Retained => 'r',
+    };
+    format!("{prefix}/{publisher}/{number}")
+}
+
+/// The QoS that belongs to a topic.
+pub(crate) fn qos_of(topic: &str) -> QoS {
+    let number = topic.rsplit('/').next().and_then(|level| level.parse::<usize>().ok());
+    if number.is_some_and(|number| number % 2 == 1) { QoS::ExactlyOnce } else { QoS::AtLeastOnce }
+}
+
+/// The place of a retained topic among those of all publishers.
+pub(crate) fn retained_index(publisher: u16, number: usize) -> usize {
+    usize::from(publisher) * TOPICS + number
+}
+
+/// The name of a retained topic by its place.
+pub(crate) fn retained_name(index: usize) -> String {
+    topic(Kind::Retained, (index / TOPICS) as u16, index % TOPICS)
+}
+
+/// The place of a retained topic by its name.
+pub(crate) fn retained_place(name: &str) -> Option<usize> {
+    let mut levels = name.strip_prefix("r/")?.split('/');
+    let (publisher, number) = (levels.next()?.parse().ok()?, levels.next()?.parse().ok()?);
+    Some(retained_index(publisher, number))
+}
+
+/// A payload that says which message it is, and is otherwise of some length.
+pub(crate) fn payload(id: MessageId, rng: &mut Rng) -> Vec<u8> {
+    let length = if rng.within(0..1000) < LARGE_PER_MILLE { rng.within(LARGE) } else { rng.within(USUAL) };
+    let mut payload = format!("m {} {} ", id.publisher, id.number).into_bytes();
+    payload.resize(payload.len().max(length as usize), b'.');
+    payload
+}
+
+/// Which message a payload is of; `None` for a payload of another kind.
+pub(crate) fn message_of(payload: &[u8]) -> Option<MessageId> {
+    // Only the head is text that matters; it is far shorter than this.
+    let head = std::str::from_utf8(payload.get(..payload.len().min(32))?).ok()?;
+    let mut parts = head.strip_prefix("m ")?.split(' ');
+    Some(MessageId { publisher: parts.next()?.parse().ok()?, number: parts.next()?.parse().ok()? })
+}
+
+/// A filter that a subscriber has from the beginning, or wants now and then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) filter: String,
+    pub(crate) qos: QoS,
+    /// It comes and goes.
+    pub(crate) churns: bool,
+}
+
+/// What a subscriber subscribes to.
+pub(crate) fn wishes(subscriber: usize, publishers: u16, rng: &mut Rng) -> Vec<Wish> {
+    let qos = if subscriber % 3 == 1 { QoS::AtLeastOnce } else { QoS::ExactlyOnce };
+    let lasting: Vec<String> = match subscriber {
+        0 => vec!["t/#".to_owned()],
+        _ if subscriber.is_multiple_of(2) => {
+            let always = rng.within(0..u64::from(publishers)) as u16;
+            let chosen = (0..publishers).filter(|publisher| *publisher == always || rng.chance(60));
+            chosen.map(|publisher| format!("t/{publisher}/#")).collect()
+        }
+        _ => {
+            let always = rng.index(TOPICS);
+            let chosen = (0..TOPICS).filter(|number| *number == always || rng.chance(60));
+            chosen.map(|number| format!("t/+/{number}")).collect()
+        }
+    };
+    let lasting = lasting.into_iter().map(|filter| Wish { filter, qos, churns: false });
+    let churning = (0..TOPICS).map(|number| Wish { filter: format!("c/+/{number}"), qos, churns: true });
+    lasting.chain(churning).collect()
+}
+
+/// A topic of no publisher that a filter matches.
+pub(crate) fn probe_topic(filter: &str) -> String {
+    filter.replace(['+', '#'], "probe")
+}
+
+/// True when the filter matches the topic; both are of this module, so both are valid.
+pub(crate) fn matches(filter: &str, topic: &str) -> bool {
+    match (TopicFilter::new(filter), TopicName::new(topic)) {
+        (Ok(filter), Ok(topic)) => filter.matches(topic),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_tells_its_message() {
+        let id = MessageId { publisher: 3, number: 4_000_000 };
+        let mut rng = Rng::new(1);
+        for _ in 0..500 {
+            assert_eq!(message_of(&payload(id, &mut rng)), Some(id));
+        }
+        assert_eq!(message_of(b"probe 1"), None);
+    }
+
+    #[test]
+    fn the_filters_of_a_subscriber_do_not_overlap() {
+        let mut rng = Rng::new(5);
+        for subscriber in 0..12 {
+            let wishes = wishes(subscriber, 5, &mut rng);
+            for publisher in 0..5 {
+                for number in 0..TOPICS {
+                    for kind in [Kind::Lasting, Kind::Churning] {
+                        let topic = topic(kind, publisher, number);
+                        let matching = wishes.iter().filter(|wish| matches(&wish.filter, &topic)).count();
+                        assert!(matching <= 1, "{topic} matches {matching} filters of {wishes:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_retained_topic_is_found_by_its_name() {
+        assert_eq!(retained_place(&retained_name(11)), Some(11));
+        assert_eq!(qos_of("r/2/3"), QoS::ExactlyOnce);
+        assert_eq!(qos_of("t/2/0"), QoS::AtLeastOnce);
+    }
+}
