@@ -5,14 +5,18 @@
 //! | `/metrics` | all [`metrics`], in the text format of Prometheus |
 //! | `/healthz` | 200 while the process works |
 //! | `/readyz` | 200 while clients are taken in; 503 before and while stopping |
+//! | `/api/v1/` | the [`api`]: why something happened, and bans |
 //! | `POST /api/v1/reload` | 200 when the configuration was read anew and is in force; from this machine only |
 //!
 //! It runs on a thread of its own, which sleeps until somebody asks. It knows nothing of the broker but a
-//! [`StatusSource`] and [`Operations`], and the broker runs as well without it. Every connection is bounded in time, in the size of a
-//! request's head, and in number.
+//! [`StatusSource`] with its [`api::Control`] and [`Operations`], and the broker runs as well without it. Every connection is
+//! bounded in time, in the size of a request's head, and in number; when there are too many, the one that has kept the
+//! console waiting for longest makes room, so that health is always answered.
 
+pub mod api;
 pub mod metrics;
 mod operations;
+mod places;
 mod process;
 mod routes;
 mod server;
@@ -20,4 +24,4 @@ mod status;
 
 pub use operations::{OperationOutcome, Operations};
 pub use server::{Console, ConsoleError, Limits, Running};
-pub use status::{Phase, Shell, Status, StatusSource, Unavailable};
+pub use status::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};

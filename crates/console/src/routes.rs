@@ -5,9 +5,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
+use crate::api::{self, Access, Control, ControlError};
 use crate::metrics;
 use crate::operations::{self, Offered};
 use crate::status::{Phase, StatusSource};
@@ -17,11 +19,13 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// All paths of the console.
-pub(crate) fn router<S: StatusSource>(source: Arc<S>, operations: Offered) -> Router {
+pub(crate) fn router<S: Control>(source: Arc<S>, access: &Access, operations: Offered) -> Router {
+    let metrics = get(metrics_text::<S>).layer(middleware::from_fn_with_state(access.clone(), api::guard_metrics));
     let asked = Router::new().route("/api/v1/reload", post(operations::reload)).with_state(operations);
     Router::new()
+        .merge(api::router::<S>().layer(middleware::from_fn_with_state(access.clone(), api::guard_api)))
         .route("/", get(index))
-        .route("/metrics", get(metrics_text::<S>))
+        .route("/metrics", metrics)
         .route("/healthz", get(health))
         .route("/readyz", get(readiness::<S>))
         .fallback(not_found)
@@ -40,11 +44,11 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 }
 
 async fn index() -> Response {
-    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n")
+    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/bans\n")
 }
 
 async fn metrics_text<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
-    match source.status() {
+    match api::waiting(move || source.status().map_err(ControlError::from)).await {
         Ok(status) => text(StatusCode::OK, METRICS_TYPE, metrics::exposition(&status)),
         Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{error}\n")),
     }
@@ -63,5 +67,5 @@ async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
 }
 
 async fn not_found() -> Response {
-    text(StatusCode::NOT_FOUND, TEXT, "there is /metrics, /healthz and /readyz\n")
+    text(StatusCode::NOT_FOUND, TEXT, "there is /metrics, /healthz, /readyz, /api/v1/why and /api/v1/bans\n")
 }

@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 
+use crate::api::{Access, Control};
 use crate::operations::{Offered, Operations, Peer};
+use crate::places::{Place, Places};
 use crate::routes;
-use crate::status::StatusSource;
 
 /// Longest life of a connection. A client that scrapes on opens another one; one that does not read is cut off.
 const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
@@ -24,13 +26,19 @@ const CONNECTION_LIFETIME: Duration = Duration::from_secs(60);
 /// Time for the answer under way when a connection's life is over.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 
+/// Threads for what waits for shards; further requests wait for one of these. Idle, they end after [`WORKER_REST`].
+const WORKERS: usize = 4;
+/// See [`WORKERS`].
+const WORKER_REST: Duration = Duration::from_secs(5);
+
 /// Pause after the system had no file left for another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// Bounds of what the console takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once, at least 1; further ones wait in the system's backlog.
+    /// Connections at once, at least 1. A further one takes the place of the one that has been waited for longest: for its
+    /// request, or to read its answer.
     pub max_connections: usize,
     /// Time within which the head of a request must be complete, from the connection or the answer before.
     pub header_timeout: Duration,
@@ -104,14 +112,16 @@ impl Console {
     ///
     /// # Errors
     /// When the system has no thread or no files left.
-    pub fn start<S: StatusSource>(self, limits: Limits, source: Arc<S>) -> Result<Running, ConsoleError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    pub fn start<S: Control>(self, limits: Limits, access: &Access, source: Arc<S>) -> Result<Running, ConsoleError> {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let builder = builder.enable_io().enable_time().max_blocking_threads(WORKERS).thread_keep_alive(WORKER_REST);
+        let runtime = builder.build()?;
         let listener = {
             let _inside = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener)?
         };
         let (stop, stopped) = oneshot::channel();
-        let router = routes::router(source, self.operations);
+        let router = routes::router(source, access, self.operations);
         let thread = thread::Builder::new().name("console".to_owned()).spawn(move || {
             runtime.block_on(async {
                 tokio::select! {
@@ -119,6 +129,8 @@ impl Console {
                     _ = stopped => {}
                 }
             });
+            // A worker that waits for a shard that hangs holds nothing up.
+            runtime.shutdown_background();
         })?;
         Ok(Running { stop, thread })
     }
@@ -141,11 +153,8 @@ impl Running {
 }
 
 async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limits) {
-    let places = Arc::new(Semaphore::new(limits.max_connections.max(1)));
+    let mut places = Places::new(limits.max_connections);
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -154,23 +163,33 @@ async fn accept(listener: tokio::net::TcpListener, router: Router, limits: Limit
                 continue;
             }
         };
+        places.make_room().await;
         let router = router.clone().layer(Extension(Peer(peer)));
-        tokio::spawn(async move {
-            if let Err(error) = serve(stream, router, limits).await {
+        places.take(|place| async move {
+            if let Err(error) = serve(stream, router, limits, place).await {
                 tracing::debug!(%peer, %error, "console connection ended");
             }
-            drop(place);
         });
     }
 }
 
 /// Answers the requests of one connection, until it ends or has lived long enough.
-async fn serve(stream: TcpStream, router: Router, limits: Limits) -> Result<(), hyper::Error> {
+async fn serve(stream: TcpStream, router: Router, limits: Limits, place: Place) -> Result<(), hyper::Error> {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        let busy = place.busy();
+        let answer = router.call(request);
+        async move {
+            let answer = answer.await;
+            drop(busy);
+            answer
+        }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_timeout)
         .max_buf_size(limits.max_header_size.max(8 * 1024))
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended,

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use tidegate_engine::{Counters, Gauges};
+use tidegate_engine::{Counters, Gauges, Reason};
 
 /// Where a broker is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,16 @@ pub struct Shell {
     pub accept_failed: u64,
     /// Connections handed to the home shard of their client.
     pub handed_over: u64,
+    /// TLS handshakes completed, those by a ticket included.
+    pub tls_handshakes: u64,
+    /// TLS handshakes completed by the ticket of an earlier one.
+    pub tls_resumed: u64,
+    /// TLS handshakes that failed, and sessions in which the client broke the protocol.
+    pub tls_failed: u64,
+    /// Connections closed at once because too many TLS handshakes were under way.
+    pub tls_refused_full: u64,
+    /// Connections closed because of their header of the PROXY protocol, or for want of one.
+    pub proxy_refused: u64,
     /// WebSocket handshakes refused.
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
@@ -46,6 +56,54 @@ pub struct Shell {
     pub closed_unflushed: u64,
     /// Times that memory was given back after a peak.
     pub memory_trims: u64,
+}
+
+/// What decides who is let in, and what remembers it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AdmissionStatus {
+    /// Connections closed as soon as they were accepted, by reason.
+    pub refused: Vec<(Reason, u64)>,
+    /// Bans that hold.
+    pub bans: u64,
+    /// Bans added since the start, by who banned.
+    pub bans_added: Vec<(&'static str, u64)>,
+    /// Addresses that are remembered for their limits.
+    pub addresses: u64,
+    /// Addresses that were forgotten to make room.
+    pub addresses_forgotten: u64,
+    /// User names whose connections are counted.
+    pub users: u64,
+    /// Mean length of the turns of the slowest shard, milliseconds.
+    pub loop_lag_ms: u64,
+    /// Whether new connections are refused for overload.
+    pub overloaded: bool,
+    /// Events that the flight recorders took.
+    pub events_recorded: u64,
+    /// Events that they only counted.
+    pub events_suppressed: u64,
+}
+
+/// What became of clients that were asked who they are. All zero where nobody is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Logins {
+    /// Let in.
+    pub allowed: u64,
+    /// Refused.
+    pub refused: u64,
+    /// Refused because nobody could find out in time.
+    pub unavailable: u64,
+    /// Answered from memory.
+    pub cache_hits: u64,
+    /// Answered together with another that was the same.
+    pub coalesced: u64,
+    /// Found no room to wait.
+    pub overflowed: u64,
+    /// Waited too long.
+    pub late: u64,
+    /// Waiting now.
+    pub waiting: u64,
+    /// Remembered now.
+    pub remembered: u64,
 }
 
 /// A broker's numbers at one moment, added up over its shards.
@@ -57,6 +115,10 @@ pub struct Status {
     pub gauges: Gauges,
     /// What event loops and listeners have counted.
     pub shell: Shell,
+    /// Who was let in.
+    pub admission: AdmissionStatus,
+    /// What became of clients that were asked who they are.
+    pub logins: Logins,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

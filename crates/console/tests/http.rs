@@ -5,12 +5,16 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use tidegate_console::api::{
+    Access, BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject,
+};
 use tidegate_console::{
-    Console, ConsoleError, Limits, Phase, Running, Shell, Status, StatusSource, Unavailable, metrics,
+    AdmissionStatus, Console, ConsoleError, Limits, Logins, Phase, Running, Shell, Status, StatusSource, Unavailable,
+    metrics,
 };
 use tidegate_engine::{Counters, Gauges, Reason};
 
@@ -18,6 +22,7 @@ use tidegate_engine::{Counters, Gauges, Reason};
 #[derive(Default)]
 struct Broker {
     phase: AtomicU8,
+    bans: Mutex<Vec<BanEntry>>,
 }
 
 const READY: u8 = 1;
@@ -31,7 +36,14 @@ fn status() -> Status {
     counters.dropped[Reason::MessageExpired.number()] = 5;
     counters.connects_accepted = 2;
     let gauges = Gauges { connections: 2, ..Gauges::default() };
-    Status { counters, gauges, shell: Shell::default(), shards: 4, started: SystemTime::UNIX_EPOCH, version: "1.2.3" }
+    let admission = AdmissionStatus {
+        refused: vec![(Reason::Banned, 4)],
+        bans_added: vec![("operator", 1)],
+        loop_lag_ms: 1500,
+        ..AdmissionStatus::default()
+    };
+    let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
+    Status { counters, gauges, shell, logins, admission, shards: 4, started, version: "1.2.3" }
 }
 
 impl StatusSource for Broker {
@@ -51,6 +63,46 @@ impl StatusSource for Broker {
     }
 }
 
+impl Control for Broker {
+    fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
+        let client_id = match subject {
+            Subject::Client(name) => name.clone(),
+            other => return Err(ControlError::Invalid(format!("{other:?}"))),
+        };
+        let event = StoryEvent {
+            at_ms: 1_700_000_000_000,
+            kind: "refused",
+            shard: 1,
+            client_id: Some(client_id),
+            topic: None,
+            address: Some("192.0.2.1".to_owned()),
+            reason: Some(Reason::BadCredentials),
+            detail: String::new(),
+            suppressed: 2,
+        };
+        Ok(Story { events: vec![event], suppressed: 0 })
+    }
+
+    fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
+        Ok(self.bans.lock().unwrap().clone())
+    }
+
+    fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
+        let until_ms = request.seconds.map(|seconds| seconds * 1000);
+        let BanRequest { target, reason, .. } = request;
+        let ban = BanEntry { target, tenant: 0, reason, origin: "operator", since_ms: 0, until_ms };
+        self.bans.lock().unwrap().push(ban);
+        Ok(1)
+    }
+
+    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError> {
+        let mut bans = self.bans.lock().unwrap();
+        let before = bans.len();
+        bans.retain(|ban| ban.target != *target);
+        Ok(bans.len() < before)
+    }
+}
+
 struct Fixture {
     broker: Arc<Broker>,
     address: std::net::SocketAddr,
@@ -59,10 +111,14 @@ struct Fixture {
 
 impl Fixture {
     fn start(limits: Limits) -> Self {
+        Self::guarded(limits, &Access::local())
+    }
+
+    fn guarded(limits: Limits, access: &Access) -> Self {
         let broker = Arc::new(Broker::default());
         let console = Console::bind(([127, 0, 0, 1], 0).into()).unwrap();
         let address = console.address();
-        let running = console.start(limits, Arc::clone(&broker)).unwrap();
+        let running = console.start(limits, access, Arc::clone(&broker)).unwrap();
         Self { broker, address, running }
     }
 
@@ -77,7 +133,14 @@ impl Fixture {
     }
 
     fn get(&self, path: &str) -> String {
-        self.raw(format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes())
+        self.raw(format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").as_bytes())
+    }
+
+    /// Sends a request with a body and any headers.
+    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n");
+        self.raw(format!("{head}Content-Length: {length}\r\n{headers}\r\n{body}").as_bytes())
     }
 }
 
@@ -137,14 +200,82 @@ fn a_head_that_never_ends_is_cut_off() {
     fixture.running.stop();
 }
 
+/// Nothing but room made for it lets health be answered here: those who say nothing may do so for an hour.
 #[test]
-fn beyond_the_limit_a_connection_waits_for_its_turn() {
-    let fixture =
-        Fixture::start(Limits { max_connections: 1, header_timeout: Duration::from_millis(50), ..Limits::default() });
-    let silent = TcpStream::connect(fixture.address).unwrap();
-    // The one place is free again when the silent connection is cut off.
+fn health_is_answered_whoever_holds_connections_open() {
+    for max_connections in [1, 3] {
+        let limits = Limits { max_connections, header_timeout: Duration::from_secs(3600), ..Limits::default() };
+        let fixture = Fixture::start(limits);
+        let silent: Vec<TcpStream> = (0..10).map(|_| TcpStream::connect(fixture.address).unwrap()).collect();
+        for mut stream in &silent {
+            // Half a request is as bad as none.
+            let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\n");
+        }
+        for _ in 0..5 {
+            assert_eq!(code(&fixture.get("/healthz")), "200");
+        }
+        drop(silent);
+        fixture.running.stop();
+    }
+}
+
+#[test]
+fn bans_are_added_listed_and_removed() {
+    let fixture = Fixture::start(Limits::default());
+    let json = "Content-Type: application/json\r\n";
+    let added = fixture.send("POST", "/api/v1/bans", json, r#"{"client": "a/b c", "reason": "why", "for_seconds": 5}"#);
+    assert!(added.ends_with("{\"closed\":1}\n"), "{added}");
+    let listed = fixture.get("/api/v1/bans");
+    for part in [r#""name":"a/b c""#, r#""kind":"client""#, r#""until_ms":5000"#, r#""origin":"operator""#] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert_eq!(code(&fixture.send("DELETE", "/api/v1/bans?client=a%2Fb+c", "", "")), "200");
+    let gone = fixture.send("DELETE", "/api/v1/bans?client=a%2Fb+c", "", "");
+    assert!(code(&gone) == "409" && gone.contains("there is no such ban"), "{gone}");
+    assert!(fixture.get("/api/v1/bans").contains("\"bans\":[]"));
+    assert_eq!(code(&fixture.send("POST", "/api/v1/bans", "", r#"{"client": "x"}"#)), "415", "as a form would come");
+    assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, "{}")), "400");
+    let long = format!("{{\"client\": \"{}\"}}", "x".repeat(300 * 1024));
+    assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, &long)), "413");
+    fixture.running.stop();
+}
+
+#[test]
+fn a_story_has_reason_text_and_advice() {
+    let fixture = Fixture::start(Limits::default());
+    let story = fixture.get("/api/v1/why?client=dev%20ice");
+    for part in [
+        r#""client":"dev ice""#,
+        r#""number":19"#,
+        r#""label":"bad_credentials""#,
+        r#""text":"user name or password was refused""#,
+        r#""advice":"Correct the credentials.""#,
+        r#""code":134"#,
+        r#""suppressed":2"#,
+    ] {
+        assert!(story.contains(part), "{part}: {story}");
+    }
+    for wrong in ["/api/v1/why", "/api/v1/why?client=a&topic=b", "/api/v1/why?who=me", "/api/v1/why?topic=t"] {
+        assert_eq!(code(&fixture.get(wrong)), "400", "{wrong}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
+fn the_api_is_behind_its_token_and_health_is_not() {
+    let access = Access::remote(false).with_token("0123456789abcdef").unwrap();
+    let fixture = Fixture::guarded(Limits::default(), &access);
+    let token = "Authorization: Bearer 0123456789abcdef\r\n";
+    for path in ["/api/v1/bans", "/api/v1/why?client=c", "/metrics"] {
+        assert_eq!(code(&fixture.get(path)), "401", "{path}");
+        assert_eq!(code(&fixture.send("GET", path, token, "")), "200", "{path}");
+    }
     assert_eq!(code(&fixture.get("/healthz")), "200");
-    drop(silent);
+    assert_eq!(code(&fixture.get("/readyz")), "503", "not ready, but answered");
+    fixture.running.stop();
+    let fixture = Fixture::start(Limits::default());
+    let page = fixture.send("GET", "/api/v1/bans", "Origin: http://evil.example\r\n", "");
+    assert_eq!(code(&page), "403");
     fixture.running.stop();
 }
 
@@ -178,6 +309,9 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "mqtt_connect_total{result=\"accepted\"} 2",
         "tidegate_build_info{version=\"1.2.3\"} 1",
         "tidegate_shards 4",
+        "tidegate_connections_refused_total{reason=\"banned\"} 4",
+        "tidegate_bans_added_total{origin=\"operator\"} 1",
+        "tidegate_loop_lag_seconds 1.5",
     ] {
         assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
     }

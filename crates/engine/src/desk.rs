@@ -90,13 +90,13 @@ pub(crate) struct Desk {
     pub to_refill: Vec<SessionKey>,
     /// What is to be stored.
     pub journal: Journal,
-    /// Messages on their way to other shards that are stored until they have arrived.
-    pub crossings: Crossings,
     /// Messages that wait in the store alone, and what they will cost in memory.
     pub stored_messages: u64,
     pub stored_bytes: u64,
     /// Sessions whose queue is read on when a batch is committed.
     pub to_read: VecDeque<(u64, SessionKey)>,
+    /// Messages on their way to other shards that are stored until they have arrived.
+    pub crossings: Crossings,
 }
 
 impl Desk {
@@ -135,10 +135,10 @@ impl Desk {
             roomy: Vec::new(),
             to_refill: Vec::new(),
             journal,
-            crossings: Crossings::default(),
             stored_messages: 0,
             stored_bytes: 0,
             to_read: VecDeque::new(),
+            crossings: Crossings::default(),
         }
     }
 

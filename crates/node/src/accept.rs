@@ -33,7 +33,7 @@ impl Shard {
             let error = match acceptor.accept() {
                 Ok(Accepted::Connection(transport)) => {
                     let listener = acceptor.id();
-                    self.take_in(transport, listener);
+                    self.admit(transport, listener);
                     continue;
                 }
                 Ok(Accepted::TooManyHandshakes) => {

@@ -84,9 +84,8 @@ impl Shard {
 
     /// Closes the socket and gives the key back.
     fn drop_connection(&mut self, key: ConnectionKey) {
-        if self.table.remove(key).is_none() {
-            return;
-        }
+        let Some((_, _, seat)) = self.table.remove(key) else { return };
+        self.free_seat(seat);
         self.engine.release_connection(key);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         self.shortage.relieve();

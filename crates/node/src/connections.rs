@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
 
+use crate::admission::Seat;
 use crate::inbox::{Adoption, ToShard};
 use crate::limits::HANDSHAKE_STEP_BYTES;
 use crate::shard::Shard;
@@ -16,19 +17,21 @@ use crate::websocket;
 impl Shard {
     /// Takes a new connection in. It is read before it is registered: often its CONNECT has arrived already, and then a
     /// client whose home is elsewhere was never registered here.
-    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId) {
+    pub(crate) fn take_in(&mut self, transport: Transport, listener: ListenerId, seat: Seat) {
         self.counters.accepted += 1;
         let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
         if self.shared.max_connections != 0 && before >= self.shared.max_connections {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             self.counters.refused_full += 1;
+            self.free_seat(seat);
+            self.record_full(&transport);
             if let Some(times) = self.full.note(self.now.monotonic) {
                 let limit = self.shared.max_connections;
                 tracing::warn!(limit, times, "the limit of connections is reached: new ones are closed at once");
             }
             return;
         }
-        if let Some(key) = self.open(transport, listener) {
+        if let Some(key) = self.open(transport, listener, seat) {
             if self.read_budget > 0 {
                 self.read_connection(key);
                 // A client that is handed over now gives its key free, and the next connection may get it.
@@ -42,7 +45,7 @@ impl Shard {
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
         self.counters.adopted += 1;
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
-        let Some(key) = self.open(adoption.transport, adoption.listener) else { return };
+        let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat) else { return };
         self.engine.handle_input(self.now, key, &adoption.bytes);
         self.register(key);
         if ended {
@@ -58,15 +61,16 @@ impl Shard {
     }
 
     /// Asks the engine for a key and takes the transport in under it, or closes it.
-    fn open(&mut self, transport: Transport, listener: ListenerId) -> Option<ConnectionKey> {
+    fn open(&mut self, transport: Transport, listener: ListenerId, seat: Seat) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
         let Ok(key) = self.engine.open_connection(self.now, listener) else {
             self.counters.refused_by_engine += 1;
+            self.free_seat(seat);
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        self.table.insert(key, transport, listener);
+        self.table.insert(key, transport, listener, seat);
         self.ebb.note(self.now.monotonic, self.table.len());
         Some(key)
     }
@@ -88,22 +92,23 @@ impl Shard {
 
     /// Sends a connection to the home of its client, with all that was received.
     pub(crate) fn hand_over(&mut self, key: ConnectionKey, home: ShardId, listener: ListenerId, bytes: Vec<u8>) {
-        let Some((flags, mut transport)) = self.table.remove(key) else { return };
+        let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
         self.ebb.note(self.now.monotonic, self.table.len());
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
         let inbox = self.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.counters.handed_over += 1;
-            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, bytes })));
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes })));
         } else {
+            self.free_seat(seat);
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Reads a socket once.
     pub(crate) fn read_connection(&mut self, key: ConnectionKey) {
-        let Some((flags, transport)) = self.table.get(key) else { return };
+        let Some((mut flags, mut transport)) = self.table.get(key) else { return };
         if flags.has(Flags::CLOSING) && !flags.has(Flags::LINGERING) {
             // Nobody takes its input any more, but its last output has not left yet; it is drained after that.
             flags.set(Flags::READABLE);
@@ -114,6 +119,11 @@ impl Shard {
         let handshaking = transport.is_handshaking();
         let mut input = transport.read(&mut self.buffer);
         if matches!(input, Ok(Input::Introduced)) {
+            if !self.admit_introduced(key) {
+                return;
+            }
+            let Some(same) = self.table.get(key) else { return };
+            (flags, transport) = same;
             input = transport.read(&mut self.buffer);
         }
         if handshaking {

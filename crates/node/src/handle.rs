@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Place, Reason, ShardId, TenantId, partition_of};
+use tidegate_engine::{Now, Place, Reason, ShardId, TenantId, partition_of};
 
 use crate::access::AccessFactory;
+use crate::admission::{Admission, Ban, BanError, BanTarget};
+use crate::clock::Clock;
+use crate::flight::{FlightAnswer, FlightSubject};
 use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::report::NodeReport;
 use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
@@ -21,6 +24,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct NodeHandle {
     inboxes: Arc<[InboxSender]>,
     tls: Arc<TlsListeners>,
+    clock: Clock,
+    admission: Arc<Admission>,
 }
 
 /// A shard did not answer.
@@ -32,8 +37,23 @@ pub struct NoAnswer {
 }
 
 impl NodeHandle {
-    pub(crate) fn new(inboxes: Vec<InboxSender>, tls: Arc<TlsListeners>) -> Self {
-        Self { inboxes: inboxes.into(), tls }
+    pub(crate) fn new(
+        inboxes: Vec<InboxSender>,
+        tls: Arc<TlsListeners>,
+        clock: Clock,
+        admission: Arc<Admission>,
+    ) -> Self {
+        Self { inboxes: inboxes.into(), tls, clock, admission }
+    }
+
+    /// The time on the node's clocks, on which its bans end.
+    pub fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Who is let in: limits and bans, to be asked and changed.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     #[cfg(test)]
@@ -58,18 +78,57 @@ impl NodeHandle {
     /// # Errors
     /// When a shard does not answer.
     pub fn report(&self) -> Result<NodeReport, NoAnswer> {
-        // All are asked before the first is waited for, so that they answer side by side.
+        let mut report = NodeReport { admission: self.admission.report(self.now()), ..NodeReport::default() };
+        for shard in self.ask_all(Admin::Report)? {
+            report.add(shard);
+        }
+        Ok(report)
+    }
+
+    /// Puts the same question before every shard and collects the answers in their order. All are asked before the first is
+    /// waited for, so that they answer side by side.
+    fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
-            inbox.send(ToShard::Admin(Admin::Report(answer)));
+            inbox.send(ToShard::Admin(question(answer)));
             answers
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        let mut report = NodeReport::default();
-        for (shard, answers) in (0..).map(ShardId).zip(asked) {
-            report.add(wait(shard, &answers)?);
+        (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait(shard, &answers)).collect()
+    }
+
+    /// What happened lately to a client, a topic or an address.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn why(&self, subject: &FlightSubject) -> Result<FlightAnswer, NoAnswer> {
+        let mut story = FlightAnswer::default();
+        for answer in self.ask_all(|answer| Admin::Why { subject: subject.clone(), answer })? {
+            story.merge(answer);
         }
-        Ok(report)
+        Ok(story)
+    }
+
+    /// Bans, and closes the connections that the ban is about: those of a client id (an MQTT 5 client is told
+    /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns how
+    /// many there were.
+    ///
+    /// # Errors
+    /// When the ban is refused; then nothing is closed.
+    pub fn ban(&self, ban: Ban) -> Result<u64, BanError> {
+        let target = ban.target.clone();
+        self.admission.ban(self.now(), ban)?;
+        // The ban holds; a shard that does not answer in time closes its connections all the same.
+        let ended = self.ask_all(|answer| Admin::Enforce { target: target.clone(), answer });
+        Ok(ended.unwrap_or_default().into_iter().sum())
+    }
+
+    /// Ends a ban; says whether there was one.
+    ///
+    /// # Errors
+    /// When it is one of the configuration.
+    pub fn unban(&self, target: &BanTarget) -> Result<bool, BanError> {
+        self.admission.unban(self.now(), target)
     }
 
     /// Puts other access rules in force on every shard, or none, which allows everything. What connected clients may no

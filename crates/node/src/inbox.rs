@@ -7,7 +7,9 @@ use mio::Waker;
 use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
 
 use crate::access::AccessFactory;
+use crate::admission::{BanTarget, Seat};
 use crate::durable::{QueueRead, ShardJournal};
+use crate::flight::{FlightAnswer, FlightSubject};
 use crate::report::ShardReport;
 use crate::transport::Transport;
 use crate::wake::Gate;
@@ -36,6 +38,8 @@ pub(crate) struct Adoption {
     pub transport: Transport,
     /// The listener that it came through.
     pub listener: ListenerId,
+    /// Its place among those of its address.
+    pub seat: Seat,
     /// What the client has sent so far, from the first byte of its CONNECT.
     pub bytes: Vec<u8>,
 }
@@ -49,6 +53,10 @@ pub(crate) enum Admin {
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
     /// Put other access rules in force, or none, and answer when they are.
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
+    /// Answer with what is remembered about a subject.
+    Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
+    /// Close the connections that a ban is about and answer how many.
+    Enforce { target: BanTarget, answer: Sender<u64> },
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.

@@ -11,11 +11,13 @@
 mod accept;
 mod access;
 pub mod address;
+mod admission;
 mod clock;
 mod close;
 mod connections;
 mod durable;
 pub mod files;
+mod flight;
 mod handle;
 mod inbox;
 mod limits;
@@ -38,14 +40,21 @@ pub mod websocket;
 
 pub use access::AccessFactory;
 pub use address::{AddressError, HostPort, ListenAddress, LocalAddress};
+pub use admission::{
+    Admission, AdmissionReport, AdmissionSettings, Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT,
+    MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
+};
 pub use clock::Clock;
 pub use durable::DurableError;
 pub use files::{OpenFileLimit, TooFewFiles};
+pub use flight::{
+    FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
+};
 pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
-pub use report::{NodeReport, ShardReport, ShellCounters};
+pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,

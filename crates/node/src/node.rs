@@ -10,15 +10,16 @@ use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_engine::{ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
+use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::NodeHandle;
-use crate::inbox::{Admin, InboxSender, ToShard, inbox};
+use crate::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
 use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
@@ -131,38 +132,38 @@ impl Node {
         let tls = Arc::new(open_tls(&settings)?);
         let acceptors = listen(&settings, &tls)?;
         let addresses = acceptors.iter().map(|acceptor| acceptor.address().clone()).collect();
-        let mut polls = Vec::new();
-        let mut inboxes = Vec::new();
-        let mut senders = Vec::new();
-        for shard in (0..settings.shards).map(ShardId) {
-            let refused = |source| StartError::Poll { shard, source };
-            let poll = Poll::new().map_err(refused)?;
-            let (sender, inbox) = inbox(Waker::new(poll.registry(), WAKER).map_err(refused)?);
-            polls.push(poll);
-            inboxes.push(inbox);
-            senders.push(sender);
-        }
+        let (event_loops, senders) = event_loops(settings.shards)?;
         let watch = watch_files(&tls, settings.tls_check)?;
+        let clock = Clock::start();
+        let admission = Arc::new(Admission::new(clock.now(), settings.admission, settings.listeners.len()));
+        let handle = NodeHandle::new(senders.clone(), Arc::clone(&tls), clock, Arc::clone(&admission));
         let mut node = Self {
-            handle: NodeHandle::new(senders.clone(), Arc::clone(&tls)),
-            clock: Clock::start(),
+            handle,
+            clock,
             addresses,
             threads: Vec::new(),
             store: None,
             restored: Restored::default(),
             _watch: watch,
         };
+        let mut engine = settings.engine;
+        // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
+        let asks_outside = engine.authentication == Authentication::External;
+        engine.authentication = Authentication::External;
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
             connections: AtomicU32::new(0),
             tls,
             observer: settings.observer,
+            asks_outside,
+            admission,
+            flight: settings.flight,
         });
-        let engine = Arc::new(settings.engine);
+        let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
         let (restorer, mut restores) = store.as_ref().map(|_| restorer(settings.shards)).unzip();
-        let parts = polls.into_iter().zip(inboxes).zip(spread);
+        let parts = event_loops.into_iter().zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
                 place: Place { shard, shards: settings.shards },
@@ -273,6 +274,21 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// What each shard waits with.
+type EventLoop = (Poll, Inbox);
+
+/// A poller with an inbox for each shard, and the sending sides of all inboxes.
+fn event_loops(shards: u16) -> Result<(Vec<EventLoop>, Vec<InboxSender>), StartError> {
+    let make = |shard| {
+        let refused = |source| StartError::Poll { shard, source };
+        let poll = Poll::new().map_err(refused)?;
+        let (sender, inbox) = inbox(Waker::new(poll.registry(), WAKER).map_err(refused)?);
+        Ok(((poll, inbox), sender))
+    };
+    let pairs: Vec<_> = (0..shards).map(ShardId).map(make).collect::<Result<_, StartError>>()?;
+    Ok(pairs.into_iter().unzip())
 }
 
 fn check(settings: &NodeSettings) -> Result<(), StartError> {

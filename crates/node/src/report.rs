@@ -1,6 +1,43 @@
 //! What a shard and a node say about themselves.
 
-use tidegate_engine::{Counters, Gauges, ShardId};
+use tidegate_engine::{Counters, Gauges, Reason, ShardId};
+
+use crate::admission::AdmissionReport;
+use crate::flight::FlightCounters;
+
+/// Connections that admission refused at accept, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptRefusals([u64; AcceptRefusals::REASONS.len()]);
+
+impl AcceptRefusals {
+    /// The reasons for which admission refuses at accept.
+    pub const REASONS: [Reason; 5] = [
+        Reason::Banned,
+        Reason::TooManyFromAddress,
+        Reason::ListenerRateExceeded,
+        Reason::AddressRateExceeded,
+        Reason::LoopLag,
+    ];
+
+    /// Counts one.
+    pub(crate) fn count(&mut self, reason: Reason) {
+        let place = Self::REASONS.iter().position(|it| *it == reason);
+        if let Some(count) = place.and_then(|place| self.0.get_mut(place)) {
+            *count += 1;
+        }
+    }
+
+    /// Each reason with its number.
+    pub fn by_reason(&self) -> impl Iterator<Item = (Reason, u64)> {
+        Self::REASONS.into_iter().zip(self.0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (mine, more) in self.0.iter_mut().zip(other.0) {
+            *mine += more;
+        }
+    }
+}
 
 /// What the shell of a shard counts; numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +54,8 @@ pub struct ShellCounters {
     pub accepted: u64,
     /// Connections refused because of the node's limit of connections.
     pub refused_full: u64,
+    /// Connections refused by the limits of addresses and listeners, by bans and for overload.
+    pub refused: AcceptRefusals,
     /// Connections that the engine refused before their first byte.
     pub refused_by_engine: u64,
     /// Times that a connection could not be accepted for lack of files or memory.
@@ -56,6 +95,7 @@ impl ShellCounters {
         self.writes_blocked += other.writes_blocked;
         self.accepted += other.accepted;
         self.refused_full += other.refused_full;
+        self.refused.add(&other.refused);
         self.refused_by_engine += other.refused_by_engine;
         self.accept_exhausted += other.accept_exhausted;
         self.accept_failed += other.accept_failed;
@@ -84,6 +124,10 @@ pub struct ShardReport {
     pub gauges: Gauges,
     /// What its shell has counted.
     pub shell: ShellCounters,
+    /// What its flight recorder has done.
+    pub flight: FlightCounters,
+    /// Length of its turns in the mean of the last seconds, milliseconds.
+    pub lag_ms: u64,
 }
 
 /// The numbers of all shards, each read at its own moment.
@@ -95,6 +139,12 @@ pub struct NodeReport {
     pub gauges: Gauges,
     /// Sum over the shells.
     pub shell: ShellCounters,
+    /// Sum over the flight recorders.
+    pub flight: FlightCounters,
+    /// The longest of the shards' mean turns, milliseconds.
+    pub lag_ms: u64,
+    /// What admission holds and has done.
+    pub admission: AdmissionReport,
     /// Each shard by itself, in order.
     pub shards: Vec<ShardReport>,
 }
@@ -105,6 +155,9 @@ impl NodeReport {
         self.counters.add(&report.counters);
         self.gauges.add(&report.gauges);
         self.shell.add(&report.shell);
+        self.flight.recorded += report.flight.recorded;
+        self.flight.suppressed += report.flight.suppressed;
+        self.lag_ms = self.lag_ms.max(report.lag_ms);
         self.shards.push(report);
     }
 }

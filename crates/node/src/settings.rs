@@ -9,6 +9,8 @@ use tidegate_engine::Settings;
 
 use crate::access::AccessFactory;
 use crate::address::ListenAddress;
+use crate::admission::AdmissionSettings;
+use crate::flight::FlightSettings;
 use crate::observer::{Observer, TracingObserver};
 use crate::proxy_protocol::Network;
 use crate::tls::TlsSettings;
@@ -34,6 +36,10 @@ pub struct NodeSettings {
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
+    /// Who is let in.
+    pub admission: AdmissionSettings,
+    /// How much of what happened is remembered.
+    pub flight: FlightSettings,
     /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
     pub seed: Option<u64>,
     /// Who is told what happens.
@@ -52,6 +58,8 @@ impl NodeSettings {
             engine: Settings::default(),
             access: None,
             max_connections: 0,
+            admission: AdmissionSettings::default(),
+            flight: FlightSettings::default(),
             seed: None,
             observer: Arc::new(TracingObserver),
         }
@@ -66,6 +74,8 @@ impl fmt::Debug for NodeSettings {
             .field("tls", &self.tls)
             .field("engine", &self.engine)
             .field("max_connections", &self.max_connections)
+            .field("admission", &self.admission)
+            .field("flight", &self.flight)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }

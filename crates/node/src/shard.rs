@@ -10,8 +10,10 @@ use mio::{Events, Poll, Token};
 use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
 use crate::access::AccessFactory;
+use crate::admission::{Admission, Gate, LoopLag};
 use crate::clock::{Clock, time_until};
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
+use crate::flight::{FlightSettings, Recorder};
 use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
@@ -44,6 +46,10 @@ pub(crate) struct Shared {
     /// The TLS listeners.
     pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
+    /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
+    pub asks_outside: bool,
+    pub admission: Arc<Admission>,
+    pub flight: FlightSettings,
 }
 
 /// What a shard's thread is started with. The engine is built there, for it never leaves its thread.
@@ -96,6 +102,13 @@ pub(crate) struct Shard {
     pub(crate) full: Shortage,
     /// Transports that ended by themselves before there was a client: a failed handshake, a header that is not right.
     pub(crate) unfit: Shortage,
+    /// Connections refused at accept, for the log.
+    pub(crate) refusing: Shortage,
+    /// Overload, for the log.
+    pub(crate) overloaded: Shortage,
+    pub(crate) gate: Gate,
+    pub(crate) lag: LoopLag,
+    pub(crate) flight: Recorder,
     pub(crate) ebb: Ebb,
     pub(crate) counters: ShellCounters,
     pub(crate) shared: Arc<Shared>,
@@ -156,6 +169,11 @@ impl Shard {
             shortage: Shortage::default(),
             full: Shortage::default(),
             unfit: Shortage::default(),
+            refusing: Shortage::default(),
+            overloaded: Shortage::default(),
+            gate: Gate::default(),
+            lag: LoopLag::new(now.monotonic),
+            flight: Recorder::new(seed.shared.flight),
             ebb: Ebb::default(),
             counters: ShellCounters::default(),
             shared: seed.shared,
@@ -190,6 +208,7 @@ impl Shard {
             }
             self.inbox.awake();
             self.turn(&events);
+            self.note_turn();
         }
         self.close_all();
     }

@@ -3,6 +3,7 @@
 use mio::Token;
 use tidegate_engine::{ConnectionKey, ListenerId};
 
+use crate::admission::Seat;
 use crate::transport::Transport;
 
 /// Tokens from this index on name no connection: wakers and listeners.
@@ -15,6 +16,8 @@ pub(crate) struct Slot {
     generation: u32,
     /// The listener that it came through.
     pub listener: ListenerId,
+    /// Its place among those of its address.
+    seat: Seat,
     /// How things stand.
     pub flags: Flags,
 }
@@ -83,15 +86,16 @@ pub(crate) fn token_of(key: ConnectionKey) -> Token {
 
 impl Table {
     /// Takes a connection in under the key that the engine gave it.
-    pub(crate) fn insert(&mut self, key: ConnectionKey, transport: Transport, listener: ListenerId) {
+    pub(crate) fn insert(&mut self, key: ConnectionKey, transport: Transport, listener: ListenerId, seat: Seat) {
         let index = key.index as usize;
         while self.slots.len() <= index {
-            let vacant = Slot { transport: None, generation: 0, listener: ListenerId(0), flags: Flags::default() };
-            self.slots.push(vacant);
+            let (listener, flags) = (ListenerId(0), Flags::default());
+            self.slots.push(Slot { transport: None, generation: 0, listener, seat: Seat::NONE, flags });
         }
         if let Some(slot) = self.slots.get_mut(index) {
             self.live += usize::from(slot.transport.is_none());
-            *slot = Slot { transport: Some(transport), generation: key.generation, listener, flags: Flags::default() };
+            let (generation, flags) = (key.generation, Flags::default());
+            *slot = Slot { transport: Some(transport), generation, listener, seat, flags };
         }
     }
 
@@ -111,6 +115,12 @@ impl Table {
         self.slots.get(key.index as usize).map_or_else(ListenerId::default, |slot| slot.listener)
     }
 
+    /// Gives a connection a seat and returns the one that it had.
+    pub(crate) fn seat(&mut self, key: ConnectionKey, seat: Seat) -> Option<Seat> {
+        let slot = self.slots.get_mut(key.index as usize)?;
+        (slot.generation == key.generation && slot.transport.is_some()).then(|| std::mem::replace(&mut slot.seat, seat))
+    }
+
     /// The flags of a connection, if there is one.
     #[inline]
     pub(crate) fn flags(&mut self, key: ConnectionKey) -> Option<&mut Flags> {
@@ -127,14 +137,14 @@ impl Table {
     }
 
     /// Lets go of a connection.
-    pub(crate) fn remove(&mut self, key: ConnectionKey) -> Option<(Flags, Transport)> {
+    pub(crate) fn remove(&mut self, key: ConnectionKey) -> Option<(Flags, Transport, Seat)> {
         let slot = self.slots.get_mut(key.index as usize)?;
         if slot.generation != key.generation {
             return None;
         }
         let transport = slot.transport.take()?;
         self.live -= 1;
-        Some((slot.flags, transport))
+        Some((slot.flags, transport, slot.seat))
     }
 
     /// Open connections.
@@ -175,13 +185,13 @@ mod tests {
     #[test]
     fn an_event_for_a_closed_connection_does_not_reach_its_successor() {
         let mut table = Table::default();
-        table.insert(key(3, 1), transport(), ListenerId(7));
+        table.insert(key(3, 1), transport(), ListenerId(7), Seat::NONE);
         let old = token_of(key(3, 1));
         assert_eq!(table.key_of(old), Some(key(3, 1)));
         assert_eq!(table.listener(key(3, 1)), ListenerId(7));
         assert!(table.remove(key(3, 1)).is_some());
         assert_eq!(table.key_of(old), None);
-        table.insert(key(3, 2), transport(), ListenerId(0));
+        table.insert(key(3, 2), transport(), ListenerId(0), Seat::NONE);
         assert_eq!(table.key_of(old), None);
         assert!(table.get(key(3, 1)).is_none());
         assert!(table.remove(key(3, 1)).is_none());
@@ -192,7 +202,7 @@ mod tests {
     fn the_unused_end_is_given_back() {
         let mut table = Table::default();
         for index in 0..100 {
-            table.insert(key(index, 0), transport(), ListenerId(0));
+            table.insert(key(index, 0), transport(), ListenerId(0), Seat::NONE);
         }
         for index in (0..100).filter(|index| *index != 10) {
             table.remove(key(index, 0));

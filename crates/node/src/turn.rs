@@ -100,7 +100,7 @@ impl Shard {
                 None => return,
                 Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
-                Some(ToShard::Verdict { key, verdict }) => self.engine.handle_verdict(self.now, key, verdict),
+                Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
@@ -116,6 +116,8 @@ impl Shard {
                     counters: self.engine.counters().clone(),
                     gauges: self.engine.gauges(),
                     shell: self.counters,
+                    flight: self.flight.counters(),
+                    lag_ms: self.lag_ms(),
                 };
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(report);
@@ -128,6 +130,12 @@ impl Shard {
                 self.engine.set_access(access.map(|access| access.make(shard)));
                 // Whoever asked may have given up waiting.
                 let _ = done.send(());
+            }
+            Admin::Why { subject, answer } => {
+                let _ = answer.send(self.flight.answer(&subject));
+            }
+            Admin::Enforce { target, answer } => {
+                let _ = answer.send(self.enforce(&target));
             }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
@@ -169,6 +177,7 @@ impl Shard {
         self.counters.memory_trims += 1;
         self.engine.shrink();
         self.table.shrink();
+        self.gate.shrink();
         self.ring.shrink_to_fit();
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();
@@ -190,16 +199,7 @@ impl Shard {
                     }
                 }
                 Event::ResumeReading { key } => self.resume_reading(key),
-                Event::Authenticate { key, request } => {
-                    if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
-                        let facts = self.facts(key);
-                        self.shared.observer.authenticate(
-                            request,
-                            facts,
-                            Answer { shard, place: self.place.shard, key },
-                        );
-                    }
-                }
+                Event::Authenticate { key, request } => self.authenticate(key, request),
                 Event::AnswerChallenge { key, data } => {
                     if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
                         let answer = Answer { shard, place: self.place.shard, key };
@@ -230,6 +230,7 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{BadPacket, Connected, Disconnected, QueueFull, Refused};
+        self.record(event);
         if !self.shared.observer.wants(event) {
             return;
         }

@@ -188,26 +188,26 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
         if wanted.stop {
             return;
         }
+        let waits = failed_at.is_some_and(|at| at + pause > Instant::now());
+        if !waits && (wanted.merge || failed_at.is_some()) {
+            match merge_all(shared) {
+                Ok(()) => (failed_at, pause) = (None, FIRST_MERGE_PAUSE),
+                Err(error) => {
+                    tracing::error!(%error, "a merge failed; it is tried again");
+                    shared.status.failed_merges.fetch_add(1, Relaxed);
+                    shared.status.note_error(error.to_string());
+                    if failed_at.is_some() {
+                        pause = (pause * 2).min(LONGEST_MERGE_PAUSE);
+                    }
+                    failed_at = Some(Instant::now());
+                }
+            }
+        }
+        // A merge leaves files behind that serve as spare ones, so it comes first.
         if wanted.spare
             && let Err(error) = make_spare(shared)
         {
             tracing::warn!(%error, "no file could be made ready for the journal; its syncs take longer");
-        }
-        let waits = failed_at.is_some_and(|at| at + pause > Instant::now());
-        if waits || !(wanted.merge || failed_at.is_some()) {
-            continue;
-        }
-        match merge_all(shared) {
-            Ok(()) => (failed_at, pause) = (None, FIRST_MERGE_PAUSE),
-            Err(error) => {
-                tracing::error!(%error, "a merge failed; it is tried again");
-                shared.status.failed_merges.fetch_add(1, Relaxed);
-                shared.status.note_error(error.to_string());
-                if failed_at.is_some() {
-                    pause = (pause * 2).min(LONGEST_MERGE_PAUSE);
-                }
-                failed_at = Some(Instant::now());
-            }
         }
     }
 }

@@ -193,6 +193,23 @@ fn a_bit_flip_in_the_middle_of_the_journal_is_refused_and_the_rest_can_be_saved(
 }
 
 #[test]
+fn damage_in_the_last_frame_of_a_file_is_refused_and_said_to_be_skipped() {
+    let disk = SimulatedDisk::new(1);
+    let mut store = stepped(&disk);
+    write(&mut store, 0..1);
+    store.end();
+    drop(store);
+    disk.restart();
+    drop(opened(&disk).unwrap());
+    let name = names(&disk, "journal-").remove(0);
+    disk.flip_bit(&name, 4096 + 100, 0);
+    refused(&disk);
+    assert_eq!(problems(&disk).len(), 1);
+    let (saved, skipped) = salvaged(&disk);
+    assert_eq!((saved.len(), skipped.len()), (0, 1), "{skipped:?}");
+}
+
+#[test]
 fn a_bit_flip_in_the_header_of_a_journal_file_is_refused() {
     let disk = used_disk();
     let name = names(&disk, "journal-").remove(0);
@@ -466,8 +483,10 @@ fn an_export_can_be_imported_into_an_empty_directory_only() {
     assert!(String::from_utf8_lossy(&lines).contains(r#","text":"\"8\""}"#));
     let other = SimulatedDisk::new(9);
     assert_eq!(import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap().entries, 500);
+    let before = names(&other, "");
     let again = import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap_err().to_string();
     assert!(again.contains("import into an empty one"), "{again}");
+    assert_eq!(names(&other, ""), before, "what is there is left as it is");
     assert_eq!(contents(&opened(&other).unwrap().store), entries(0..500));
     let broken = import(Arc::new(SimulatedDisk::new(1)), &mut &b"{\"key\":\"0\"}\n"[..]).unwrap_err().to_string();
     assert!(broken.contains("line 1"), "{broken}");

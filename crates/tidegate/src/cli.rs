@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{passwd, publish, request, subscribe};
+use crate::commands::{ban, passwd, publish, request, subscribe, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Pub(Box<publish::Args>),
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),
+    Why(why::Args),
+    Ban(ban::Args),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
     #[command(subcommand)]

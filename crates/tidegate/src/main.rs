@@ -3,10 +3,12 @@
 //! Here are the command line and the configuration and nothing else; what a broker does lives in the crates below.
 
 mod access;
+mod admin_client;
 mod authentication;
 mod cli;
 mod commands;
 mod config;
+mod control;
 mod durable;
 mod exit;
 mod logging;

@@ -1,17 +1,20 @@
 //! How the broker is, for the console.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tidegate_console::{Phase, Shell, Status, StatusSource, Unavailable};
-use tidegate_node::{NodeHandle, NodeReport};
+use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
+
+use crate::authentication::Authentication;
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]
 pub(crate) struct BrokerStatus {
     phase: AtomicU8,
     node: OnceLock<NodeHandle>,
+    authentication: OnceLock<Arc<Authentication>>,
     started: SystemTime,
 }
 
@@ -22,7 +25,18 @@ const STOPPING: u8 = 2;
 impl BrokerStatus {
     /// A broker that starts now.
     pub(crate) fn starting() -> Self {
-        Self { phase: AtomicU8::new(STARTING), node: OnceLock::new(), started: SystemTime::now() }
+        Self {
+            phase: AtomicU8::new(STARTING),
+            node: OnceLock::new(),
+            authentication: OnceLock::new(),
+            started: SystemTime::now(),
+        }
+    }
+
+    /// Its clients are asked who they are.
+    pub(crate) fn asks(&self, authentication: Arc<Authentication>) {
+        // Set once, before the node takes clients in.
+        let _ = self.authentication.set(authentication);
     }
 
     /// Its node takes clients in.
@@ -30,6 +44,11 @@ impl BrokerStatus {
         // The node is set once, before anything but this reads the phase as ready.
         let _ = self.node.set(node);
         self.phase.store(READY, Ordering::Release);
+    }
+
+    /// Its node, once there is one.
+    pub(crate) fn handle(&self) -> Option<&NodeHandle> {
+        self.node.get()
     }
 
     /// It was asked to stop.
@@ -52,12 +71,45 @@ impl StatusSource for BrokerStatus {
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
         Ok(Status {
             shell: shell(&report),
+            admission: admission(&report),
+            logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             shards,
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),
         })
+    }
+}
+
+fn admission(report: &NodeReport) -> AdmissionStatus {
+    let it = &report.admission;
+    AdmissionStatus {
+        refused: report.shell.refused.by_reason().collect(),
+        bans: it.bans,
+        bans_added: BanOrigin::ALL.iter().map(|origin| origin.label()).zip(it.bans_added).collect(),
+        addresses: it.addresses,
+        addresses_forgotten: it.addresses_forgotten,
+        users: it.users,
+        loop_lag_ms: report.lag_ms,
+        overloaded: it.overloaded,
+        events_recorded: report.flight.recorded,
+        events_suppressed: report.flight.suppressed,
+    }
+}
+
+fn logins(authentication: &Authentication) -> Logins {
+    let counted = authentication.counters();
+    Logins {
+        allowed: counted.allowed,
+        refused: counted.refused,
+        unavailable: counted.unavailable,
+        cache_hits: counted.cache_hits,
+        coalesced: counted.coalesced,
+        overflowed: counted.overflowed,
+        late: counted.late,
+        waiting: counted.waiting,
+        remembered: counted.remembered,
     }
 }
 
@@ -74,6 +126,11 @@ fn shell(report: &NodeReport) -> Shell {
         accept_exhausted: shell.accept_exhausted,
         accept_failed: shell.accept_failed,
         handed_over: shell.handed_over,
+        tls_handshakes: shell.tls_handshakes,
+        tls_resumed: shell.tls_resumed,
+        tls_failed: shell.tls_failed,
+        tls_refused_full: shell.tls_refused_full,
+        proxy_refused: shell.proxy_refused,
         websocket_refused: shell.websocket_refused,
         websocket_violations: shell.websocket_violations,
         closed_unflushed: shell.closed_unflushed,

@@ -1,18 +1,24 @@
 //! Proves or refutes, from outside, that a broker keeps what it has acknowledged. See docs/durability-tests.md.
 
+#![expect(clippy::cast_precision_loss, reason = "figures for people: counts stay far below 2^52")]
+
 mod broker;
+mod bulk;
 mod checks;
 mod damage;
 mod failure;
 mod ledger;
 mod peers;
 mod power;
+mod process;
 mod publisher;
+mod recovery;
 mod report;
 mod rng;
 mod run;
 mod session;
 mod subscriber;
+mod throughput;
 mod wire;
 mod workload;
 mod world;
@@ -21,20 +27,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 
+use crate::broker::Recipe;
 use crate::failure::Failure;
 use crate::ledger::Findings;
+use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
+use crate::throughput::{RawLimit, Throughput};
 use crate::world::Size;
 
 /// Kills a broker over and over, and checks that nothing acknowledged was lost.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
+    /// Measures something instead.
+    #[command(subcommand)]
+    measure: Option<Measure>,
     /// The command that starts the broker in the foreground; {port}, {data} and {dir} (the parent of {data}) are filled in.
     /// Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
-    #[arg(long)]
+    #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
     broker: String,
     /// How many times the broker is struck.
     #[arg(long, default_value_t = 20)]
@@ -77,6 +89,17 @@ struct Arguments {
     quiet: bool,
 }
 
+/// What can be measured.
+#[derive(Debug, Subcommand)]
+enum Measure {
+    /// Messages per second, processor time and latency at QoS 1 between persistent sessions.
+    Throughput(Throughput),
+    /// Time to start with many retained messages or sessions.
+    Recovery(Recovery),
+    /// What the disk allows: batches appended to a file, each synced.
+    RawLimit(RawLimit),
+}
+
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FaultKind {
@@ -93,7 +116,12 @@ enum FaultKind {
 }
 
 fn main() -> ExitCode {
-    match torture(&Arguments::parse()) {
+    let arguments = Arguments::parse();
+    let result = match &arguments.measure {
+        Some(measure) => self::measure(&arguments, measure).map(|()| Findings::default()),
+        None => torture(&arguments),
+    };
+    match result {
         Ok(findings) if findings.total() == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(1),
         Err(failure) => {
@@ -103,20 +131,63 @@ fn main() -> ExitCode {
     }
 }
 
-fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
-    let seed = arguments.seed.unwrap_or_else(random_seed);
-    let folder = arguments
-        .folder
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join(format!("tidegate-torture-{seed}-{}", std::process::id())));
-    let data = folder.join("data");
-    std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
-    if std::fs::read_dir(&data).map_err(Failure::file("reading", &data))?.next().is_some() {
-        return Err(Failure::Used(data));
+/// Prints the figures as one line of JSON.
+fn measure(arguments: &Arguments, measure: &Measure) -> Result<(), Failure> {
+    let place = Place::new(arguments)?;
+    let recipe = Recipe {
+        command: peers::command(&arguments.broker, &place.folder, place.port)?,
+        port: place.port,
+        data: place.data.clone(),
+        environment: Vec::new(),
+    };
+    let figures = match measure {
+        Measure::Throughput(wanted) => throughput::run(wanted, &recipe)?,
+        Measure::Recovery(wanted) => recovery::run(wanted, &recipe)?,
+        Measure::RawLimit(wanted) => throughput::raw_limit(wanted, &place.data)?,
+    };
+    println!("{figures}");
+    place.remove(arguments)
+}
+
+/// Where everything is kept.
+struct Place {
+    seed: u64,
+    folder: PathBuf,
+    data: PathBuf,
+    port: u16,
+}
+
+impl Place {
+    fn new(arguments: &Arguments) -> Result<Self, Failure> {
+        let seed = arguments.seed.unwrap_or_else(random_seed);
+        let folder = arguments
+            .folder
+            .clone()
+            .unwrap_or_else(|| std::env::temp_dir().join(format!("tidegate-torture-{seed}-{}", std::process::id())));
+        let data = folder.join("data");
+        std::fs::create_dir_all(&data).map_err(Failure::file("creating", &data))?;
+        if std::fs::read_dir(&data).map_err(Failure::file("reading", &data))?.next().is_some() {
+            return Err(Failure::Used(data));
+        }
+        let port = broker::free_port(seed)?;
+        Ok(Self { seed, folder, data, port })
     }
+
+    /// Removes what nobody asked to keep.
+    fn remove(&self, arguments: &Arguments) -> Result<(), Failure> {
+        if arguments.folder.is_some() {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(&self.folder).map_err(Failure::file("removing", &self.folder))
+    }
+}
+
+fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
+    let place = Place::new(arguments)?;
+    let Place { seed, folder, port, .. } = &place;
     let settings = Settings {
         cycles: arguments.cycles,
-        seed,
+        seed: *seed,
         faults: match arguments.fault {
             FaultKind::Kill9 | FaultKind::Damage => vec![Fault::Kill],
             FaultKind::Power => vec![Fault::Power],
@@ -131,19 +202,18 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         disk_faults: arguments.disk_fault.clone(),
         verbose: !arguments.quiet,
     };
-    let port = broker::free_port(seed)?;
-    let command = peers::command(&arguments.broker, &folder, port)?;
+    let command = peers::command(&arguments.broker, folder, *port)?;
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
     let findings = match arguments.fault {
-        FaultKind::Damage => damage::run(&settings, &command, port)?,
-        _ => run::run(settings, command, port)?,
+        FaultKind::Damage => damage::run(&settings, &command, *port)?,
+        _ => run::run(settings, command, *port)?,
     };
     report::print(&findings);
     if let Some(path) = &arguments.json {
-        report::write_json(&findings, seed, path)?;
+        report::write_json(&findings, *seed, path)?;
     }
-    if findings.total() == 0 && arguments.folder.is_none() {
-        std::fs::remove_dir_all(&folder).map_err(Failure::file("removing", &folder))?;
+    if findings.total() == 0 {
+        place.remove(arguments)?;
     }
     Ok(findings)
 }

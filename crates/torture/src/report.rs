@@ -18,6 +18,9 @@ pub(crate) fn print(findings: &Findings) {
         let share = share(findings, finding, count);
         println!("{name:<20}{}{share}", if count == 0 { "       ok".to_owned() } else { format!("{count:>9}") });
     }
+    let failed = CHECKS.iter().filter(|(finding, _)| findings.count(*finding) > 0).count();
+    // In the form that `./test` adds up: passed, failed, skipped.
+    println!("\ntotal {} {failed} 0", CHECKS.len() - failed);
     for (check, text, trace) in findings.cases() {
         println!("\n{check}: {text}");
         for line in trace {

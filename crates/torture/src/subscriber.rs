@@ -236,8 +236,11 @@ impl Subscriber {
             let subscription = &mut self.subscriptions[*place];
             subscription.standing = Standing::Uncertain;
             if !subscribes {
-                let (subscriber, generation) = (self.index, subscription.generation);
-                ledger.released(Expectation { subscriber, subscription: *place as u16, generation });
+                ledger.released(Expectation {
+                    subscriber: self.index,
+                    subscription: *place as u16,
+                    generation: subscription.generation,
+                });
                 subscription.generation += 1;
             }
         }
@@ -298,16 +301,13 @@ impl Subscriber {
                 subscription.standing = Standing::Absent(Some(clock));
                 continue;
             }
-            match codes.get(number).and_then(|code| QoS::from_bits(code.byte())) {
-                Some(granted) => {
-                    subscription.granted = granted;
-                    subscription.standing = Standing::Held;
-                }
-                None => {
-                    ledger.findings.totals.refused += 1;
-                    subscription.standing = Standing::Absent(None);
-                    subscription.wanted = false;
-                }
+            if let Some(granted) = codes.get(number).and_then(|code| QoS::from_bits(code.byte())) {
+                subscription.granted = granted;
+                subscription.standing = Standing::Held;
+            } else {
+                ledger.findings.totals.refused += 1;
+                subscription.standing = Standing::Absent(None);
+                subscription.wanted = false;
             }
         }
         true

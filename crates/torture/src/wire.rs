@@ -5,14 +5,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_mqtt::{MAX_PACKET_SIZE, Packet, PacketId, QoS, ReasonCode, Version, split_frame};
+use tidegate_mqtt::{Frame, MAX_PACKET_SIZE, Packet, PacketId, QoS, ReasonCode, Version, split_frame};
 
 use crate::failure::Failure;
 
 /// How long the kernel may take to accept a connection on loopback.
 const DIAL: Duration = Duration::from_secs(5);
 /// Read at a time, in bytes.
-const CHUNK: usize = 64 * 1024;
+const CHUNK: usize = 16 * 1024;
 
 /// A packet from the broker, with what the rig looks at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,6 +106,20 @@ impl Wire {
                 Err(_) => return false,
             }
         }
+    }
+
+    /// Hands over the packets that are complete, undecoded, with the buffer for answers. True when there was one.
+    pub(crate) fn each(
+        &mut self,
+        mut on: impl FnMut(&Frame<'_>, &mut Vec<u8>) -> Result<(), Failure>,
+    ) -> Result<bool, Failure> {
+        let mut used = 0;
+        while let Ok(Some(frame)) = split_frame(&self.input[used..], MAX_PACKET_SIZE) {
+            on(&frame, &mut self.output)?;
+            used += frame.total_len;
+        }
+        self.input.drain(..used);
+        Ok(used > 0)
     }
 
     /// The packets that are complete. The text says what was wrong when the broker sent something else than MQTT.

@@ -42,6 +42,11 @@ impl ScramHash {
         Ok(Self::derive(password, checked_rounds(rounds)?, random::<SALT_LEN>()?.to_vec()))
     }
 
+    /// Rounds of PBKDF2 that a client does at each login.
+    pub fn rounds(&self) -> u32 {
+        self.rounds.get()
+    }
+
     /// The keys of a password (RFC 5802, section 3).
     pub(crate) fn derive(password: &[u8], rounds: NonZeroU32, salt: Vec<u8>) -> Self {
         let mut salted = Zeroizing::new([0; KEY_LEN]);

@@ -19,8 +19,8 @@ scrape_configs:
 ```
 
 `/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that and while the broker
-is stopping. Others than this machine reach them only when that is asked for: `admin.address` and `admin.allow_anonymous` in
-[the configuration](configuration.md).
+is stopping. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
+`admin.token_file` in [the configuration](configuration.md).
 
 The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin
 with `mqtt_` count what the protocol knows, those with `tidegate_` what this broker does, those with `process_` what the system says.
@@ -31,9 +31,10 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `cause` | `limit` (of connections), `engine` (a limit of the listener or of memory), `resources` (files or memory of the system), `connection` (it was gone again), `handshake`, `protocol` |
 | `direction` | `received` (by the broker), `sent` |
 | `kind` | `plain`, `shared` |
+| `origin` | `configuration`, `operator`, `failed_logins`, `flapping` |
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |
-| `result` | `accepted`, or the reason of the refusal |
+| `result` | of a connection: `accepted`, or the reason of the refusal; of an event: `recorded`, `counted` |
 | `state` | `connected`, `disconnected` |
 | `type` | the packet type in lower case, `connect` to `auth` |
 | `version` | the version of the broker |

@@ -206,6 +206,66 @@ pub static METRICS: &[Metric] = &[
         accept_failures,
     ),
     metric(
+        "tidegate_connections_refused_total",
+        Counter,
+        &["reason"],
+        "Connections closed as soon as they were accepted, by limits of addresses and listeners, bans, and overload.",
+        |it, out| {
+            for (reason, count) in &it.status.admission.refused {
+                out.add(&[reason.label()], *count);
+            }
+        },
+    ),
+    metric("tidegate_bans", Gauge, &[], "Bans of addresses, client ids and user names that hold.", |it, out| {
+        out.add(&[], it.status.admission.bans);
+    }),
+    metric("tidegate_bans_added_total", Counter, &["origin"], "Bans added, by who banned.", |it, out| {
+        for (origin, count) in &it.status.admission.bans_added {
+            out.add(&[origin], *count);
+        }
+    }),
+    metric(
+        "tidegate_addresses_tracked",
+        Gauge,
+        &[],
+        "Addresses that are remembered for their limits, with or without connections.",
+        |it, out| out.add(&[], it.status.admission.addresses),
+    ),
+    metric(
+        "tidegate_addresses_forgotten_total",
+        Counter,
+        &[],
+        "Addresses without connections that were forgotten to make room for others.",
+        |it, out| out.add(&[], it.status.admission.addresses_forgotten),
+    ),
+    metric("tidegate_users_tracked", Gauge, &[], "User names whose connections are counted.", |it, out| {
+        out.add(&[], it.status.admission.users);
+    }),
+    metric(
+        "tidegate_loop_lag_seconds",
+        Gauge,
+        &[],
+        "How long the turns of the slowest shard take, in the mean of the last seconds.",
+        |it, out| out.add(&[], seconds(it.status.admission.loop_lag_ms)),
+    ),
+    metric(
+        "tidegate_overloaded",
+        Gauge,
+        &[],
+        "1 while new connections are refused because turns take too long, else 0.",
+        |it, out| out.add(&[], u64::from(it.status.admission.overloaded)),
+    ),
+    metric(
+        "tidegate_flight_events_total",
+        Counter,
+        &["result"],
+        "Events for `tidegate why`: recorded, or only counted because there were too many of one client in a second.",
+        |it, out| {
+            out.add(&["recorded"], it.status.admission.events_recorded);
+            out.add(&["counted"], it.status.admission.events_suppressed);
+        },
+    ),
+    metric(
         "tidegate_connections_moved_total",
         Counter,
         &[],
@@ -219,6 +279,71 @@ pub static METRICS: &[Metric] = &[
         "Connections closed with output unwritten, because the time for it was over.",
         |it, out| out.add(&[], it.status.shell.closed_unflushed),
     ),
+    metric(
+        "tidegate_tls_handshakes_total",
+        Counter,
+        &["kind"],
+        "TLS handshakes completed: in full, or resumed with a ticket of an earlier one.",
+        |it, out| {
+            let shell = &it.status.shell;
+            out.add(&["full"], shell.tls_handshakes.saturating_sub(shell.tls_resumed));
+            out.add(&["resumed"], shell.tls_resumed);
+        },
+    ),
+    metric(
+        "tidegate_tls_failures_total",
+        Counter,
+        &["cause"],
+        "Connections closed because TLS failed, or because too many handshakes were under way.",
+        |it, out| {
+            out.add(&["protocol"], it.status.shell.tls_failed);
+            out.add(&["limit"], it.status.shell.tls_refused_full);
+        },
+    ),
+    metric(
+        "tidegate_proxy_protocol_failures_total",
+        Counter,
+        &[],
+        "Connections closed because of their PROXY protocol header, or for want of one.",
+        |it, out| out.add(&[], it.status.shell.proxy_refused),
+    ),
+    metric(
+        "tidegate_logins_total",
+        Counter,
+        &["outcome"],
+        "Clients that were asked who they are, by what became of them; `unavailable` could not be found out in time.",
+        |it, out| {
+            out.add(&["allowed"], it.status.logins.allowed);
+            out.add(&["refused"], it.status.logins.refused);
+            out.add(&["unavailable"], it.status.logins.unavailable);
+        },
+    ),
+    metric(
+        "tidegate_logins_shared_total",
+        Counter,
+        &["how"],
+        "Clients that were let in or refused without asking a provider again: from memory, or together with others that were the same.",
+        |it, out| {
+            out.add(&["memory"], it.status.logins.cache_hits);
+            out.add(&["together"], it.status.logins.coalesced);
+        },
+    ),
+    metric(
+        "tidegate_logins_unanswered_total",
+        Counter,
+        &["cause"],
+        "Clients for whom no provider was asked: too many waited, or they waited too long.",
+        |it, out| {
+            out.add(&["queue_full"], it.status.logins.overflowed);
+            out.add(&["late"], it.status.logins.late);
+        },
+    ),
+    metric("tidegate_logins_waiting", Gauge, &[], "Clients that wait for a provider now.", |it, out| {
+        out.add(&[], it.status.logins.waiting);
+    }),
+    metric("tidegate_logins_remembered", Gauge, &[], "Answers of providers that are remembered now.", |it, out| {
+        out.add(&[], it.status.logins.remembered);
+    }),
     metric(
         "tidegate_websocket_failures_total",
         Counter,
@@ -344,6 +469,11 @@ fn connects(it: &Reading<'_>, out: &mut Samples<'_>) {
     for reason in Reason::ALL.iter().filter(|reason| **reason != Reason::NormalDisconnect) {
         out.add(&[reason.label()], refused[reason.number()]);
     }
+}
+
+/// Milliseconds as seconds; what is longer than seven weeks is seven weeks.
+fn seconds(milliseconds: u64) -> f64 {
+    f64::from(u32::try_from(milliseconds).unwrap_or(u32::MAX)) / 1000.0
 }
 
 fn seconds_since_1970(time: SystemTime) -> Option<f64> {

@@ -210,9 +210,9 @@ pub(crate) struct Restoration {
     /// Sessions that are owed messages that come behind all sessions.
     pending: Vec<(StoredSession, Restoring)>,
     bodies: HashMap<u64, MessageRef, BuildHasherDefault<NameHasher>>,
-    replay: Replay,
     /// Sessions whose end or will is reckoned from now on, which another restart must not begin anew.
     broken_off: Vec<SessionKey>,
+    replay: Replay,
     done: Restored,
 }
 

@@ -255,6 +255,9 @@ impl<'a> Record<'a> {
                 out.put_u8(14);
                 out.put_u64(*bytes);
             }
+            Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
+                self.write_reservation(out);
+            }
             Self::Crossing { number } => {
                 out.put_u8(20);
                 out.put_u64(*number);
@@ -264,9 +267,6 @@ impl<'a> Record<'a> {
                 out.put_u64(*number);
             }
             Self::Replayed => out.put_u8(22),
-            Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
-                self.write_reservation(out);
-            }
             group => group.write_group(head, out, shared),
         }
     }
@@ -411,9 +411,6 @@ impl<'a> Record<'a> {
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
-            20 => Self::Crossing { number: reader.u64("a message's number")? },
-            21 => Self::Crossed { number: reader.u64("a message's number")? },
-            22 => Self::Replayed,
             30 => Self::Reserve {
                 number: reader.u32("a reservation")?,
                 tenant: TenantId(reader.u16("a tenant")?),
@@ -425,6 +422,9 @@ impl<'a> Record<'a> {
             31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
             32 => Self::Commit { number: reader.u32("a reservation")? },
             33 => Self::Release { number: reader.u32("a reservation")? },
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            22 => Self::Replayed,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

@@ -38,7 +38,7 @@ impl<'a> Der<'a> {
     }
 
     /// The content of the next value if it has this tag.
-    pub(super) fn expect(&mut self, tag: u8) -> Option<&'a [u8]> {
+    pub(super) fn value(&mut self, tag: u8) -> Option<&'a [u8]> {
         let mut ahead = *self;
         let (found, content) = ahead.next()?;
         (found == tag).then(|| {
@@ -49,7 +49,7 @@ impl<'a> Der<'a> {
 
     /// The values inside the next one, which has this tag.
     pub(super) fn enter(&mut self, tag: u8) -> Option<Der<'a>> {
-        self.expect(tag).map(Der)
+        self.value(tag).map(Der)
     }
 }
 
@@ -61,8 +61,8 @@ mod tests {
     fn values_follow_each_other() {
         let mut der = Der::new(b"\x02\x01\x05\x30\x03\x04\x01\xff");
         assert_eq!(der.peek(), Some(INTEGER));
-        assert_eq!(der.expect(SEQUENCE), None);
-        assert_eq!(der.expect(INTEGER), Some(&b"\x05"[..]));
+        assert_eq!(der.value(SEQUENCE), None);
+        assert_eq!(der.value(INTEGER), Some(&b"\x05"[..]));
         let mut inner = der.enter(SEQUENCE).unwrap_or(Der::new(b""));
         assert_eq!(inner.next(), Some((OCTET_STRING, &b"\xff"[..])));
         assert_eq!((inner.next(), der.next()), (None, None));

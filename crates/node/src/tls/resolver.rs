@@ -8,12 +8,12 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 thread_local! {
-    /// The name in the last ClientHello of this thread. A session does not tell it afterwards, and it is asked for a
-    /// certificate inside the call that reads the ClientHello, on the same thread.
+    /// The name in the last `ClientHello` of this thread. A session does not tell it afterwards, and it is asked for a
+    /// certificate inside the call that reads the `ClientHello`, on the same thread.
     static SERVER_NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// The name that the ClientHello asked for which was read on this thread since the last call.
+/// The name that the `ClientHello` asked for which was read on this thread since the last call.
 pub(crate) fn take_server_name() -> Option<Box<str>> {
     SERVER_NAME.with(|name| name.borrow_mut().take())
 }

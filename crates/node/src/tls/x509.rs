@@ -34,9 +34,9 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
     if tbs.peek() == Some(VERSION) {
         tbs.next()?;
     }
-    let serial = tbs.expect(INTEGER)?;
-    let _signature = tbs.expect(SEQUENCE)?;
-    let _issuer = tbs.expect(SEQUENCE)?;
+    let serial = tbs.value(INTEGER)?;
+    let _signature = tbs.value(SEQUENCE)?;
+    let _issuer = tbs.value(SEQUENCE)?;
     let mut validity = tbs.enter(SEQUENCE)?;
     let _not_before = validity.next()?;
     let (_, not_after) = validity.next()?;
@@ -67,7 +67,7 @@ fn fingerprint(certificate: &[u8]) -> [u8; 32] {
 fn common_name(mut subject: Der<'_>) -> Option<Box<str>> {
     while let Some(mut set) = subject.enter(SET) {
         while let Some(mut attribute) = set.enter(SEQUENCE) {
-            if attribute.expect(OID)? == COMMON_NAME {
+            if attribute.value(OID)? == COMMON_NAME {
                 let (tag, content) = attribute.next()?;
                 return text(tag, content);
             }
@@ -79,7 +79,7 @@ fn common_name(mut subject: Der<'_>) -> Option<Box<str>> {
 fn read_names(extensions: &[u8], read: &mut ClientCertificate) -> Option<()> {
     let mut extensions = Der::new(extensions).enter(SEQUENCE)?;
     while let Some(mut extension) = extensions.enter(SEQUENCE) {
-        if extension.expect(OID)? != SUBJECT_ALT_NAME {
+        if extension.value(OID)? != SUBJECT_ALT_NAME {
             continue;
         }
         // A flag says whether the extension is critical, unless it has its default.

@@ -78,7 +78,7 @@ pub(crate) enum Wrote {
 }
 
 impl Transport {
-    /// TLS that waits for its ClientHello.
+    /// TLS that waits for its `ClientHello`.
     pub(crate) fn tls(stream: TcpStream, config: Arc<ServerConfig>, slot: HandshakeSlot) -> io::Result<Self> {
         Ok(Self::Tls(Box::new(Tls::new(stream, config, slot)?)))
     }
@@ -165,7 +165,6 @@ impl Transport {
     }
 
     /// Whether it is known where the client is; a connection through a proxy has to tell first.
-    #[allow(dead_code, reason = "for limits by address, which count a connection when its address is known")]
     pub(crate) fn is_introduced(&self) -> bool {
         match self {
             Self::Proxied(proxied) => proxied.is_introduced(),

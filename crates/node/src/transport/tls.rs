@@ -108,7 +108,7 @@ enum Step {
 }
 
 impl Tls {
-    /// A session that waits for its ClientHello.
+    /// A session that waits for its `ClientHello`.
     pub(super) fn new(stream: TcpStream, config: Arc<ServerConfig>, slot: HandshakeSlot) -> io::Result<Self> {
         let session = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
         Ok(Self {

@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod admission;
 mod closing;
+mod deadline;
 mod flow;
 mod homes;
 mod limits;

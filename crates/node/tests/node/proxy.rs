@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use tidegate_node::proxy_protocol::Network;
-use tidegate_node::{Node, NodeSettings, Peer};
+use tidegate_node::{BanTarget, LocalAddress, Node, NodeSettings, Peer};
 
 use crate::pki::COMMON;
 use crate::wire::*;
@@ -17,6 +17,11 @@ const V2_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
 /// A node with all transports over TCP behind proxies of these networks, with the addresses of plain MQTT, WebSocket,
 /// TLS and WebSocket over TLS.
 fn node(shards: u16, networks: &[&str]) -> (Node, [SocketAddr; 4], Told) {
+    node_with(shards, networks, |_| {})
+}
+
+/// The same with other settings.
+fn node_with(shards: u16, networks: &[&str], change: impl FnOnce(&mut NodeSettings)) -> (Node, [SocketAddr; 4], Told) {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
     for address in ["ws://127.0.0.1:0", "mqtts://127.0.0.1:0", "wss://127.0.0.1:0"] {
@@ -29,8 +34,9 @@ fn node(shards: u16, networks: &[&str]) -> (Node, [SocketAddr; 4], Told) {
     let listener = settings.engine.listeners[0].clone();
     settings.engine.listeners.resize(4, listener);
     let told = watch(&mut settings);
+    change(&mut settings);
     let node = Node::start(settings).unwrap();
-    let addresses: Vec<_> = node.local_addresses().iter().filter_map(|address| address.socket()).collect();
+    let addresses: Vec<_> = node.local_addresses().iter().filter_map(LocalAddress::socket).collect();
     (node, addresses.try_into().unwrap(), told)
 }
 
@@ -143,4 +149,47 @@ fn a_client_that_leaves_within_its_header_leaves_nothing_behind() {
             std::thread::yield_now();
         }
     }
+}
+
+/// Limits and bans are about the client that the proxy names, and never about the proxy.
+#[test]
+fn the_named_client_is_limited_and_banned_and_its_proxy_is_not() {
+    for shards in [1, 2] {
+        let (node, addresses, _told) = node_with(shards, &["127.0.0.0/8"], |settings| {
+            settings.admission.max_connections_per_address = 2;
+            settings.admission.banned = vec![BanTarget::Address("203.0.113.0/24".parse().unwrap())];
+        });
+        for (position, at) in addresses.into_iter().enumerate().take(2) {
+            let come = |number: u8, client_id: &str| {
+                let mut client = through(&header_of(&format!("192.0.2.{number}")), at, position);
+                client.send(&connect(client_id));
+                client.expect(&CONNACK);
+                client
+            };
+            for round in 0..5 {
+                let mut clients = [come(1, "a"), come(1, "b"), come(2, "c"), come(2, "d")];
+                let mut socket = tcp(at);
+                socket.write_all(&header_of("192.0.2.1")).unwrap();
+                assert_eq!(socket.read(&mut [0]).unwrap_or_default(), 0, "round {round}");
+                for client in &mut clients {
+                    close(client);
+                }
+                drop(clients);
+                while node.handle().report().unwrap().gauges.connections > 0 {
+                    std::thread::yield_now();
+                }
+            }
+            let mut socket = tcp(at);
+            socket.write_all(&header_of("203.0.113.9")).unwrap();
+            assert_eq!(socket.read(&mut [0]).unwrap_or_default(), 0, "banned");
+        }
+        let refused: Vec<u64> =
+            node.handle().report().unwrap().shell.refused.by_reason().map(|(_, count)| count).collect();
+        assert_eq!(refused, [2, 10, 0, 0, 0], "banned, and too many from an address");
+    }
+}
+
+/// V1 with another client.
+fn header_of(address: &str) -> Vec<u8> {
+    String::from_utf8(V1.to_vec()).unwrap().replace("192.0.2.7", address).into_bytes()
 }

@@ -257,6 +257,11 @@ pub(crate) fn connect(client_id: &str) -> Vec<u8> {
     packet(0x10, &[b"\0\x04MQTT\x04\x02\0\0", &text(client_id)])
 }
 
+/// CONNECT of MQTT 3.1.1 with a clean session and a user name.
+pub(crate) fn connect_as(client_id: &str, user: &str) -> Vec<u8> {
+    packet(0x10, &[b"\0\x04MQTT\x04\x82\0\0", &text(client_id), &text(user)])
+}
+
 /// CONNECT of MQTT 5.0 with a clean start, no keep-alive and no properties.
 pub(crate) fn connect_v5(client_id: &str) -> Vec<u8> {
     packet(0x10, &[b"\0\x04MQTT\x05\x02\0\0\0", &text(client_id)])

@@ -7,7 +7,7 @@ use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 
 use crate::disk::Disk;
 use crate::operation::{self, OperationError};
-use crate::{MergeError, OpenError, Opened, Settings, State, Stepped, SubmitError, keep_all, open};
+use crate::{MergeError, OpenError, Opened, ReadError, Settings, State, Stepped, SubmitError, keep_all, open};
 
 /// Longest line that is read, bytes: the largest value in base64, and a key.
 const MAX_LINE: u64 = 512 * 1024 * 1024;
@@ -70,6 +70,10 @@ pub enum ImportError {
 /// # Errors
 /// When there is a store already, when a line is none of an export, and when the disk refuses.
 pub fn import(disk: Arc<dyn Disk>, input: &mut dyn BufRead) -> Result<ImportReport, ImportError> {
+    let names = disk.list().map_err(|error| OpenError::Read(ReadError::reading("the directory", error)))?;
+    if names.iter().any(|name| super::is_ours(name)) {
+        return Err(ImportError::NotEmpty);
+    }
     let Opened { store, report: found } = open(disk, Settings::default(), keep_all())?;
     if !found.created {
         return Err(ImportError::NotEmpty);

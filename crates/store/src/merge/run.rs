@@ -1,5 +1,7 @@
 //! A portion of the journal, sorted in memory.
 
+use std::cmp::Ordering;
+
 use crate::ReadError;
 use crate::disk::read_part;
 use crate::journal::segment::{FIRST_FRAME, Frames, Segment};
@@ -12,15 +14,30 @@ pub(crate) struct Run {
     entries: Vec<Entry>,
 }
 
-/// Where an operation is.
+/// Where an operation is, and enough of its key to seldom look there while sorting.
 #[derive(Clone, Copy)]
 struct Entry {
+    /// The first bytes of the key, so that numbers compare as keys do.
+    prefix: u128,
+    /// Which of the files, the oldest first.
     file: u32,
+    /// Where the key begins in the file.
+    key: u32,
+    value_length: u32,
     key_length: u16,
     is_put: bool,
-    key: u32,
-    value: u32,
-    value_length: u32,
+}
+
+/// Bytes of a key that are kept beside its place.
+const PREFIX: usize = size_of::<u128>();
+
+fn prefix(key: &[u8]) -> u128 {
+    if let Some(bytes) = key.first_chunk::<PREFIX>() {
+        return u128::from_be_bytes(*bytes);
+    }
+    let mut bytes = [0; PREFIX];
+    bytes[..key.len()].copy_from_slice(key);
+    u128::from_be_bytes(bytes)
 }
 
 impl Run {
@@ -63,19 +80,17 @@ impl Run {
                 return Some(());
             };
             let operation = operation.ok()?;
-            let key_length = operation.key().len();
-            let end = at + operations.position();
-            let (is_put, value_length) = match operation {
-                Operation::Put { value, .. } => (true, value.len()),
-                Operation::Delete { .. } => (false, 0),
+            let (is_put, value) = match operation {
+                Operation::Put { value, .. } => (true, value),
+                Operation::Delete { .. } => (false, &[][..]),
             };
             self.entries.push(Entry {
+                prefix: prefix(operation.key()),
                 file,
-                key_length: key_length as u16,
-                is_put,
                 key: (begin + 3) as u32,
-                value: (end - value_length) as u32,
-                value_length: value_length as u32,
+                value_length: value.len() as u32,
+                key_length: operation.key().len() as u16,
+                is_put,
             });
         }
     }
@@ -83,13 +98,15 @@ impl Run {
     /// Sorts it and leaves the newest operation of each key.
     pub(crate) fn sorted(mut self) -> SortedRun {
         let files = &self.files;
-        // Stable, so that of one key the newest comes last.
-        self.entries.sort_by(|left, right| key(files, left).cmp(key(files, right)));
+        // Of one key the newest comes last.
+        self.entries.sort_unstable_by(|left, right| {
+            compare(files, left, right).then(left.file.cmp(&right.file)).then(left.key.cmp(&right.key))
+        });
         let mut kept = 0;
         for index in 0..self.entries.len() {
             let entry = self.entries[index];
             let newer = self.entries.get(index + 1);
-            if newer.is_none_or(|newer| key(files, newer) != key(files, &entry)) {
+            if newer.is_none_or(|newer| compare(files, newer, &entry).is_ne()) {
                 self.entries[kept] = entry;
                 kept += 1;
             }
@@ -97,6 +114,17 @@ impl Run {
         self.entries.truncate(kept);
         SortedRun { run: self, position: 0 }
     }
+}
+
+/// Compares keys.
+fn compare(files: &[Vec<u8>], left: &Entry, right: &Entry) -> Ordering {
+    // A short key is filled up with zeros: of two that look the same then, the shorter one is the lower.
+    left.prefix.cmp(&right.prefix).then_with(|| {
+        if usize::from(left.key_length.max(right.key_length)) <= PREFIX {
+            return left.key_length.cmp(&right.key_length);
+        }
+        key(files, left).cmp(key(files, right))
+    })
 }
 
 fn key<'a>(files: &'a [Vec<u8>], entry: &Entry) -> &'a [u8] {
@@ -114,10 +142,10 @@ pub(crate) struct SortedRun {
 impl SortedRun {
     pub(crate) fn current(&self) -> Option<(&[u8], Option<&[u8]>)> {
         let entry = self.run.entries.get(self.position)?;
-        let begin = entry.value as usize;
+        let begin = entry.key as usize + usize::from(entry.key_length) + 4;
         let file = self.run.files.get(entry.file as usize)?;
-        let value = file.get(begin..begin + entry.value_length as usize)?;
-        Some((key(&self.run.files, entry), entry.is_put.then_some(value)))
+        let value = if entry.is_put { Some(file.get(begin..begin + entry.value_length as usize)?) } else { None };
+        Some((key(&self.run.files, entry), value))
     }
 
     pub(crate) fn advance(&mut self) {

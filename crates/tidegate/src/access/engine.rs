@@ -8,7 +8,7 @@ use tidegate_acl::{Compiled, Compiler, Decision, Effect, GrantedAction, GrantedR
 use tidegate_engine::{self as engine, Grant, Identity, TenantId};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
-use super::tenants::TenantNames;
+use super::Names;
 
 /// Views of clients that a shard remembers. When there are more, all are forgotten and made again as they are asked for, which
 /// costs each client a few microseconds.
@@ -18,9 +18,7 @@ const MAX_VIEWS: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct RuleAccess {
     compiler: Compiler,
-    tenants: TenantNames,
-    /// Names of the listeners, by their number.
-    listeners: Arc<[String]>,
+    names: Names,
     views: RefCell<Views>,
 }
 
@@ -40,8 +38,8 @@ struct View {
 
 impl RuleAccess {
     /// Asks these rules.
-    pub(crate) fn new(rules: Arc<Rules>, tenants: TenantNames, listeners: Arc<[String]>) -> Self {
-        Self { compiler: Compiler::new(rules), tenants, listeners, views: RefCell::default() }
+    pub(crate) fn new(rules: Arc<Rules>, names: Names) -> Self {
+        Self { compiler: Compiler::new(rules), names, views: RefCell::default() }
     }
 
     fn decide(&self, subject: engine::Subject<'_>, request: &Request<'_>) -> Decision {
@@ -64,8 +62,8 @@ impl RuleAccess {
         let identity = subject.identity;
         self.compiler.compile(&Subject {
             user_name: identity.and_then(|identity| identity.user_name.as_deref()),
-            tenant: self.tenants.name(subject.tenant),
-            listener: self.listeners.get(usize::from(subject.listener.0)).map_or("", String::as_str),
+            tenant: self.names.tenants.name(subject.tenant),
+            listener: self.names.listeners.get(usize::from(subject.listener.0)).map_or("", String::as_str),
             certificate_cn: identity.and_then(|identity| identity.certificate.as_deref()),
             attributes: identity.map_or(&[], |identity| &identity.attributes),
             superuser: identity.is_some_and(|identity| identity.superuser),
@@ -136,7 +134,7 @@ mod tests {
     fn access(text: &str) -> RuleAccess {
         let mut builder = RulesBuilder::new();
         builder.rules_file("rules", text.as_bytes()).unwrap();
-        RuleAccess::new(Arc::new(builder.build(Effect::Deny)), TenantNames::default(), Arc::default())
+        RuleAccess::new(Arc::new(builder.build(Effect::Deny)), Names::default())
     }
 
     fn client(client_id: &str) -> engine::Subject<'_> {

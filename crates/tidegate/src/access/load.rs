@@ -9,6 +9,7 @@ use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
 use crate::config::Config;
 use crate::config::finding::Findings;
 use crate::config::sections::access::DefaultAccess;
+use crate::config::sections::auth::Auth;
 use crate::config::value::Problem;
 
 /// Why there are no rules.
@@ -35,7 +36,9 @@ pub(crate) enum AccessError {
 /// When a file cannot be read or is wrong. Never less than all rules are loaded.
 pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
     let access = &config.access;
-    if access.rules_file.is_none() && access.acl_file.is_none() && access.default != DefaultAccess::Deny {
+    let named = access.rules_file.is_some() || access.acl_file.is_some() || access.default == DefaultAccess::Deny;
+    // What a token or a service grants must be asked about, too.
+    if !named && !config.auths.iter().any(Auth::brings_rules) {
         return Ok(None);
     }
     let mut builder = RulesBuilder::new();

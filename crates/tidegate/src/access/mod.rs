@@ -16,8 +16,23 @@ use crate::config::Config;
 use engine::RuleAccess;
 use tenants::TenantNames;
 
+/// Names that rules use for what engines know by a number. They are those that the broker was started with, since numbers
+/// change with a restart only.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    tenants: TenantNames,
+    listeners: Arc<[String]>,
+}
+
+impl Names {
+    /// Those of a configuration.
+    pub(crate) fn of(config: &Config) -> Self {
+        let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+        Self { tenants: TenantNames::of(config), listeners }
+    }
+}
+
 /// What makes each shard's view of these rules.
-pub(crate) fn factory(rules: Arc<Rules>, tenants: TenantNames, config: &Config) -> AccessFactory {
-    let listeners: Arc<[String]> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
-    AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), tenants.clone(), Arc::clone(&listeners))))
+pub(crate) fn factory(rules: Arc<Rules>, names: Names) -> AccessFactory {
+    AccessFactory::new(move |_| Box::new(RuleAccess::new(Arc::clone(&rules), names.clone())))
 }

@@ -95,7 +95,7 @@ fn grant(rule: AclRule) -> engine::Grant {
 
 fn certificate(tls: &TlsFacts) -> Option<ClientCertificate> {
     let shown = tls.client.as_ref()?;
-    let texts = |texts: &[Box<str>]| texts.iter().map(|text| text.to_string()).collect();
+    let texts = |texts: &[Box<str>]| texts.iter().map(ToString::to_string).collect();
     let fingerprint = shown.fingerprint_sha256.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

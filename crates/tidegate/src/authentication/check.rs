@@ -6,6 +6,7 @@ use tidegate_node::ClientCertificates;
 use super::settings;
 use crate::config::Config;
 use crate::config::finding::Findings;
+use crate::config::key::Section;
 use crate::config::path::KeyPath;
 use crate::config::sections::auth::{AUTH, Auth, AuthKind, CertificateField};
 use crate::config::source::Source;
@@ -70,7 +71,7 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
             let text = format!("two providers have the name `{name}`");
             findings.push(Problem::new(text), source(config, index, "name"));
         }
-        for (key, problem) in problems(config, index, auth) {
+        for (key, problem) in problems(config, auth) {
             findings.push(problem, source(config, index, key));
         }
     }
@@ -83,8 +84,8 @@ fn source(config: &Config, index: usize, key: &'static str) -> Source {
     given(key).or_else(|| AUTH.keys.iter().find_map(|key| given(key.name))).cloned().unwrap_or(Source::Default)
 }
 
-fn problems(config: &Config, index: usize, auth: &Auth) -> Vec<(&'static str, Problem)> {
-    let mut found = foreign_keys(config, index, auth);
+fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
+    let mut found = foreign_keys(auth);
     for listener in &auth.listeners.0 {
         if !config.listeners.iter().any(|other| other.name == *listener) {
             found.push(("listeners", Problem::new(format!("there is no listener `{listener}`"))));
@@ -109,11 +110,10 @@ fn problems(config: &Config, index: usize, auth: &Auth) -> Vec<(&'static str, Pr
     found
 }
 
-/// Keys of other kinds say something that nothing comes of.
-fn foreign_keys(config: &Config, index: usize, auth: &Auth) -> Vec<(&'static str, Problem)> {
+/// Keys of other kinds say something that nothing comes of, unless it is what holds anyway.
+fn foreign_keys(auth: &Auth) -> Vec<(&'static str, Problem)> {
     let own = |name: &str| GENERAL.contains(&name) || keys(auth.kind).contains(&name);
-    let given = |key| *config.source(&KeyPath { section: "auth", index, key }) != Source::Default;
-    let foreign = AUTH.keys.iter().filter(|key| !own(key.name) && given(key.name));
+    let foreign = AUTH.keys.iter().filter(|key| !own(key.name) && auth.show(key.name) != (key.default)());
     let problem = |name| Problem::new(format!("`{name}` is no key of this kind of provider"));
     foreign.map(|key| (key.name, problem(key.name))).collect()
 }

@@ -24,13 +24,13 @@ pub(super) struct Exchanges {
 #[derive(Debug)]
 struct Waiting {
     exchange: Exchange,
-    arrival: Arrival,
+    arrival: Box<Arrival>,
     since: Instant,
 }
 
 impl Exchanges {
     /// Keeps an exchange until its client answers. Gives the client back when there is no room.
-    pub(super) fn put(&self, place: Place, exchange: Exchange, arrival: Arrival) -> Result<(), Arrival> {
+    pub(super) fn put(&self, place: Place, exchange: Exchange, arrival: Box<Arrival>) -> Result<(), Box<Arrival>> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let since = Instant::now();
         if table.len() >= MAX_EXCHANGES {
@@ -44,7 +44,7 @@ impl Exchanges {
     }
 
     /// The exchange of a connection.
-    pub(super) fn take(&self, place: Place) -> Option<(Exchange, Arrival)> {
+    pub(super) fn take(&self, place: Place) -> Option<(Exchange, Box<Arrival>)> {
         let waiting = self.table.lock().unwrap_or_else(PoisonError::into_inner).remove(&place)?;
         Some((waiting.exchange, waiting.arrival))
     }

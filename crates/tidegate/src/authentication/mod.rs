@@ -142,22 +142,20 @@ impl Authentication {
         let again = request.again;
         let arrival = Arrival::new(request, facts, gate);
         if arrival.request.enhanced.is_some() {
-            give(self.begin(&policy, arrival, again, place));
+            give(self.begin(&policy, Box::new(arrival), again, place));
             return;
         }
-        match without_providers(&policy, gate, &arrival) {
-            Some(decision) => give(judge(&policy, &arrival, decision, None)),
-            None => {
-                let anonymous = gate.allow_anonymous && arrival.says_no_name();
-                self.chain.decide(
-                    arrival.request.clone(),
-                    Box::new(move |decision| {
-                        let decision = if anonymous { or_anonymous(decision) } else { decision };
-                        give(judge(&policy, &arrival, decision, None));
-                    }),
-                );
-            }
+        if let Some(decision) = without_providers(&policy, gate, &arrival) {
+            give(judge(&policy, &arrival, decision, None));
+            return;
         }
+        let anonymous = gate.allow_anonymous && arrival.says_no_name();
+        let question = arrival.request.clone();
+        let answer = move |decision| {
+            let decision = if anonymous { or_anonymous(decision) } else { decision };
+            give(judge(&policy, &arrival, decision, None));
+        };
+        self.chain.decide(question, Box::new(answer));
     }
 
     /// Takes a client's answer to a challenge.
@@ -169,7 +167,7 @@ impl Authentication {
         self.step(&self.policy(), exchange, arrival, data, place)
     }
 
-    fn begin(&self, policy: &Policy, arrival: Arrival, again: bool, place: Place) -> Verdict {
+    fn begin(&self, policy: &Policy, arrival: Box<Arrival>, again: bool, place: Place) -> Verdict {
         let request = &arrival.request;
         let begun = if again {
             let current = Identity { user_name: request.user_name.clone(), ..Identity::default() };
@@ -184,7 +182,14 @@ impl Authentication {
         }
     }
 
-    fn step(&self, policy: &Policy, mut exchange: Exchange, arrival: Arrival, data: &[u8], place: Place) -> Verdict {
+    fn step(
+        &self,
+        policy: &Policy,
+        mut exchange: Exchange,
+        arrival: Box<Arrival>,
+        data: &[u8],
+        place: Place,
+    ) -> Verdict {
         match exchange.step(data) {
             Step::Done(decision, last) => judge(policy, &arrival, decision, last),
             Step::Continue(challenge) => match self.exchanges.put(place, exchange, arrival) {

@@ -85,14 +85,26 @@ fn decide(authentication: &Authentication, user_name: Option<&str>, password: Op
     decide_with(authentication, request(user_name, password), &ConnectionFacts::default())
 }
 
-/// The user that comes in; `Some(None)` for somebody without a name.
-fn user(verdict: &Verdict) -> Option<Option<&str>> {
+/// Who comes in.
+#[derive(Debug, PartialEq, Eq)]
+enum Comes {
+    In(String),
+    WithoutName,
+    Not,
+}
+
+fn user(verdict: &Verdict) -> Comes {
     match verdict {
         Verdict::Accept(accepted) => {
-            Some(accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref()))
+            let name = accepted.identity.as_ref().and_then(|identity| identity.user_name.clone());
+            name.map_or(Comes::WithoutName, Comes::In)
         }
-        _ => None,
+        _ => Comes::Not,
     }
+}
+
+fn named(name: &str) -> Comes {
+    Comes::In(name.to_owned())
 }
 
 fn certificate(value: &str, role: IdentityRole) -> ConnectionFacts {
@@ -119,7 +131,7 @@ fn certificate(value: &str, role: IdentityRole) -> ConnectionFacts {
 fn users_come_in_with_their_passwords_and_nobody_else() {
     let folder = Folder::new("users");
     let door = start(&with_users("", &folder.users(&["ann"])));
-    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
     for (user, password) in [(Some("ann"), Some("x")), (Some("eve"), Some("nna")), (Some("ann"), None), (None, None)] {
         assert_eq!(decide(&door, user, password), Verdict::Refuse(Reason::BadCredentials));
     }
@@ -132,13 +144,13 @@ fn users_come_in_with_their_passwords_and_nobody_else() {
 fn somebody_without_a_name_comes_in_where_that_is_allowed_and_a_wrong_name_never_does() {
     let folder = Folder::new("anonymous");
     let door = start(&with_users("allow_anonymous = true", &folder.users(&["ann"])));
-    assert_eq!(user(&decide(&door, None, None)), Some(None));
-    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    assert_eq!(user(&decide(&door, None, None)), Comes::WithoutName);
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
     assert_eq!(decide(&door, Some("ann"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
     assert_eq!(decide(&door, Some("eve"), Some("x")), Verdict::Refuse(Reason::BadCredentials));
     // A certificate that no provider takes does not shut out who could have come without one.
     let facts = certificate("x", IdentityRole::None);
-    assert_eq!(user(&decide_with(&door, request(None, None), &facts)), Some(None));
+    assert_eq!(user(&decide_with(&door, request(None, None), &facts)), Comes::WithoutName);
 }
 
 /// A door whose first listener takes names from certificates. Its policy is made by hand: the configuration asks for files
@@ -159,11 +171,11 @@ fn a_certificate_says_who_the_user_is_and_no_password_is_asked_for() {
     for text in [with_users("", &folder.users(&["ann"])), OPEN_RULES.to_owned()] {
         let door = with_role(role, &text);
         let verdict = decide_with(&door, request(Some("ann"), Some("wrong")), &certificate("meter", role));
-        assert_eq!(user(&verdict), Some(Some("meter")));
+        assert_eq!(user(&verdict), named("meter"));
         let Verdict::Accept(accepted) = verdict else { panic!("refused") };
         assert_eq!(accepted.identity.unwrap().certificate.as_deref(), Some("meter"));
-        assert_eq!(user(&decide(&door, Some("eve"), Some("x"))), None);
-        assert_eq!(user(&decide(&door, None, None)), None);
+        assert_eq!(user(&decide(&door, Some("eve"), Some("x"))), Comes::Not);
+        assert_eq!(user(&decide(&door, None, None)), Comes::Not);
     }
 }
 
@@ -174,17 +186,17 @@ fn a_certificate_says_which_client_it_is_and_no_other_comes_in_with_it() {
     let door = with_role(role, &with_users("", &folder.users(&["ann"])));
     let with =
         |user_name, password, name: &str| decide_with(&door, request(user_name, password), &certificate(name, role));
-    assert_eq!(user(&with(None, None, "client")), Some(None));
-    assert_eq!(user(&with(Some("ann"), Some("nna"), "client")), Some(Some("ann")));
-    assert_eq!(user(&with(Some("ann"), Some("x"), "client")), None);
-    assert_eq!(user(&with(None, None, "other")), None);
-    assert_eq!(user(&with(Some("ann"), Some("nna"), "other")), None);
+    assert_eq!(user(&with(None, None, "client")), Comes::WithoutName);
+    assert_eq!(user(&with(Some("ann"), Some("nna"), "client")), named("ann"));
+    assert_eq!(user(&with(Some("ann"), Some("x"), "client")), Comes::Not);
+    assert_eq!(user(&with(None, None, "other")), Comes::Not);
+    assert_eq!(user(&with(Some("ann"), Some("nna"), "other")), Comes::Not);
 }
 
 #[test]
 fn a_name_that_nobody_can_prove_is_none() {
     let door = start(OPEN_RULES);
-    assert_eq!(user(&decide(&door, Some("admin"), Some("x"))), Some(None));
+    assert_eq!(user(&decide(&door, Some("admin"), Some("x"))), Comes::WithoutName);
 }
 
 #[test]
@@ -193,10 +205,10 @@ fn who_belongs_to_another_tenant_does_not_come_in() {
     let tenants = "[[tenant]]\nname = 'acme'\nusers = ['ann']\n";
     let door = start(&(with_users("", &folder.users(&["ann", "bob"])) + tenants));
     assert_eq!(decide(&door, Some("ann"), Some("nna")), Verdict::Refuse(Reason::NotAuthorized));
-    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), Some(Some("bob")));
+    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), named("bob"));
     let facts = ConnectionFacts::default();
     let inside = AuthRequest { tenant: TenantId(1), ..request(Some("ann"), Some("nna")) };
-    assert_eq!(user(&decide_with(&door, inside, &facts)), Some(Some("ann")));
+    assert_eq!(user(&decide_with(&door, inside, &facts)), named("ann"));
 }
 
 #[test]
@@ -238,13 +250,13 @@ fn cve_2017_7652_a_failed_reload_lets_in_who_came_in_before() {
     let door = start(&text);
     std::fs::write(&file, "ann:broken\n").unwrap();
     assert!(door.prepare(&load(&text).unwrap()).is_err());
-    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")));
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"));
     folder.users(&["bob"]);
     let next = door.prepare(&load(&text).unwrap()).unwrap();
-    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Some(Some("ann")), "nothing is in force yet");
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), named("ann"), "nothing is in force yet");
     assert_eq!(door.commit(next).to_string(), "users added: 1; users removed: 1");
-    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), None);
-    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), Some(Some("bob")));
+    assert_eq!(user(&decide(&door, Some("ann"), Some("nna"))), Comes::Not);
+    assert_eq!(user(&decide(&door, Some("bob"), Some("bob"))), named("bob"));
     assert_eq!(door.counters().allowed, 3);
 }
 
@@ -253,10 +265,10 @@ fn who_may_come_in_without_a_name_changes_with_a_reload() {
     let folder = Folder::new("reload-anonymous");
     let file = folder.users(&["ann"]);
     let door = start(&with_users("name = 'l'", &file));
-    assert_eq!(user(&decide(&door, None, None)), None);
+    assert_eq!(user(&decide(&door, None, None)), Comes::Not);
     let open = load(&with_users("name = 'l'\nallow_anonymous = true", &file)).unwrap();
     door.commit(door.prepare(&open).unwrap());
-    assert_eq!(user(&decide(&door, None, None)), Some(None));
+    assert_eq!(user(&decide(&door, None, None)), Comes::WithoutName);
 }
 
 #[test]

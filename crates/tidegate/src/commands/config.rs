@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
+use crate::access;
 use crate::cli::{ConfigArgs, ConfigCommand};
 use crate::config::finding::Findings;
 use crate::config::path::{holder, known_key, known_section};
@@ -116,7 +117,14 @@ fn check(path: &Path) -> Exit {
     let name = file.name.clone();
     let inputs = Inputs { file: Some(file), ..Inputs::default() };
     match Config::load(inputs) {
-        Ok(_) => print_and_exit(&format!("{name}: right\n"), Exit::Ok),
+        // Rules that cannot be used keep the broker from starting as much as a wrong key does.
+        Ok(config) => match access::load(&config) {
+            Ok(_) => print_and_exit(&format!("{name}: right\n"), Exit::Ok),
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        },
         Err(findings) => {
             complain_about(&findings);
             Exit::Failure

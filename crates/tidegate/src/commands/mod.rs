@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod acl;
+pub(crate) mod ban;
 mod cert;
 mod completions;
 mod config;
@@ -11,6 +12,7 @@ pub(crate) mod request;
 mod run;
 pub(crate) mod store;
 pub(crate) mod subscribe;
+pub(crate) mod why;
 
 pub(crate) use acl::TestArgs as AclTestArgs;
 pub(crate) use cert::DevArgs as CertDevArgs;
@@ -28,6 +30,8 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Pub(args)) => publish::run(*args),
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),
+        Some(Command::Why(args)) => why::run(&args).into(),
+        Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Store(command)) => store::run(&command).into(),

@@ -23,6 +23,7 @@ The file is replaced as a whole: a reader finds the old one or the new one. A ne
 A running broker takes it over when it reloads its configuration.";
 
 /// Add, change and delete users in a file of passwords
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -144,9 +145,21 @@ fn change(args: &Args, ask: impl FnOnce() -> Result<Secret, PasswdError>) -> Res
     if password.expose().is_empty() {
         return Err(PasswdError::Empty);
     }
-    users.set(user, PasswordHash::create(kind, password.expose())?);
+    // Whatever else the file keeps of this user's password is renewed with it: the old one must not go on working.
+    for kind in std::iter::once(kind).chain(also(&users, &user, args.scram)) {
+        users.set(user.clone(), PasswordHash::create(kind, password.expose())?);
+    }
     users.save(file)?;
     Ok(exposure(file, &users))
+}
+
+/// The other sort of hash, keys for SCRAM or none, if the user has that, too.
+fn also(users: &UserFile, user: &UserName, scram: bool) -> Option<HashKind> {
+    let mut others = users.users().filter(|(name, hash)| *name == user && hash.scram().is_some() != scram);
+    let (_, other) = others.next()?;
+    Some(other.scram().map_or(HashKind::Argon2id, |keys| HashKind::ScramSha256 {
+        rounds: keys.rounds().max(HashKind::SCRAM_ROUNDS_MIN),
+    }))
 }
 
 fn upgrade(file: &Path, kind: HashKind) -> Result<String, PasswdError> {
@@ -270,6 +283,22 @@ mod tests {
         folder.run(&["--scram", "-I", "4096", "FILE", "alice"], "one").unwrap();
         let text = std::fs::read_to_string(folder.users()).unwrap();
         assert!(text.contains("alice:$argon2id$") && text.contains("alice:$scram-sha-256$4096$"), "{text}");
+    }
+
+    #[test]
+    fn no_old_password_goes_on_working_beside_a_new_one() {
+        let folder = Folder::new("renewed");
+        folder.run(&["-c", "--scram", "-I", "4096", "FILE", "alice"], "one").unwrap();
+        folder.run(&quick(&["FILE", "alice"]), "two").unwrap();
+        let count = || UserFile::load(&folder.users()).unwrap().users().count();
+        assert_eq!(count(), 2);
+        folder.run(&quick(&["FILE", "alice"]), "three").unwrap();
+        assert!(
+            folder.verifies("alice", "three") && !folder.verifies("alice", "two") && !folder.verifies("alice", "one")
+        );
+        folder.run(&["--scram", "-I", "5000", "FILE", "alice"], "four").unwrap();
+        assert!(folder.verifies("alice", "four") && !folder.verifies("alice", "three"));
+        assert_eq!(count(), 2);
     }
 
     #[test]

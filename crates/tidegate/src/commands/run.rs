@@ -1,13 +1,15 @@
 //! `tidegate` and `tidegate run`: the broker, from its start to its end.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
 
-use crate::access;
-use crate::access::tenants::TenantNames;
+use crate::access::{self, Names};
+use crate::admin_client::read_token;
 use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
 use crate::config::Config;
@@ -17,7 +19,7 @@ use crate::exit::{Exit, print, report};
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::reload::{AccessRules, LogLevels, Reloadable, Reloader, TlsFiles};
+use crate::reload::{AccessRules, AdmissionRules, LogLevels, Reloadable, Reloader, TlsFiles};
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
@@ -51,10 +53,13 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let access = rules.map(|rules| access::factory(rules, TenantNames::of(config), config));
+    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let store = crate::durable::open_store(config)?;
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
+    if let Some(authentication) = &authentication {
+        status.asks(Arc::clone(authentication));
+    }
     let settings = node_settings(config, log, access, authentication.clone());
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
@@ -96,7 +101,8 @@ fn reloadable(
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
-        Box::new(AccessRules::new(node.handle(), TenantNames::of(config))),
+        Box::new(AccessRules::new(node.handle(), Names::of(config))),
+        Box::new(AdmissionRules::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
     if let Some(authentication) = authentication {
@@ -130,6 +136,8 @@ fn node_settings(
         engine: config.engine_settings(shards),
         access,
         max_connections: config.limits.max_connections,
+        admission: config.admission_settings(),
+        flight: config.flight_settings(),
         seed: None,
         observer: Arc::new(BrokerObserver::new(log.clone(), authentication)),
     }
@@ -157,11 +165,12 @@ fn start_console(
         header_timeout: admin.header_timeout,
         max_header_size: usize::try_from(admin.max_header_size.0).unwrap_or(usize::MAX),
     };
+    let access = access(config, at)?;
     match bind(at) {
         Ok(console) => {
             let address = console.address();
             let console = console.with_operations(Arc::clone(operations) as Arc<_>);
-            let running = console.start(limits, Arc::clone(status)).map_err(|error| error.to_string())?;
+            let running = console.start(limits, &access, Arc::clone(status)).map_err(|error| error.to_string())?;
             Ok(Some(Admin { running, address }))
         }
         Err(error) if *config.source_of("admin", "address") == Source::Default => {
@@ -170,6 +179,15 @@ fn start_console(
         }
         Err(error) => Err(format!("{error}; choose another address with --admin, or `--admin off`")),
     }
+}
+
+/// Who may ask the console for what.
+fn access(config: &Config, at: &HostPort) -> Result<Access, String> {
+    let access = if at.is_loopback() { Access::local() } else { Access::remote(config.admin.allow_anonymous) };
+    let Some(path) = &config.admin.token_file else { return Ok(access) };
+    let refused = |error: &dyn std::fmt::Display| format!("cannot use the token in {path} (admin.token_file): {error}");
+    let token = read_token(Path::new(path)).map_err(|error| refused(&error))?;
+    access.with_token(&token).map_err(|error| refused(&error))
 }
 
 fn bind(at: &HostPort) -> Result<Console, String> {

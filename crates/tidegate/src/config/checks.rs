@@ -110,7 +110,7 @@ fn check_admin_is_safe(config: &Config, findings: &mut Findings) {
     let AdminAddress::At(at) = &config.admin.address else {
         return;
     };
-    if at.is_loopback() || config.admin.allow_anonymous {
+    if at.is_loopback() || config.admin.allow_anonymous || config.admin.token_file.is_some() {
         return;
     }
     let source = config.source_of("admin", "address").clone();
@@ -120,7 +120,7 @@ fn check_admin_is_safe(config: &Config, findings: &mut Findings) {
             format!("add --allow-anonymous if you mean it, or stay on this machine: --admin 127.0.0.1:{port}")
         }
         _ => format!(
-            "add `allow_anonymous = true` to [admin] if you mean it, or stay on this machine: address = \"127.0.0.1:{port}\""
+            "add `token_file` to [admin] with a file that holds a token, or `allow_anonymous = true` if you mean it, or stay on this machine: address = \"127.0.0.1:{port}\""
         ),
     };
     let text = format!("the admin listener at {at} would answer everybody who reaches it, without a password");

@@ -56,6 +56,7 @@ impl Config {
             queue: engine::QueueSettings {
                 max_messages: self.queue.max_messages,
                 max_bytes: self.queue.max_bytes.0,
+                memory_bytes: self.queue.memory_size.0,
                 overflow: self.queue.overflow,
                 keep_qos0_offline: self.queue.keep_qos0_offline,
                 lower_priority_share: self.queue.lower_priority_share,

@@ -4,12 +4,13 @@
 //! show`, `config explain` and the reference page.
 
 pub(crate) mod address;
+mod admission_settings;
 mod checks;
-mod duration;
+pub(crate) mod duration;
 pub(crate) mod engine_settings;
 mod file;
 pub(crate) mod finding;
-mod key;
+pub(crate) mod key;
 pub(crate) mod list;
 pub(crate) mod overrides;
 pub(crate) mod path;
@@ -33,6 +34,7 @@ use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
+use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
@@ -64,6 +66,8 @@ pub(crate) struct Config {
     pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
     pub(crate) limits: Limits,
+    pub(crate) admission: Admission,
+    pub(crate) flight: Flight,
     pub(crate) queue: Queue,
     pub(crate) overflow: Vec<Overflow>,
     pub(crate) priority: Vec<Priority>,
@@ -155,6 +159,8 @@ impl Config {
             "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
             "limits" => vec![&self.limits],
+            "admission" => vec![&self.admission],
+            "flight" => vec![&self.flight],
             "queue" => vec![&self.queue],
             "overflow" => self.overflow.iter().map(|it| it as &dyn Section).collect(),
             "priority" => self.priority.iter().map(|it| it as &dyn Section).collect(),
@@ -179,6 +185,8 @@ impl Config {
             "authentication" => &mut self.authentication,
             "access" => &mut self.access,
             "limits" => &mut self.limits,
+            "admission" => &mut self.admission,
+            "flight" => &mut self.flight,
             "queue" => &mut self.queue,
             "overflow" => self.overflow.get_mut(path.index)?,
             "priority" => self.priority.get_mut(path.index)?,

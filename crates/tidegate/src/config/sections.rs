@@ -1,6 +1,7 @@
 //! Every key of the configuration with its type, default, range and documentation.
 
 pub(crate) mod access;
+pub(crate) mod admission;
 pub(crate) mod auth;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -183,6 +184,8 @@ section! {
         max_messages: u32 = 10_000, in Kind::Integer(Range::of(1, 1_000_000_000));
         /// Bytes that wait per session, and as many again that were sent and are kept until they are acknowledged.
         max_bytes: Bytes = Bytes(16 * MIB), in Kind::Size(Range::of(KIB, TIB));
+        /// Bytes of them that stay in memory where a store holds the rest.
+        memory_size: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(KIB, TIB));
         /// What happens beyond either.
         overflow: OverflowPolicy = OverflowPolicy::DropNewest, in Kind::OneOf(<OverflowPolicy as super::value::Words>::WORDS);
         /// Whether QoS 0 messages are kept for clients that are away.
@@ -236,14 +239,19 @@ section! {
 }
 
 section! {
-    /// The HTTP listener for metrics (`/metrics`) and health (`/healthz`, `/readyz`).
+    /// The HTTP listener for metrics (`/metrics`), health (`/healthz`, `/readyz`) and the API of `tidegate why` and `tidegate
+    /// ban`.
     "admin" => Admin, ADMIN {
         /// Where it listens, or `"off"`. When the default address is taken the broker starts without it and says so;
         /// when an address that was asked for is taken, the broker does not start.
         address: AdminAddress = AdminAddress::At(loopback(18083)), in Kind::AdminAddress, flag "--admin";
-        /// Whether anybody who reaches the address may read it although others than this machine do.
+        /// File with the token that the API asks for: one word of at least 16 characters. Without it the API answers every
+        /// program on this machine, and nobody where others reach the address. Health needs no token, and metrics only where
+        /// others than this machine reach the address.
+        token_file: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Whether anybody who reaches the address may read metrics although others than this machine do.
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
-        /// Connections at once.
+        /// Connections at once. Beyond it a new one takes the place of the one that was waited for longest.
         max_connections: u16 = 64, in Kind::Integer(Range::of(1, 10_000));
         /// Time within which the head of a request must be complete.
         header_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, HOUR));
@@ -323,6 +331,8 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &access::ACCESS,
     &tenant::TENANT,
     &LIMITS,
+    &admission::ADMISSION,
+    &admission::FLIGHT,
     &QUEUE,
     &waiting::OVERFLOW,
     &waiting::PRIORITY,

@@ -256,7 +256,7 @@ hint: add `allow_anonymous = true` to this [[listener]] if you mean it, or stay 
 #[test]
 fn a_wider_admin_address_must_be_asked_for() {
     let said = from_file("[admin]\naddress = \"0.0.0.0:18083\"\n").unwrap_err();
-    assert!(said.contains("add `allow_anonymous = true` to [admin]"), "{said}");
+    assert!(said.contains("`allow_anonymous = true`"), "{said}");
     let said = load("", &[], set("admin.address", "0.0.0.0:18083")).unwrap_err();
     assert!(said.contains("add --allow-anonymous"), "{said}");
     let open = Flags { allow_anonymous: true, ..set("admin.address", "0.0.0.0:18083") };
@@ -374,8 +374,8 @@ fn every_default_is_allowed_and_every_key_has_its_words() {
             assert!(key.doc().ends_with('.'), "{}.{}", section.name, key.name);
             let path = KeyPath { section: section.name, index: 0, key: key.name };
             assert_eq!(KeyPath::parse(&path.to_string(), ".").unwrap(), path);
-            // A tenant must have a name, which has no default.
-            if path.to_string() == "tenant.0.name" {
+            // What may stand in [[auth]] depends on the kind of provider; and a tenant must have a name.
+            if section.name == "auth" || path.to_string() == "tenant.0.name" {
                 continue;
             }
             let required = if section.name == "tenant" { "name = 'x'\n" } else { "" };

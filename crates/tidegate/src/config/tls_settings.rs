@@ -144,3 +144,67 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::source::FileText;
+    use crate::config::{Config, Inputs};
+
+    use super::*;
+
+    fn load(listener: &str) -> Result<Config, String> {
+        let text = format!("[[listener]]\nallow_anonymous = true\n{listener}\n");
+        let file = Some(FileText { name: "t.toml".to_owned(), text });
+        Config::load(Inputs { file, ..Inputs::default() }).map_err(|findings| findings.to_string())
+    }
+
+    #[test]
+    fn every_key_reaches_the_node() {
+        let config = load(
+            "address = \"wss://0.0.0.0:443\"\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\n\
+             client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\nidentity_from = \"san-uri\"\n\
+             identity_as = \"client-id\"\ntls_minimum = \"1.3\"\nmax_handshakes = 7\nproxy_protocol = true\n\
+             proxy_networks = [\"10.0.0.0/8\", \"::1\"]",
+        )
+        .unwrap();
+        let tls = &config.tls_settings()[&0];
+        let pairs: Vec<_> = tls
+            .certificates
+            .iter()
+            .map(|files| (files.certificate.to_str().unwrap(), files.key.to_str().unwrap()))
+            .collect();
+        assert_eq!(pairs, [("a.pem", "a.key"), ("b.pem", "b.key")]);
+        assert_eq!(
+            (tls.client_certificates, tls.identity_field),
+            (ClientCertificates::Optional, IdentityField::SanUri)
+        );
+        assert_eq!((tls.identity_role, tls.minimum_version), (IdentityRole::ClientId, TlsVersion::Tls13));
+        assert_eq!((tls.client_ca.as_deref(), tls.crl.len()), (Some(std::path::Path::new("ca.pem")), 1));
+        assert_eq!(tls.max_handshakes, 7);
+        assert_eq!(config.proxies()[&0].iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_said_at_its_line() {
+        let tls = "address = \"mqtts://0.0.0.0:8883\"\n";
+        let with = "address = \"mqtts://0.0.0.0:8883\"\ncertificate = \"a\"\nkey = \"a\"\n";
+        for (keys, line, part) in [
+            (tls.to_owned(), 3, "speaks TLS and has no certificate"),
+            (format!("{tls}certificate = [\"a\", \"b\"]\nkey = \"a\""), 4, "has 2 of `certificate` and 1 of `key`"),
+            ("address = \"1883\"\nkey = \"a\"".to_owned(), 4, "has `key` and does not speak TLS"),
+            (format!("{with}client_certificate = \"required\""), 6, "trusts nobody to issue them"),
+            (format!("{with}client_ca = \"a\""), 6, "does not ask clients for a certificate"),
+            (format!("{with}identity_as = \"username\""), 6, "does not ask clients for a certificate"),
+            (format!("{with}crl = \"a\""), 6, "does not ask clients for a certificate"),
+            (format!("{with}client_certificate = \"always\""), 6, "must be \"none\", \"optional\" or \"required\""),
+            (format!("{with}tls_minimum = \"1.1\""), 6, "\"1.2\" or \"1.3\""),
+            ("address = \"1883\"\nproxy_protocol = true".to_owned(), 4, "names no proxy"),
+            ("address = \"1883\"\nproxy_networks = \"::1\"".to_owned(), 4, "does not speak the PROXY protocol"),
+            ("address = \"1883\"\nproxy_networks = \"10.0.0.1/8\"".to_owned(), 4, "the network is 10.0.0.0/8"),
+            ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
+        ] {
+            let said = load(&keys).map(drop).unwrap_err();
+            assert!(said.contains(part) && said.contains(&format!("t.toml:{line}:")), "{keys}\n{said}");
+        }
+    }
+}

@@ -4,8 +4,10 @@ use tidegate_node::ListenAddress;
 
 use super::Line;
 use super::keys::{Fate, PLUGINS, TLS, Treatment, USERS, treatment, truth};
+use super::tls::Tls;
 use crate::config::Config;
 use crate::config::path::KeyPath;
+use crate::config::sections::auth::Auth;
 use crate::config::sections::{Listener, LogLevel};
 use crate::config::source::{FileText, Source};
 use crate::config::value::Raw;
@@ -30,8 +32,7 @@ struct DraftListener<'a> {
     bind: Option<&'a str>,
     protocol: Protocol,
     allow_anonymous: Option<bool>,
-    /// Whether it has settings of TLS.
-    tls: bool,
+    tls: Tls<'a>,
     /// Keys of ours with their values.
     settings: Vec<(&'static str, String, Line<'a>)>,
 }
@@ -50,6 +51,8 @@ pub(super) struct Draft<'a> {
     /// Whether users, access rules or plugins say who may do what, none of which is carried over.
     guarded: bool,
     per_listener: bool,
+    /// The line that names a file of users.
+    users: Option<Line<'a>>,
     log_level: Option<LogLevel>,
 }
 
@@ -66,6 +69,7 @@ impl<'a> Draft<'a> {
             allow_anonymous: None,
             guarded: lines.iter().any(|line| guards(line.key)),
             per_listener: per_listener.is_some_and(|line| truth(line.value).as_deref() == Ok("true")),
+            users: None,
             log_level: None,
         }
     }
@@ -80,7 +84,7 @@ impl<'a> Draft<'a> {
                 if reason == TLS
                     && let Some(listener) = self.current(line)
                 {
-                    listener.tls = true;
+                    listener.tls.beyond_us = true;
                 }
                 Err(reason.to_owned())
             }
@@ -96,6 +100,9 @@ impl<'a> Draft<'a> {
             }
             Treatment::Place => self.place(line),
             Treatment::Anonymous => truth(line.value).map(|word| self.anonymous(word == "true", line)),
+            Treatment::Tls => self.tls(line),
+            Treatment::Users => self.users(line),
+            Treatment::Rules => self.rules(line),
             Treatment::LogType => self.log_type(line),
             Treatment::LogDestination => log_destination(line.value),
         };
@@ -176,6 +183,39 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    fn tls(&mut self, line: &Line<'a>) -> Result<(), String> {
+        let listener = self.current(line).ok_or(
+            "not carried over: it stands before the first `listener`, for a default listener that is not opened",
+        )?;
+        listener.tls.take(line)
+    }
+
+    /// A file of users becomes a provider that is asked for all listeners.
+    fn users(&mut self, line: &Line<'a>) -> Result<(), String> {
+        self.for_all_listeners(line, "write an [[auth]] for each, with `listeners`")?;
+        if self.config.auths.is_empty() {
+            self.config.auths.push(Auth::default());
+        }
+        self.set("auth", 0, "kind", "password-file".to_owned(), line)?;
+        self.set("auth", 0, "file", line.value.to_owned(), line)?;
+        self.users = Some(*line);
+        Ok(())
+    }
+
+    fn rules(&mut self, line: &Line<'a>) -> Result<(), String> {
+        self.for_all_listeners(line, "write a rule with `listeners` into a rules file")?;
+        self.set("access", 0, "acl_file", line.value.to_owned(), line)
+    }
+
+    /// Refuses what is for one listener there and for all of them here.
+    fn for_all_listeners(&mut self, line: &Line<'a>, instead: &str) -> Result<(), String> {
+        if self.per_listener {
+            self.guarded = true;
+            return Err(format!("not carried over: `{}` is for one listener there; {instead}", line.key));
+        }
+        Ok(())
+    }
+
     /// Theirs names the kinds of lines; ours the least important kind.
     fn log_type(&mut self, line: &Line<'a>) -> Result<(), String> {
         let level = match line.value {
@@ -205,11 +245,31 @@ impl<'a> Draft<'a> {
         }
         for listener in listeners {
             match self.open(&listener, &mut remarks) {
-                Ok(index) => self.furnish(index, listener.settings, &mut remarks),
+                Ok(index) => {
+                    let mut settings = listener.settings;
+                    if listener.tls.is_whole() {
+                        settings.extend(listener.tls.settings());
+                    }
+                    let idle = "says nothing here, since clients are not asked for certificates".to_owned();
+                    remarks.extend(listener.tls.idle().map(|line| (line, idle.clone())));
+                    self.furnish(index, settings, &mut remarks);
+                    if listener.tls.names_users() {
+                        self.users = self.users.or(Some(listener.line));
+                    }
+                }
                 Err(reason) => remarks.push((listener.line, reason)),
             }
         }
+        self.allow_users_without_rules(&mut remarks);
         (self.config, remarks)
+    }
+
+    /// Without rules everybody who came in might do everything there, which has to be said here.
+    fn allow_users_without_rules(&mut self, remarks: &mut Vec<(Line<'a>, String)>) {
+        let Some(line) = self.users.filter(|_| self.config.access.acl_file.is_none()) else { return };
+        if let Err(reason) = self.set("access", 0, "default", "allow".to_owned(), &line) {
+            remarks.push((line, reason));
+        }
     }
 
     /// Adds a listener to the result, on loopback where it would be open to everybody and was not; gives its number.
@@ -218,7 +278,9 @@ impl<'a> Draft<'a> {
         let asked = listener.address("0.0.0.0", self.has_listeners);
         let local = asked.parse::<ListenAddress>().is_ok_and(|address| address.is_local());
         let anonymous = listener.allow_anonymous.or(self.allow_anonymous).unwrap_or(false);
-        let stays = local || (anonymous && !listener.tls && !self.guarded);
+        let secured = !listener.tls.is_meant() || listener.tls.is_whole();
+        let asks = self.users.is_some() || listener.tls.asks_for_certificates();
+        let stays = local || (secured && !self.guarded && (anonymous || asks));
         let kept = DraftListener { bind: Some("127.0.0.1"), ..listener.clone() }.address("127.0.0.1", true);
         let address = if stays { asked.clone() } else { kept };
         if self.config.listeners.iter().any(|other| other.address.to_string() == address) {
@@ -231,17 +293,17 @@ impl<'a> Draft<'a> {
             return Err(reason);
         }
         if !stays {
-            let missing = match (listener.tls, anonymous) {
-                (true, _) => "TLS",
-                (false, true) => "access rules",
-                (false, false) => "user names",
+            let missing = match (secured, anonymous) {
+                (false, _) => "TLS",
+                (true, true) => "access rules",
+                (true, false) => "user names",
             };
             let remark = format!(
-                "moved from {asked} to {address}: it asks for {missing}, which this version does not have, and without it \
+                "moved from {asked} to {address}: it asks for {missing}, which could not be carried over, and without it \
                  everybody would get in"
             );
             remarks.push((line, remark));
-        } else if !local {
+        } else if !local && anonymous {
             self.set("listener", index, "allow_anonymous", "true".to_owned(), &line)?;
         }
         Ok(index)
@@ -263,7 +325,15 @@ impl<'a> Draft<'a> {
 
 impl<'a> DraftListener<'a> {
     fn new(line: Line<'a>, port: u16, bind: Option<&'a str>) -> Self {
-        Self { line, port, bind, protocol: Protocol::Mqtt, allow_anonymous: None, tls: false, settings: Vec::new() }
+        Self {
+            line,
+            port,
+            bind,
+            protocol: Protocol::Mqtt,
+            allow_anonymous: None,
+            tls: Tls::default(),
+            settings: Vec::new(),
+        }
     }
 
     /// Its address as ours writes it. Without `listener` lines and without an address Mosquitto stays on loopback.
@@ -276,10 +346,12 @@ impl<'a> DraftListener<'a> {
             None if opened => everywhere.to_owned(),
             None => "127.0.0.1".to_owned(),
         };
-        match self.protocol {
-            Protocol::Mqtt => format!("{host}:{}", self.port),
+        match (self.protocol, self.tls.is_whole()) {
+            (Protocol::Mqtt, false) => format!("{host}:{}", self.port),
+            (Protocol::Mqtt, true) => format!("mqtts://{host}:{}", self.port),
             // Mosquitto serves every path; clients that name none ask for this one.
-            Protocol::WebSocket => format!("ws://{host}:{}/mqtt", self.port),
+            (Protocol::WebSocket, false) => format!("ws://{host}:{}/mqtt", self.port),
+            (Protocol::WebSocket, true) => format!("wss://{host}:{}/mqtt", self.port),
         }
     }
 }

@@ -31,19 +31,29 @@ pub(super) enum Treatment {
     LogType,
     /// Where the log goes.
     LogDestination,
+    /// Speaks TLS, or says how.
+    Tls,
+    /// A file of users.
+    Users,
+    /// A file of rules.
+    Rules,
     /// It is always so.
     Always,
     /// It is not carried over, for this reason.
     Not(&'static str),
 }
 
-use Treatment::{Always, Anonymous, Broker, EveryListener, Listener, LogDestination, LogType, Not, PerListener, Place};
+use Treatment::{
+    Always, Anonymous, Broker, EveryListener, Listener, LogDestination, LogType, Not, PerListener, Place, Rules, Tls,
+    Users,
+};
 
-/// Why TLS is not there; a listener that has it is not opened to the network without it.
-pub(super) const TLS: &str = "not carried over: TLS comes with a later version; until then a proxy can end it in front of a listener on loopback";
+/// Why a setting of TLS is not there; a listener that has it is not opened to the network without it.
+pub(super) const TLS: &str = "not carried over: TLS has no such setting here, so the listener stays on loopback without TLS; give it `certificate` and `key`";
+const SAFE_TLS: &str =
+    "not carried over: only versions, ciphers and certificates that are safe are accepted, and this cannot be changed";
 const STORAGE: &str = "not carried over: sessions and messages are kept in memory; storage comes with a later version";
-pub(super) const USERS: &str =
-    "not carried over: users and access rules come with a later version; until then only loopback is safe";
+pub(super) const USERS: &str = "not carried over: client ids and user names have no such setting here; listeners that relied on it stay on loopback";
 pub(super) const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
 const BRIDGES: &str = "not carried over: bridges come with a later version";
 const LOG: &str = "not carried over: the log goes to standard error with the time on each line; whoever starts the broker puts it where it belongs";
@@ -52,7 +62,7 @@ const WEBSOCKETS: &str = "not carried over: WebSocket listeners have no such set
 /// Every key that Mosquitto 2.1 knows, in alphabetical order.
 const KEYS: &[(&str, Treatment)] = &[
     ("accept_protocol_versions", Not("not carried over: all versions are served; there is no way to switch one off")),
-    ("acl_file", Not(USERS)),
+    ("acl_file", Rules),
     ("address", Not(BRIDGES)),
     ("addresses", Not(BRIDGES)),
     ("allow_anonymous", Anonymous),
@@ -68,12 +78,12 @@ const KEYS: &[(&str, Treatment)] = &[
     ("autosave_on_changes", Not(STORAGE)),
     ("bind_address", Place),
     ("bind_interface", Not("not carried over: write the address of the interface into `address` of the listener")),
-    ("cafile", Not(TLS)),
+    ("cafile", Tls),
     ("capath", Not(TLS)),
-    ("certfile", Not(TLS)),
+    ("certfile", Tls),
     ("check_retain_source", Not(USERS)),
-    ("ciphers", Not(TLS)),
-    ("ciphers_tls1.3", Not(TLS)),
+    ("ciphers", Not(SAFE_TLS)),
+    ("ciphers_tls1.3", Not(SAFE_TLS)),
     ("cleansession", Not(BRIDGES)),
     ("clientid_prefixes", Not(USERS)),
     ("connection", Not(BRIDGES)),
@@ -83,9 +93,9 @@ const KEYS: &[(&str, Treatment)] = &[
             "not carried over: connects and disconnects are logged at level `info`, with everything else of that level",
         ),
     ),
-    ("crlfile", Not(TLS)),
-    ("dhparamfile", Not(TLS)),
-    ("disable_client_cert_date_checks", Not(TLS)),
+    ("crlfile", Tls),
+    ("dhparamfile", Not(SAFE_TLS)),
+    ("disable_client_cert_date_checks", Not(SAFE_TLS)),
     ("enable_control_api", Not("not carried over: there is no $CONTROL API")),
     ("enable_proxy_protocol", Not("not carried over: the PROXY protocol is not understood")),
     ("global_max_clients", Broker("limits", "max_sessions", limit)),
@@ -94,7 +104,7 @@ const KEYS: &[(&str, Treatment)] = &[
     ("idle_timeout", Not(BRIDGES)),
     ("include_dir", Not("not carried over: convert the files of that folder, too, and join the results")),
     ("keepalive_interval", Not(BRIDGES)),
-    ("keyfile", Not(TLS)),
+    ("keyfile", Tls),
     ("listener", Place),
     ("listener_allow_anonymous", Anonymous),
     ("listener_auto_id_prefix", Not("not carried over: client ids that the broker assigns have no prefix")),
@@ -123,7 +133,7 @@ const KEYS: &[(&str, Treatment)] = &[
     ),
     ("mount_point", Not("not carried over: there are no mount points")),
     ("mqtt_port", Place),
-    ("password_file", Not(USERS)),
+    ("password_file", Users),
     ("per_listener_settings", PerListener),
     ("persistence", Not(STORAGE)),
     ("persistence_file", Not(STORAGE)),
@@ -137,7 +147,7 @@ const KEYS: &[(&str, Treatment)] = &[
     ("psk_file", Not(TLS)),
     ("psk_hint", Not(TLS)),
     ("queue_qos0_messages", Broker("queue", "keep_qos0_offline", truth)),
-    ("require_certificate", Not(TLS)),
+    ("require_certificate", Tls),
     ("restart_timeout", Not(BRIDGES)),
     ("retain_available", Broker("retained", "available", truth)),
     ("retain_expiry_interval", Not("not carried over: retained messages expire when their publishers say so")),
@@ -153,11 +163,11 @@ const KEYS: &[(&str, Treatment)] = &[
     ("tls_engine", Not(TLS)),
     ("tls_engine_kpass_sha1", Not(TLS)),
     ("tls_keyform", Not(TLS)),
-    ("tls_version", Not(TLS)),
+    ("tls_version", Tls),
     ("topic", Not(BRIDGES)),
     ("try_private", Not(BRIDGES)),
     ("upgrade_outgoing_qos", Not("not carried over: MQTT delivers at the lower of the two QoS")),
-    ("use_identity_as_username", Not(TLS)),
+    ("use_identity_as_username", Tls),
     ("use_subject_as_username", Not(TLS)),
     ("use_username_as_clientid", Not(USERS)),
     ("user", Not("not carried over: start the broker as the user that it is to run as; it needs no privileges")),

@@ -5,6 +5,7 @@
 
 mod draft;
 mod keys;
+mod tls;
 
 #[cfg(test)]
 mod tests;

@@ -94,36 +94,102 @@ fn the_default_listener_is_where_theirs_is() {
 }
 
 #[test]
-fn what_asks_for_users_stays_on_loopback() {
-    let notes =
-        becomes("password_file /etc/mosquitto/passwd\nlistener 1883\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
+fn what_asks_for_users_that_are_not_there_stays_on_loopback() {
+    let notes = becomes("listener 1883\n", "[[listener]]\naddress = \"127.0.0.1:1883\"");
     assert_eq!(
         notes,
-        "mosquitto.conf:1: password_file /etc/mosquitto/passwd\n    not carried over: users and access rules come with a \
-         later version; until then only loopback is safe\n\
-         mosquitto.conf:2: listener 1883\n    moved from 0.0.0.0:1883 to 127.0.0.1:1883: it asks for user names, which \
-         this version does not have, and without it everybody would get in\n\
-         mosquitto.conf: 1 lines carried over, 2 remarks\n"
+        "mosquitto.conf:1: listener 1883\n    moved from 0.0.0.0:1883 to 127.0.0.1:1883: it asks for user names, which \
+         could not be carried over, and without it everybody would get in\n\
+         mosquitto.conf: 1 lines carried over, 1 remarks\n"
     );
 }
 
 #[test]
-fn what_has_access_rules_stays_on_loopback() {
+fn what_a_plugin_guards_stays_on_loopback() {
     let notes = becomes(
-        "listener 1883\nallow_anonymous true\nacl_file /etc/mosquitto/acl\n",
+        "listener 1883\nallow_anonymous true\nplugin /rules.so\n",
         "[[listener]]\naddress = \"127.0.0.1:1883\"",
     );
     assert!(notes.contains("moved from 0.0.0.0:1883 to 127.0.0.1:1883: it asks for access rules"), "{notes}");
 }
 
 #[test]
-fn what_asks_for_tls_stays_on_loopback() {
-    let notes = becomes(
-        "allow_anonymous true\nlistener 8883\ncertfile /etc/cert.pem\nrequire_certificate true\n",
-        "[[listener]]\naddress = \"127.0.0.1:8883\"",
+fn tls_is_carried_over_with_its_files() {
+    becomes(
+        "listener 8883\ncertfile /c.pem\nkeyfile /k.pem\ncafile /ca.pem\ncrlfile /crl.pem\nrequire_certificate true\n\
+         use_identity_as_username true\ntls_version tlsv1.3\n",
+        "
+[[listener]]
+address = \"mqtts://0.0.0.0:8883\"
+certificate = \"/c.pem\"
+key = \"/k.pem\"
+client_certificate = \"required\"
+client_ca = \"/ca.pem\"
+crl = \"/crl.pem\"
+identity_as = \"username\"
+tls_minimum = \"1.3\"
+[access]
+default = \"allow\"",
     );
-    assert!(notes.contains("it asks for TLS"), "{notes}");
-    assert!(notes.contains("mosquitto.conf:3: certfile /etc/cert.pem\n    not carried over: TLS comes"), "{notes}");
+    let notes = becomes(
+        "allow_anonymous true\nlistener 8884\nprotocol websockets\ncertfile /c.pem\nkeyfile /k.pem\ncafile /ca.pem\n",
+        "
+[[listener]]
+address = \"wss://0.0.0.0:8884/mqtt\"
+allow_anonymous = true
+certificate = \"/c.pem\"
+key = \"/k.pem\"",
+    );
+    assert!(notes.contains("mosquitto.conf:6: cafile /ca.pem\n    says nothing here"), "{notes}");
+}
+
+#[test]
+fn what_asks_for_tls_that_cannot_be_had_stays_on_loopback() {
+    for lines in ["certfile /c.pem\n", "certfile /c.pem\nkeyfile /k.pem\nrequire_certificate true\n", "psk_hint x\n"] {
+        let notes = becomes(
+            &format!("allow_anonymous true\nlistener 8883\n{lines}"),
+            "[[listener]]\naddress = \"127.0.0.1:8883\"",
+        );
+        assert!(notes.contains("it asks for TLS"), "{notes}");
+    }
+}
+
+#[test]
+fn users_and_rules_are_carried_over_and_keep_the_door() {
+    becomes(
+        "listener 1883\npassword_file /etc/passwd\nacl_file /etc/acl\n",
+        "
+[[listener]]
+address = \"0.0.0.0:1883\"
+[[auth]]
+kind = \"password-file\"
+file = \"/etc/passwd\"
+[access]
+acl_file = \"/etc/acl\"",
+    );
+    // Without rules everybody who came in might do everything.
+    becomes(
+        "password_file /etc/passwd\nlistener 1883\nallow_anonymous true\n",
+        "
+[[listener]]
+address = \"0.0.0.0:1883\"
+allow_anonymous = true
+[[auth]]
+kind = \"password-file\"
+file = \"/etc/passwd\"
+[access]
+default = \"allow\"",
+    );
+}
+
+#[test]
+fn users_and_rules_of_single_listeners_are_not_carried_over_and_close_them() {
+    let notes = becomes(
+        "per_listener_settings true\nlistener 1883\nallow_anonymous true\nacl_file /a\nlistener 1884\npassword_file /p\n",
+        "[[listener]]\naddress = \"127.0.0.1:1883\"\n[[listener]]\naddress = \"127.0.0.1:1884\"",
+    );
+    assert!(notes.contains("`acl_file` is for one listener there"), "{notes}");
+    assert!(notes.contains("`password_file` is for one listener there"), "{notes}");
 }
 
 #[test]
@@ -144,8 +210,9 @@ fn the_log_keeps_its_most_verbose_kind() {
 fn each_line_that_is_not_carried_over_has_its_reason() {
     let reasons = [
         ("persistence true", "storage comes with a later version"),
-        ("cafile /x", "TLS comes with a later version"),
-        ("acl_file /x", "users and access rules come with a later version"),
+        ("psk_file /x", "TLS has no such setting here"),
+        ("ciphers x", "only versions, ciphers and certificates that are safe"),
+        ("clientid_prefixes x", "have no such setting here"),
         ("connection bridge-1", "bridges come with a later version"),
         ("remote_username x", "bridges come with a later version"),
         ("bridge_protocol_version mqttv50", "bridges come with a later version"),

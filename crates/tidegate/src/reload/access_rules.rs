@@ -2,8 +2,7 @@
 
 use tidegate_node::{AccessFactory, NodeHandle};
 
-use crate::access;
-use crate::access::tenants::TenantNames;
+use crate::access::{self, Names};
 use crate::config::Config;
 use crate::config::path::KeyPath;
 
@@ -12,14 +11,13 @@ use super::{Prepared, Reloadable};
 /// The rules of `[access]`. When they are wrong, or a file is missing, those in force stay (CVE-2018-12550).
 pub(crate) struct AccessRules {
     node: NodeHandle,
-    /// Names of the tenants that the broker was started with; others wait for a restart.
-    tenants: TenantNames,
+    names: Names,
 }
 
 impl AccessRules {
-    /// Of this node.
-    pub(crate) fn new(node: NodeHandle, tenants: TenantNames) -> Self {
-        Self { node, tenants }
+    /// Of this node, which was started with these names.
+    pub(crate) fn new(node: NodeHandle, names: Names) -> Self {
+        Self { node, names }
     }
 }
 
@@ -39,7 +37,7 @@ impl Reloadable for AccessRules {
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
         let rules = access::load(new).map_err(|error| error.to_string())?;
-        let rules = rules.map(|rules| access::factory(rules, self.tenants.clone(), new));
+        let rules = rules.map(|rules| access::factory(rules, self.names.clone()));
         Ok(Box::new(NewRules { node: self.node.clone(), rules }))
     }
 }

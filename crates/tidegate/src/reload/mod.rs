@@ -4,12 +4,14 @@
 //! new, which reads and checks every file and changes nothing; when none objects, all of them put it in force.
 
 mod access_rules;
+mod admission;
 mod difference;
 mod log_level;
 mod outcome;
 mod tls_files;
 
 pub(crate) use access_rules::AccessRules;
+pub(crate) use admission::AdmissionRules;
 pub(crate) use log_level::LogLevels;
 pub(crate) use outcome::Outcome;
 pub(crate) use tls_files::TlsFiles;

@@ -72,7 +72,7 @@ fn what_has_changed_is_named_with_what_needs_a_restart_until_it_is_restarted() {
     assert_eq!(reloader.reload().to_string(), "reloaded: part\nno key of the configuration has changed\n");
     file.write("[log]\nlevel = 'debug'\n[queue]\nmax_messages = 20\n");
     let waiting = "queue.max_messages: 10 -> 20  (needs a restart)\n";
-    assert_eq!(reloader.reload().to_string(), format!("reloaded: part\n{waiting}log.level: \"info\" -> \"debug\"\n"));
+    assert_eq!(reloader.reload().to_string(), format!("reloaded: part\nlog.level: \"info\" -> \"debug\"\n{waiting}"));
     assert_eq!(reloader.reload().to_string(), format!("reloaded: part\n{waiting}"));
     assert_eq!(part.committed.load(Ordering::Relaxed), 3);
 }
@@ -94,12 +94,12 @@ fn a_wrong_configuration_changes_nothing() {
 #[test]
 fn one_part_that_objects_stops_all_of_them() {
     let file = File::new("");
-    let (fine, broken) = (Part::default(), Part { refuses: true, ..Part::default() });
-    let reloader = file.reloader(&[&fine, &broken]);
+    let (good, broken) = (Part::default(), Part { refuses: true, ..Part::default() });
+    let reloader = file.reloader(&[&good, &broken]);
     file.write("[log]\nlevel = 'debug'\n");
     assert_eq!(reloader.reload(), Outcome::Refused { problem: "part: it is broken".to_owned() });
-    assert_eq!(fine.prepared.load(Ordering::Relaxed), 1);
-    assert_eq!((fine.committed.load(Ordering::Relaxed), broken.committed.load(Ordering::Relaxed)), (0, 0));
+    assert_eq!(good.prepared.load(Ordering::Relaxed), 1);
+    assert_eq!((good.committed.load(Ordering::Relaxed), broken.committed.load(Ordering::Relaxed)), (0, 0));
 }
 
 #[test]

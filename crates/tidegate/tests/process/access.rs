@@ -31,6 +31,25 @@ fn cve_2018_12550_a_broken_or_missing_file_of_rules_keeps_the_broker_from_starti
         let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--set", &set]);
         assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
         assert!(ended.err.contains(&path), "{}", ended.err);
+        let config = folder.write("t.toml", &format!("[access]\nacl_file = {path:?}\n"));
+        let ended = run(&["config", "check", &config]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+        assert!(ended.err.contains(&path), "{}", ended.err);
+    }
+}
+
+#[test]
+fn users_without_a_word_about_their_rights_keep_the_broker_from_starting() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    let auth = format!("[[auth]]\nkind = 'password-file'\nfile = {users:?}\n");
+    let check = |text: &str| run(&["config", "check", &folder.write("t.toml", text)]);
+    let ended = check(&auth);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("nothing says what they may do") && ended.err.contains("default = \"allow\""), "{}", ended.err);
+    for default in ["allow", "deny"] {
+        let ended = check(&format!("{auth}[access]\ndefault = '{default}'\n"));
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
     }
 }
 

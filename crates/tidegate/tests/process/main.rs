@@ -10,3 +10,4 @@ mod configuration;
 mod life;
 mod reload;
 mod web;
+mod why;

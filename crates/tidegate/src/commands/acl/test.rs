@@ -141,7 +141,7 @@ fn describe(explanation: &Explanation<'_>, rules: &Rules, explain: bool) -> Stri
             text.push_str("there are no rules\n");
         }
         (None, _) if rules.is_empty() => {
-            text.push_str("there are no rules, and `access.default` or an empty file denies\n")
+            text.push_str("there are no rules, and `access.default` or an empty file denies\n");
         }
         (None, _) => text.push_str("no rule is about it\n"),
     }

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(read(b" o n e ").unwrap(), b" o n e ");
         assert_eq!(read(b"\n").unwrap(), b"");
         assert!(read(b"").is_err());
-        assert_eq!(read(&[b'x'; MAX_PASSWORD_LEN]).unwrap().len(), MAX_PASSWORD_LEN);
-        assert!(read(&[b'x'; MAX_PASSWORD_LEN + 1]).is_err());
+        assert_eq!(read(&vec![b'x'; MAX_PASSWORD_LEN]).unwrap().len(), MAX_PASSWORD_LEN);
+        assert!(read(&vec![b'x'; MAX_PASSWORD_LEN + 1]).is_err());
     }
 }

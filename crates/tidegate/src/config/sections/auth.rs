@@ -195,3 +195,14 @@ section! {
         refused_ttl: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3_600 * SECOND).or_zero("not at all"));
     }
 }
+
+impl Auth {
+    /// Whether what a client may do can come from this provider.
+    pub(crate) fn brings_rules(&self) -> bool {
+        match self.kind {
+            AuthKind::Jwt => self.acl_claim.is_some(),
+            AuthKind::Http => true,
+            AuthKind::PasswordFile | AuthKind::Certificate | AuthKind::Scram => false,
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Who may use the API: whoever has the token, or without one whoever is on this machine and no web page.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use super::answers::refusal;
+
+/// Shortest token, bytes. What is shorter can be guessed.
+pub const MIN_TOKEN_LEN: usize = 16;
+
+/// A token is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It can be guessed.
+    #[error(
+        "the token is shorter than {MIN_TOKEN_LEN} characters: write a random one, such as of `openssl rand -hex 32`"
+    )]
+    Short,
+    /// It cannot stand in a header.
+    #[error("the token has characters that are no visible ASCII, so no request could bring it")]
+    Characters,
+}
+
+/// Who may ask for what. `/healthz` and `/readyz` are for everybody who reaches the console.
+#[derive(Clone, Default)]
+pub struct Access {
+    token: Option<Arc<str>>,
+    /// Whether others than this machine reach the console.
+    remote: bool,
+    /// Whether they may read `/metrics` without the token.
+    open_metrics: bool,
+}
+
+impl fmt::Debug for Access {
+    /// Leaves the token out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Access");
+        shown.field("token", &self.token.is_some()).field("remote", &self.remote);
+        shown.field("open_metrics", &self.open_metrics).finish()
+    }
+}
+
+impl Access {
+    /// For a console that only this machine reaches: without a token for every process on it, but for no web page that a
+    /// browser on it shows.
+    pub fn local() -> Self {
+        Self::default()
+    }
+
+    /// For a console that others reach: the API needs a token, metrics do unless they are open.
+    pub fn remote(open_metrics: bool) -> Self {
+        Self { token: None, remote: true, open_metrics }
+    }
+
+    /// The same with a token, which the API then needs in every case.
+    ///
+    /// # Errors
+    /// When the token is of no use.
+    pub fn with_token(self, token: &str) -> Result<Self, TokenError> {
+        if token.len() < MIN_TOKEN_LEN {
+            return Err(TokenError::Short);
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::Characters);
+        }
+        Ok(Self { token: Some(token.into()), ..self })
+    }
+
+    /// Whether a request to the API is allowed.
+    fn check_api(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        match &self.token {
+            Some(token) if bears(headers, token) => Ok(()),
+            Some(_) => Err(Refused::NoToken),
+            None if self.remote => Err(Refused::NeedsToken),
+            None if is_of_browser(headers) => Err(Refused::WebPage),
+            None => Ok(()),
+        }
+    }
+
+    fn check_metrics(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        if !self.remote || self.open_metrics {
+            return Ok(());
+        }
+        match &self.token {
+            Some(token) if bears(headers, token) => Ok(()),
+            _ => Err(Refused::NoToken),
+        }
+    }
+}
+
+/// Why a request is not allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    NoToken,
+    NeedsToken,
+    WebPage,
+}
+
+impl Refused {
+    fn response(self) -> Response {
+        let (status, text) = match self {
+            Self::NoToken => (
+                StatusCode::UNAUTHORIZED,
+                "the header `Authorization: Bearer TOKEN` with the token of `admin.token_file` is missing or wrong",
+            ),
+            Self::NeedsToken => (
+                StatusCode::FORBIDDEN,
+                "others than this machine reach the admin address, so the API needs a token: set `admin.token_file`",
+            ),
+            Self::WebPage => (
+                StatusCode::FORBIDDEN,
+                "without `admin.token_file` the API answers programs on this machine, addressed as 127.0.0.1, [::1] or \
+                 localhost, and no web pages",
+            ),
+        };
+        let mut response = refusal(status, text);
+        if self == Self::NoToken {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Whether a request brings the token. How long that takes tells nothing about it but its length.
+fn bears(headers: &HeaderMap, token: &str) -> bool {
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let Some((scheme, given)) = given.split_at_checked(b"Bearer ".len()) else { return false };
+    if !scheme.eq_ignore_ascii_case(b"Bearer ") || given.len() != token.len() {
+        return false;
+    }
+    let differing = given.iter().zip(token.as_bytes()).fold(0, |differing, (one, other)| differing | (one ^ other));
+    std::hint::black_box(differing) == 0
+}
+
+/// Whether a web page may be behind a request: a browser sends one on behalf of any page that it shows, and a page's own
+/// host name may lead to this machine.
+fn is_of_browser(headers: &HeaderMap) -> bool {
+    if headers.contains_key(header::ORIGIN) || headers.contains_key("sec-fetch-site") {
+        return true;
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    !is_this_machine(host)
+}
+
+/// Whether a Host header names this machine by its loopback address or as `localhost`.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// Lets requests to the API through that may be.
+pub(crate) async fn guard_api(State(access): State<Access>, request: Request, next: Next) -> Response {
+    match access.check_api(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.response(),
+    }
+}
+
+/// Lets requests for metrics through that may be.
+pub(crate) async fn guard_metrics(State(access): State<Access>, request: Request, next: Next) -> Response {
+    match access.check_metrics(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const TOKEN: &str = "0123456789abcdef";
+
+    fn headers(list: &[(&'static str, &str)]) -> HeaderMap {
+        list.iter().map(|(name, value)| (header::HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    fn code(result: Result<(), Refused>) -> u16 {
+        result.map_or_else(|refused| refused.response().status().as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn programs_of_this_machine_need_no_token_and_web_pages_get_nothing() {
+        let access = Access::local();
+        for host in ["127.0.0.1:18083", "localhost:18083", "[::1]:18083", "127.0.0.1", "LOCALHOST"] {
+            assert_eq!(code(access.check_api(&headers(&[("host", host)]))), 200, "{host}");
+            let page = headers(&[("host", host), ("origin", "http://evil.example")]);
+            assert_eq!(code(access.check_api(&page)), 403);
+            assert_eq!(code(access.check_api(&headers(&[("host", host), ("sec-fetch-site", "cross-site")]))), 403);
+        }
+        for host in
+            ["evil.example:18083", "127.0.0.1.evil.example", "", "[::1", "192.0.2.1:18083", "localhost.evil.example"]
+        {
+            assert_eq!(code(access.check_api(&headers(&[("host", host)]))), 403, "{host}");
+        }
+        assert_eq!(code(access.check_metrics(&headers(&[("host", "evil.example")]))), 200);
+    }
+
+    #[test]
+    fn a_token_is_asked_for_and_nothing_else_will_do() {
+        let local = Access::local().with_token(TOKEN).unwrap();
+        let remote = Access::remote(false).with_token(TOKEN).unwrap();
+        for access in [&local, &remote] {
+            for (given, expected) in [
+                ("Bearer 0123456789abcdef", 200),
+                ("bearer 0123456789abcdef", 200),
+                ("Bearer 0123456789abcdeF", 401),
+                ("Bearer 0123456789abcde", 401),
+                ("Bearer 0123456789abcdef0", 401),
+                ("Bearer ", 401),
+                ("Basic 0123456789abcdef", 401),
+                ("", 401),
+            ] {
+                let given = headers(&[("host", "127.0.0.1"), ("authorization", given)]);
+                assert_eq!(code(access.check_api(&given)), expected, "{given:?}");
+            }
+            assert_eq!(code(access.check_api(&headers(&[("host", "127.0.0.1")]))), 401);
+        }
+        assert_eq!(code(remote.check_metrics(&headers(&[]))), 401);
+        assert_eq!(code(remote.check_metrics(&headers(&[("authorization", "Bearer 0123456789abcdef")]))), 200);
+        assert_eq!(code(local.check_metrics(&headers(&[]))), 200);
+    }
+
+    #[test]
+    fn without_a_token_others_get_no_api_and_metrics_only_where_that_was_asked_for() {
+        for (open, expected) in [(true, 200), (false, 401)] {
+            let access = Access::remote(open);
+            assert_eq!(code(access.check_api(&headers(&[("host", "127.0.0.1")]))), 403);
+            assert_eq!(code(access.check_metrics(&headers(&[]))), expected);
+        }
+    }
+
+    #[test]
+    fn a_token_is_not_shown_and_a_poor_one_not_taken() {
+        assert!(!format!("{:?}", Access::local().with_token(TOKEN).unwrap()).contains(TOKEN));
+        assert_eq!(Access::local().with_token("short").unwrap_err(), TokenError::Short);
+        assert_eq!(Access::local().with_token("0123456789 abcdef").unwrap_err(), TokenError::Characters);
+    }
+}

@@ -1,0 +1,105 @@
+//! The admin API below `/api/v1/`: what people and scripts ask and tell a running broker.
+//!
+//! | request | what it does |
+//! | --- | --- |
+//! | `GET /api/v1/why?client=ID` (or `topic=NAME`, `address=ADDRESS`) | what happened lately, oldest first |
+//! | `GET /api/v1/bans` | all bans |
+//! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
+//! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
+//!
+//! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
+
+mod access;
+mod advice;
+mod answers;
+mod bans;
+mod why;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::response::Response;
+use axum::routing::get;
+
+use crate::status::Unavailable;
+
+pub use access::{Access, MIN_TOKEN_LEN, TokenError};
+pub(crate) use access::{guard_api, guard_metrics};
+pub use bans::{BanEntry, BanRequest, BanTarget, MAX_BAN_SECONDS};
+pub use why::{Story, StoryEvent, Subject};
+
+/// Longest body of a request, bytes.
+const MAX_BODY: usize = 256 * 1024;
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// The broker does not answer.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Invalid(String),
+    /// What was asked for is not possible at the moment.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// Whoever can be asked and told more than its numbers. Every call is made on a thread that may wait, for a bounded time.
+pub trait Control: crate::status::StatusSource {
+    /// What happened lately to a subject.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or the subject is no address.
+    fn why(&self, subject: &Subject) -> Result<Story, ControlError>;
+
+    /// All bans that hold.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn bans(&self) -> Result<Vec<BanEntry>, ControlError>;
+
+    /// Bans, and closes the connections that the ban is about; says how many.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or the ban is not possible.
+    fn ban(&self, request: BanRequest) -> Result<u64, ControlError>;
+
+    /// Ends a ban; says whether there was one.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or the configuration bans.
+    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError>;
+}
+
+/// The paths of the API.
+pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
+    Router::new()
+        .route("/api/v1/why", get(why::get::<S>))
+        .route("/api/v1/bans", get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+}
+
+/// Carries out what may wait on a thread that may, so that health is answered meanwhile.
+pub(crate) async fn waiting<T: Send + 'static>(
+    action: impl FnOnce() -> Result<T, ControlError> + Send + 'static,
+) -> Result<T, ControlError> {
+    let ended = tokio::task::spawn_blocking(action).await;
+    ended.unwrap_or(Err(ControlError::Unavailable(Unavailable)))
+}
+
+/// The one name that a query asks about, with its kind.
+fn only_pair(query: Option<&str>) -> Option<(String, String)> {
+    let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned();
+    let pair = pairs.next()?;
+    pairs.next().is_none().then_some(pair)
+}
+
+/// The answer to a request that was carried out, or not.
+fn answer(result: Result<serde_json::Value, ControlError>) -> Response {
+    match result {
+        Ok(value) => answers::json(axum::http::StatusCode::OK, &value),
+        Err(error) => answers::error(&error),
+    }
+}

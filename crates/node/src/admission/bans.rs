@@ -1,0 +1,138 @@
+//! Who may not come in, why, and until when.
+
+mod record;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use tidegate_engine::{Millis, TenantId};
+
+use super::source::Network;
+
+pub use record::RecordError;
+pub(crate) use record::{decode, encode, key_of};
+pub(crate) use table::Bans;
+
+/// Whom a ban is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BanTarget {
+    /// Everybody with an address in this network; refused as soon as they are accepted.
+    Address(Network),
+    /// A client id of a tenant; refused with its CONNECT.
+    Client(TenantId, Box<str>),
+    /// A user name of a tenant; refused with its CONNECT.
+    User(TenantId, Box<str>),
+}
+
+impl BanTarget {
+    /// `address`, `client` or `user`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Client(..) => "client",
+            Self::User(..) => "user",
+        }
+    }
+
+    /// The address or network, the client id, or the user name.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Address(network) => network.to_string(),
+            Self::Client(_, name) | Self::User(_, name) => name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for BanTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(network) => write!(f, "address {network}"),
+            Self::Client(_, name) => write!(f, "client {name:?}"),
+            Self::User(_, name) => write!(f, "user {name:?}"),
+        }
+    }
+}
+
+/// Who banned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BanOrigin {
+    /// The configuration: it lasts as long as it stands there.
+    Configuration,
+    /// An operator, by command.
+    Operator,
+    /// Too many failed logins.
+    FailedLogins,
+    /// Too many connects of one client id.
+    Flapping,
+}
+
+impl BanOrigin {
+    /// Every origin.
+    pub const ALL: [Self; 4] = [Self::Configuration, Self::Operator, Self::FailedLogins, Self::Flapping];
+
+    /// The name in lists and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration",
+            Self::Operator => "operator",
+            Self::FailedLogins => "failed_logins",
+            Self::Flapping => "flapping",
+        }
+    }
+
+    /// Whether the broker banned by itself.
+    pub fn is_automatic(self) -> bool {
+        matches!(self, Self::FailedLogins | Self::Flapping)
+    }
+}
+
+/// A ban.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// Whom it is about.
+    pub target: BanTarget,
+    /// What people are told in lists and in the log.
+    pub reason: Box<str>,
+    /// Who banned.
+    pub origin: BanOrigin,
+    /// Since when, milliseconds since 1970.
+    pub since: u64,
+    /// When it ends; [`Millis::NEVER`] is never.
+    pub until: Millis,
+}
+
+/// Longest reason of a ban, and longest client id or user name in one, bytes. MQTT's strings have the same bound.
+pub const MAX_BAN_TEXT: usize = 65_535;
+
+/// Why a ban was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BanError {
+    /// The list is full of bans that nobody but an operator may end.
+    #[error("there are {0} bans already: remove one, or raise `admission.max_bans`")]
+    Full(usize),
+    /// The ban is in the configuration.
+    #[error("this ban is in the configuration: remove it there")]
+    Configured,
+    /// A text is too long.
+    #[error("a name or a reason is longer than {MAX_BAN_TEXT} bytes")]
+    TooLong,
+}
+
+/// A change of the list, for whoever keeps it over a restart. Bans of the configuration are not among them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BanChange {
+    /// A ban is new or has changed.
+    Put {
+        /// What names it.
+        key: Vec<u8>,
+        /// The rest of it.
+        value: Vec<u8>,
+    },
+    /// A ban has ended.
+    Delete {
+        /// What names it.
+        key: Vec<u8>,
+    },
+}

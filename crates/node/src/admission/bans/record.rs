@@ -1,0 +1,105 @@
+//! A ban as a key and a value, for a store.
+//!
+//! The key is a kind (`4`, `6`, `c`, `u`) and what it names: the prefix length and the address, or the tenant (two bytes)
+//! and the name. The value is its version, the origin, since and until in milliseconds since 1970 (eight bytes each,
+//! most significant first; all ones is without end), and the reason.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use tidegate_engine::{Now, TenantId};
+
+use super::{Ban, BanOrigin, BanTarget};
+use crate::admission::source::Network;
+
+const VERSION: u8 = 1;
+
+/// A record is no ban.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The key names nobody.
+    #[error("the key of a stored ban names neither an address nor a client nor a user")]
+    Key,
+    /// The value is of a version that is not known.
+    #[error("a stored ban has the format {0}, which this version does not read: use the version that wrote it")]
+    Version(u8),
+    /// The value is cut off or not text where it should be.
+    #[error("the value of a stored ban is damaged")]
+    Value,
+}
+
+/// The key of a ban.
+pub(crate) fn key_of(target: &BanTarget) -> Vec<u8> {
+    match target {
+        BanTarget::Address(network) => match network.address() {
+            IpAddr::V4(address) => [&[b'4', network.prefix()][..], &address.octets()].concat(),
+            IpAddr::V6(address) => [&[b'6', network.prefix()][..], &address.octets()].concat(),
+        },
+        BanTarget::Client(tenant, name) => named(b'c', *tenant, name),
+        BanTarget::User(tenant, name) => named(b'u', *tenant, name),
+    }
+}
+
+fn named(kind: u8, tenant: TenantId, name: &str) -> Vec<u8> {
+    [&[kind][..], &tenant.0.to_be_bytes(), name.as_bytes()].concat()
+}
+
+/// A ban as key and value.
+pub(crate) fn encode(now: Now, ban: &Ban) -> (Vec<u8>, Vec<u8>) {
+    let mut value = vec![VERSION, number_of(ban.origin)];
+    value.extend_from_slice(&ban.since.to_be_bytes());
+    value.extend_from_slice(&now.to_unix(ban.until).to_be_bytes());
+    value.extend_from_slice(ban.reason.as_bytes());
+    (key_of(&ban.target), value)
+}
+
+/// A ban from key and value.
+pub(crate) fn decode(now: Now, key: &[u8], value: &[u8]) -> Result<Ban, RecordError> {
+    let target = target_of(key).ok_or(RecordError::Key)?;
+    let (version, rest) = value.split_first().ok_or(RecordError::Value)?;
+    if *version != VERSION {
+        return Err(RecordError::Version(*version));
+    }
+    let (origin, rest) = rest.split_first().ok_or(RecordError::Value)?;
+    let (since, rest) = rest.split_first_chunk().ok_or(RecordError::Value)?;
+    let (until, reason) = rest.split_first_chunk().ok_or(RecordError::Value)?;
+    Ok(Ban {
+        target,
+        reason: std::str::from_utf8(reason).map_err(|_| RecordError::Value)?.into(),
+        origin: BanOrigin::ALL.into_iter().find(|it| number_of(*it) == *origin).ok_or(RecordError::Value)?,
+        since: u64::from_be_bytes(*since),
+        until: now.from_unix(u64::from_be_bytes(*until)),
+    })
+}
+
+fn target_of(key: &[u8]) -> Option<BanTarget> {
+    let (kind, rest) = key.split_first()?;
+    match kind {
+        b'4' => {
+            let (prefix, octets) = rest.split_first()?;
+            let address = Ipv4Addr::from(<[u8; 4]>::try_from(octets).ok()?);
+            (*prefix <= 32).then(|| BanTarget::Address(Network::new(IpAddr::V4(address), *prefix)))
+        }
+        b'6' => {
+            let (prefix, octets) = rest.split_first()?;
+            let address = Ipv6Addr::from(<[u8; 16]>::try_from(octets).ok()?);
+            (*prefix <= 128).then(|| BanTarget::Address(Network::new(IpAddr::V6(address), *prefix)))
+        }
+        b'c' | b'u' => {
+            let (tenant, name) = rest.split_first_chunk()?;
+            let tenant = TenantId(u16::from_be_bytes(*tenant));
+            let name = std::str::from_utf8(name).ok()?.into();
+            Some(if *kind == b'c' { BanTarget::Client(tenant, name) } else { BanTarget::User(tenant, name) })
+        }
+        _ => None,
+    }
+}
+
+/// The number of an origin in a record; it never changes.
+fn number_of(origin: BanOrigin) -> u8 {
+    match origin {
+        BanOrigin::Configuration => 0,
+        BanOrigin::Operator => 1,
+        BanOrigin::FailedLogins => 2,
+        BanOrigin::Flapping => 3,
+    }
+}

@@ -1,0 +1,325 @@
+//! Admission on a shard: at accept, with the CONNECT, and when connections end. What happens is recorded here, too.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
+
+use super::{Ban, BanTarget, Seat};
+use crate::flight::{FlightEvent, FlightKind};
+use crate::observer::{Answer, Peer};
+use crate::shard::Shard;
+use crate::tls::IdentityRole;
+use crate::transport::Transport;
+
+/// A client as its CONNECT names it.
+#[derive(Clone, Debug)]
+struct Applicant {
+    tenant: TenantId,
+    client_id: Box<str>,
+    user: Option<Box<str>>,
+}
+
+/// What a shard knows of clients on their way in, and of those whose user has a limit. There is at most one of each for a
+/// connection.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    /// CONNECTs that are not answered yet.
+    pending: HashMap<ConnectionKey, Applicant>,
+    /// Connections that are counted for their user.
+    counted: HashMap<ConnectionKey, Applicant>,
+    /// The newest connection of each client that is counted.
+    newest: HashMap<(TenantId, Box<str>), ConnectionKey>,
+}
+
+impl Gate {
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.pending.shrink_to_fit();
+        self.counted.shrink_to_fit();
+        self.newest.shrink_to_fit();
+    }
+}
+
+/// Whether a refusal says that somebody tries credentials.
+fn is_failed_login(reason: Reason) -> bool {
+    matches!(reason, Reason::BadCredentials | Reason::NotAuthorized)
+}
+
+fn ip_of(peer: Peer) -> Option<IpAddr> {
+    match peer {
+        Peer::Address(address) => Some(address.ip()),
+        Peer::Unix | Peer::Gone => None,
+    }
+}
+
+impl Shard {
+    /// Lets a transport in that a listener has accepted, or closes it at once and says why in metrics, log and recorder.
+    pub(crate) fn admit(&mut self, transport: Transport, listener: ListenerId) {
+        // Behind a proxy it is asked about once the proxy has told.
+        let address = if transport.is_introduced() { ip_of(transport.peer()) } else { None };
+        match self.shared.admission.admit(self.now, Some(listener), address) {
+            Ok(seat) => self.take_in(transport, listener, seat),
+            Err(reason) => {
+                self.counters.accepted += 1;
+                self.refuse_at_accept(address, reason);
+            }
+        }
+    }
+
+    /// Counts a connection for its address, now that its proxy has told it. Says whether it may stay; if not, it is closed.
+    pub(crate) fn admit_introduced(&mut self, key: ConnectionKey) -> bool {
+        let Some(address) = self.address_of(key) else { return true };
+        match self.shared.admission.admit(self.now, None, Some(address)) {
+            Ok(seat) => {
+                let before = self.table.seat(key, seat);
+                self.shared.admission.release(before.unwrap_or(seat));
+                true
+            }
+            Err(reason) => {
+                self.refuse_at_accept(Some(address), reason);
+                self.lose(key);
+                false
+            }
+        }
+    }
+
+    fn refuse_at_accept(&mut self, address: Option<IpAddr>, reason: Reason) {
+        self.counters.refused.count(reason);
+        self.flight
+            .record(self.now, self.flown(FlightKind::Refused).address(address).reason(reason).detail("at accept"));
+        if let Some(times) = self.refusing.note(self.now.monotonic) {
+            let address = address.map(tracing::field::display);
+            tracing::warn!(times, reason = reason.label(), address, "new connections are closed at once");
+        }
+    }
+
+    /// A connection is refused for the limit of all connections.
+    pub(crate) fn record_full(&mut self, transport: &Transport) {
+        let event = self.flown(FlightKind::Refused).reason(Reason::TooManyConnections).detail("at accept");
+        self.flight.record(self.now, event.address(ip_of(transport.peer())));
+    }
+
+    fn flown(&self, kind: FlightKind) -> FlightEvent {
+        FlightEvent::new(self.now.unix, self.place.shard, kind)
+    }
+
+    fn address_of(&mut self, key: ConnectionKey) -> Option<IpAddr> {
+        ip_of(self.table.get(key)?.1.peer())
+    }
+
+    /// A CONNECT waits for its verdict: bans decide first, then whoever decides from outside.
+    pub(crate) fn authenticate(&mut self, key: ConnectionKey, request: AuthRequest) {
+        let facts = self.facts(key);
+        let address = facts.peer.map(|peer| peer.ip());
+        let identity = facts.tls.as_ref().and_then(|tls| tls.identity.as_ref());
+        // Who has proved a user name with a certificate goes by that one.
+        let proved = identity.filter(|it| it.role == IdentityRole::Username).map(|it| &*it.value);
+        let user = proved.or(request.user_name.as_deref());
+        let allowed = self.shared.admission.check_client(self.now, request.tenant, &request.client_id, user, address);
+        let applicant = Applicant {
+            tenant: request.tenant,
+            client_id: request.client_id.as_str().into(),
+            user: user.map(Into::into),
+        };
+        // Who proves anew who it is has come in long ago; there is only a verdict to wait for.
+        if !request.again {
+            self.gate.pending.insert(key, applicant);
+        }
+        if let Err(reason) = allowed {
+            self.engine.handle_verdict(self.now, key, Verdict::Refuse(reason));
+        } else if !self.shared.asks_outside && request.enhanced.is_some() {
+            self.engine.handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
+        } else if !self.shared.asks_outside {
+            self.take_verdict(key, Verdict::Accept(Accepted::default()));
+        } else if let Some(shard) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() {
+            let answer = Answer { shard, place: self.place.shard, key };
+            self.shared.observer.authenticate(request, facts, answer);
+        }
+    }
+
+    /// The answer to a CONNECT. A refusal counts as a failed login; a user who is let in counts its connections.
+    pub(crate) fn take_verdict(&mut self, key: ConnectionKey, mut verdict: Verdict) {
+        match &verdict {
+            Verdict::Refuse(reason) if is_failed_login(*reason) => self.note_failed_login(key),
+            Verdict::Accept(accepted) => {
+                let proved = accepted.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
+                if let Err(reason) = self.check_user(key, proved).and_then(|()| self.count_user(key)) {
+                    verdict = Verdict::Refuse(reason);
+                }
+            }
+            Verdict::Refuse(_) | Verdict::Challenge(_) => {}
+        }
+        self.engine.handle_verdict(self.now, key, verdict);
+    }
+
+    /// Takes note of the user name that was proved, which need not be the one in the CONNECT, and asks about its bans.
+    fn check_user(&mut self, key: ConnectionKey, proved: Option<&str>) -> Result<(), Reason> {
+        let Some(applicant) = self.gate.pending.get_mut(&key) else { return Ok(()) };
+        let Some(proved) = proved.filter(|proved| applicant.user.as_deref() != Some(*proved)) else { return Ok(()) };
+        applicant.user = Some(proved.into());
+        self.shared.admission.check_client(self.now, applicant.tenant, &applicant.client_id, Some(proved), None)
+    }
+
+    fn note_failed_login(&mut self, key: ConnectionKey) {
+        let address = self.address_of(key);
+        let applicant = self.gate.pending.get(&key);
+        let user = applicant.and_then(|applicant| applicant.user.as_deref());
+        let tenant = applicant.map_or(TenantId::DEFAULT, |applicant| applicant.tenant);
+        let bans = self.shared.admission.note_failed_login(self.now, tenant, user, address);
+        for ban in bans {
+            self.tell_of_ban(&ban, address);
+        }
+    }
+
+    fn count_user(&mut self, key: ConnectionKey) -> Result<(), Reason> {
+        if self.shared.admission.settings().max_connections_per_user == 0 {
+            return Ok(());
+        }
+        let Some(applicant) = self.gate.pending.get(&key) else { return Ok(()) };
+        let Some(user) = &applicant.user else { return Ok(()) };
+        let client = (applicant.tenant, applicant.client_id.clone());
+        // Both connections live here, at home of their client.
+        let old = self.gate.newest.get(&client).and_then(|old| self.gate.counted.get(old));
+        let takes_over = old.is_some_and(|old| old.user == applicant.user);
+        self.shared.admission.claim_user(applicant.tenant, user, takes_over)?;
+        self.gate.counted.insert(key, applicant.clone());
+        self.gate.newest.insert(client, key);
+        Ok(())
+    }
+
+    /// A connection has ended: what was counted for its user is given back.
+    fn uncount_user(&mut self, key: ConnectionKey) {
+        let Some(applicant) = self.gate.counted.remove(&key) else { return };
+        if let Some(user) = &applicant.user {
+            self.shared.admission.release_user(applicant.tenant, user);
+        }
+        let client = (applicant.tenant, applicant.client_id);
+        if self.gate.newest.get(&client) == Some(&key) {
+            self.gate.newest.remove(&client);
+        }
+    }
+
+    fn tell_of_ban(&mut self, ban: &Ban, address: Option<IpAddr>) {
+        let event =
+            self.flown(FlightKind::Banned).reason(Reason::Banned).detail(&format!("{}: {}", ban.target, ban.reason));
+        let event = match &ban.target {
+            BanTarget::Client(_, client_id) => event.client(client_id),
+            BanTarget::Address(_) | BanTarget::User(..) => event,
+        };
+        self.flight.record(self.now, event.address(address));
+        let seconds = ban.until.since(self.now.monotonic) / 1000;
+        tracing::warn!(shard = self.place.shard.0, banned = %ban.target, seconds, why = &*ban.reason, "banned");
+    }
+
+    /// Takes note of an event of the engine, whoever else wants to know.
+    pub(crate) fn record(&mut self, event: &LogEvent) {
+        let note = match event {
+            LogEvent::Connected { key, client_id, version, session_present } => {
+                self.note_connect(*key);
+                let session = if *session_present { "session resumed" } else { "new session" };
+                let event = self.flown(FlightKind::Connected).client(client_id);
+                event.detail(&format!("MQTT {version}, {session}")).address(self.address_of(*key))
+            }
+            LogEvent::Disconnected { key, client_id, reason } => {
+                self.uncount_user(*key);
+                let event = self.flown(FlightKind::Disconnected).client(client_id).reason(*reason);
+                event.address(self.address_of(*key))
+            }
+            LogEvent::Refused { key, reason, detail } => {
+                self.uncount_user(*key);
+                let event = self.flown(FlightKind::Refused).reason(*reason).detail(detail);
+                let event = event.address(self.address_of(*key));
+                match self.gate.pending.remove(key) {
+                    Some(applicant) => event.client(&applicant.client_id),
+                    None => event,
+                }
+            }
+            LogEvent::BadPacket { key, client_id, detail } => {
+                let event = self.flown(FlightKind::BadPacket).client(client_id).detail(detail);
+                event.address(self.address_of(*key))
+            }
+            LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
+                let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
+                event.detail(&unacknowledged_for(*unacknowledged, *waiting_ms))
+            }
+        };
+        self.flight.record(self.now, note);
+    }
+
+    fn note_connect(&mut self, key: ConnectionKey) {
+        let Some(applicant) = self.gate.pending.remove(&key) else { return };
+        let ban = self.shared.admission.note_connect(self.now, applicant.tenant, &applicant.client_id);
+        if let Some(ban) = ban {
+            let address = self.address_of(key);
+            self.tell_of_ban(&ban, address);
+        }
+    }
+
+    /// Ends the connections that a new ban is about, and says how many. Users are known only while their connections are
+    /// counted.
+    pub(crate) fn enforce(&mut self, target: &BanTarget) -> u64 {
+        let clients: Vec<(TenantId, Box<str>)> = match target {
+            BanTarget::Client(tenant, client_id) => vec![(*tenant, client_id.clone())],
+            BanTarget::User(tenant, user) => {
+                let counted = self.gate.counted.values();
+                let banned = counted.filter(|it| it.tenant == *tenant && it.user.as_ref() == Some(user));
+                banned.map(|it| (it.tenant, it.client_id.clone())).collect()
+            }
+            BanTarget::Address(network) => {
+                let mut ended = 0;
+                for key in self.table.keys() {
+                    if self.address_of(key).is_some_and(|address| network.contains(address)) {
+                        self.lose(key);
+                        ended += 1;
+                    }
+                }
+                return ended;
+            }
+        };
+        let mut ended = 0;
+        for (tenant, client_id) in clients {
+            ended +=
+                u64::from(self.engine.disconnect_client(self.now, tenant, &client_id, Reason::AdministrativeAction));
+        }
+        ended
+    }
+
+    /// Ends a turn for the measure of overload.
+    pub(crate) fn note_turn(&mut self) {
+        let ended = self.clock.now().monotonic;
+        let mark = self.shared.admission.lag_mark_ms();
+        if let Some(until) = self.lag.note(self.now.monotonic, ended, mark) {
+            self.shared.admission.announce_overload(until);
+            if let Some(times) = self.overloaded.note(ended) {
+                let mean_ms = self.lag.at(ended);
+                tracing::warn!(
+                    shard = self.place.shard.0,
+                    mean_ms,
+                    mark_ms = mark,
+                    times,
+                    "overloaded: turns take too long, so new connections are refused"
+                );
+            }
+        }
+    }
+
+    /// A closed connection's seat is free.
+    pub(crate) fn free_seat(&self, seat: Seat) {
+        self.shared.admission.release(seat);
+    }
+
+    /// The mean length of this shard's turns, milliseconds.
+    pub(crate) fn lag_ms(&self) -> u64 {
+        self.lag.at(Millis(self.clock.now().monotonic.0))
+    }
+}
+
+/// What holds a queue up, for people.
+fn unacknowledged_for(packet_id: Option<u16>, waiting_ms: u64) -> String {
+    let seconds = waiting_ms / 1000;
+    match packet_id {
+        Some(id) => format!("packet id {id} is not acknowledged; nothing was for {seconds} s"),
+        None => format!("the client does not read fast enough; nothing was acknowledged for {seconds} s"),
+    }
+}

@@ -1,0 +1,132 @@
+//! Overload: when the turns of a shard take too long, new connections are the first thing that is given up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_engine::Millis;
+
+/// How long the past counts, milliseconds: a single long turn among short ones is no overload.
+const MEMORY_MS: u64 = 5_000;
+
+/// Longest time for which one turn can announce overload, milliseconds.
+const LONGEST_MS: u64 = 30_000;
+
+/// Longest turn and longest pause that are told apart, milliseconds.
+const HOUR_MS: u64 = 3_600_000;
+
+/// How long the turns of one shard take: a mean over the last seconds in which each moment counts with the length of the
+/// turn that it lies in. Time spent waiting for events counts as nothing.
+#[derive(Debug)]
+pub(crate) struct LoopLag {
+    /// Microseconds, so that rounding down does not make it vanish.
+    mean_us: u64,
+    /// When the last turn ended.
+    ended: Millis,
+}
+
+impl LoopLag {
+    /// A shard that begins now.
+    pub(crate) fn new(now: Millis) -> Self {
+        Self { mean_us: 0, ended: now }
+    }
+
+    /// Notes a turn. When the mean is above `mark_ms`, says until when it will be, if the shard does nothing from now on.
+    pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<Millis> {
+        let turn = ended.since(began).min(HOUR_MS);
+        self.mean_us = (self.faded(began) * MEMORY_MS + turn * turn * 1000) / (turn + MEMORY_MS);
+        self.ended = ended;
+        let limit_us = mark_ms.min(HOUR_MS) * 1000;
+        if limit_us == 0 || self.mean_us <= limit_us {
+            return None;
+        }
+        // The moment at which it has faded to the mark.
+        let left = (MEMORY_MS * (self.mean_us - limit_us)).div_ceil(limit_us);
+        Some(ended.plus(left.min(LONGEST_MS)))
+    }
+
+    /// The mean at a moment, milliseconds.
+    pub(crate) fn at(&self, now: Millis) -> u64 {
+        self.faded(now) / 1000
+    }
+
+    fn faded(&self, now: Millis) -> u64 {
+        self.mean_us * MEMORY_MS / (MEMORY_MS + now.since(self.ended).min(HOUR_MS))
+    }
+}
+
+/// Until when the node is overloaded, over all shards. It ends by itself: a shard that does nothing says nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Overload(AtomicU64);
+
+impl Overload {
+    /// A shard is overloaded until then.
+    pub(crate) fn announce(&self, until: Millis) {
+        self.0.fetch_max(until.0, Ordering::Relaxed);
+    }
+
+    /// Whether some shard is.
+    pub(crate) fn holds(&self, now: Millis) -> bool {
+        now.0 < self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Turns of one length without a pause.
+    fn turns(lag: &mut LoopLag, now: &mut Millis, length: u64, times: u32, mark: u64) -> Option<Millis> {
+        let mut last = None;
+        for _ in 0..times {
+            let began = *now;
+            *now = now.plus(length);
+            last = lag.note(began, *now, mark);
+        }
+        last
+    }
+
+    #[test]
+    fn short_turns_are_no_overload_however_many() {
+        let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
+        assert_eq!(turns(&mut lag, &mut now, 900, 1000, 1000), None);
+        assert!((800..=900).contains(&lag.at(now)));
+    }
+
+    #[test]
+    fn long_turns_are_and_it_passes_by_itself() {
+        let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
+        assert_eq!(turns(&mut lag, &mut now, 1500, 1, 1000), None, "one is not enough");
+        let until = turns(&mut lag, &mut now, 1500, 30, 1000).unwrap();
+        let overload = Overload::default();
+        overload.announce(until);
+        overload.announce(Millis(1));
+        assert!(overload.holds(now) && overload.holds(Millis(until.0 - 1)) && !overload.holds(until));
+        assert!(lag.at(until) <= 1000, "an idle shard has recovered by then");
+        assert_eq!(turns(&mut lag, &mut now, 5, 2000, 1000), None, "short turns bring it down as well");
+    }
+
+    #[test]
+    fn one_turn_of_many_seconds_is_overload_at_once() {
+        let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
+        let until = turns(&mut lag, &mut now, 60_000, 1, 1000).unwrap();
+        assert_eq!(until, now.plus(30_000));
+        assert_eq!(turns(&mut LoopLag::new(Millis(0)), &mut Millis(0), 60_000, 1, 0), None, "no mark, no overload");
+    }
+
+    proptest! {
+        #[test]
+        fn the_mean_stays_below_the_longest_turn(steps in prop::collection::vec((0_u64..3000, 0_u64..3000), 1..100)) {
+            let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
+            let longest = steps.iter().map(|(_, turn)| *turn).max().unwrap_or_default();
+            for (idle, turn) in steps {
+                let began = now.plus(idle);
+                now = began.plus(turn);
+                lag.note(began, now, 1000);
+                prop_assert!(lag.at(now) <= longest);
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What the flight recorder keeps of an event.
+
+use std::net::IpAddr;
+
+use tidegate_engine::{Reason, ShardId};
+
+use super::MAX_FLIGHT_TEXT;
+use crate::admission::Network;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlightKind {
+    /// A client came in.
+    Connected,
+    /// A connection was refused, at accept or with its CONNECT, or broke off before it.
+    Refused,
+    /// A client's connection ended.
+    Disconnected,
+    /// A packet was refused; the connection ends.
+    BadPacket,
+    /// A queue is full, and its policy drops or disconnects.
+    QueueFull,
+    /// A message was not delivered.
+    Dropped,
+    /// A publisher waits for room.
+    Delayed,
+    /// A client, user or address was banned.
+    Banned,
+}
+
+impl FlightKind {
+    /// The name for machines.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Connected => "connected",
+            Self::Refused => "refused",
+            Self::Disconnected => "disconnected",
+            Self::BadPacket => "bad_packet",
+            Self::QueueFull => "queue_full",
+            Self::Dropped => "dropped",
+            Self::Delayed => "delayed",
+            Self::Banned => "banned",
+        }
+    }
+
+    /// Whether it is about messages, of which there may be very many, and not about the life of a connection.
+    pub(crate) fn is_of_messages(self) -> bool {
+        matches!(self, Self::Dropped | Self::Delayed | Self::QueueFull)
+    }
+}
+
+/// An event and whom it was about, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlightEvent {
+    /// When, milliseconds since 1970.
+    pub at: u64,
+    /// The shard that recorded it.
+    pub shard: ShardId,
+    /// What happened.
+    pub kind: FlightKind,
+    /// The client id, at most [`MAX_FLIGHT_TEXT`] bytes of it, as of every text here.
+    pub client_id: Option<Box<str>>,
+    /// The topic.
+    pub topic: Option<Box<str>>,
+    /// The address of the client.
+    pub address: Option<IpAddr>,
+    /// Why.
+    pub reason: Option<Reason>,
+    /// What exactly, for people; may be empty.
+    pub detail: Box<str>,
+    /// Events of this kind about the same client or address that were only counted before this one.
+    pub suppressed: u64,
+}
+
+impl FlightEvent {
+    /// An event about nobody yet.
+    pub(crate) fn new(at: u64, shard: ShardId, kind: FlightKind) -> Self {
+        Self {
+            at,
+            shard,
+            kind,
+            client_id: None,
+            topic: None,
+            address: None,
+            reason: None,
+            detail: "".into(),
+            suppressed: 0,
+        }
+    }
+
+    /// The same about a client.
+    #[must_use]
+    pub(crate) fn client(self, client_id: &str) -> Self {
+        Self { client_id: Some(clip(client_id).into()), ..self }
+    }
+
+    /// The same about a connection from an address.
+    #[must_use]
+    pub(crate) fn address(self, address: Option<IpAddr>) -> Self {
+        Self { address: address.map(|address| address.to_canonical()), ..self }
+    }
+
+    /// The same with a reason.
+    #[must_use]
+    pub(crate) fn reason(self, reason: Reason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
+    /// The same with a detail.
+    #[must_use]
+    pub(crate) fn detail(self, detail: &str) -> Self {
+        Self { detail: clip(detail).into(), ..self }
+    }
+}
+
+/// What fits of a text.
+fn clip(text: &str) -> &str {
+    let end = (0..=MAX_FLIGHT_TEXT.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Whom one wants to know about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlightSubject {
+    /// A client id.
+    Client(Box<str>),
+    /// A topic name.
+    Topic(Box<str>),
+    /// An address or network.
+    Address(Network),
+}
+
+impl FlightSubject {
+    /// Whether an event is about it.
+    pub(crate) fn matches(&self, event: &FlightEvent) -> bool {
+        match self {
+            Self::Client(name) => event.client_id.as_deref() == Some(clip(name)),
+            Self::Topic(name) => event.topic.as_deref() == Some(clip(name)),
+            Self::Address(network) => event.address.is_some_and(|address| network.contains(address)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_is_cut_between_characters_and_still_found() {
+        let name = "ä".repeat(MAX_FLIGHT_TEXT);
+        let event = FlightEvent::new(0, ShardId(0), FlightKind::Refused).client(&format!("x{name}"));
+        assert_eq!(event.client_id.as_ref().map(|id| id.len()), Some(MAX_FLIGHT_TEXT - 1));
+        assert!(FlightSubject::Client(format!("x{name}").into()).matches(&event));
+        assert!(!FlightSubject::Client("x".into()).matches(&event));
+    }
+}

@@ -1,0 +1,156 @@
+//! The recorder of one shard.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use tidegate_engine::Now;
+
+use super::{FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject};
+use crate::admission::{OldestOut, Source};
+
+/// Most events in one answer; a story that is longer than that is not read.
+const ANSWER_EVENTS: usize = 500;
+
+/// An event with its number, which grows.
+type Numbered = (u64, Rc<FlightEvent>);
+
+/// Whose last events are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    Client(Box<str>),
+    Source(Source),
+}
+
+/// Events of one kind in the running second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    second: u64,
+    count: u32,
+    /// Events that were not recorded since the last one that was.
+    suppressed: u64,
+}
+
+impl Tally {
+    /// Counts an event; says whether it is recorded.
+    fn take(&mut self, second: u64, limit: u32) -> bool {
+        if self.second != second {
+            *self = Self { second, count: 0, ..*self };
+        }
+        let allowed = self.count < limit;
+        if allowed {
+            self.count += 1;
+        } else {
+            self.suppressed += 1;
+        }
+        allowed
+    }
+}
+
+/// The last events about one client or address.
+#[derive(Debug, Default)]
+struct Recent {
+    events: VecDeque<Numbered>,
+    /// Where the client was seen last: a socket that is closed no longer knows.
+    address: Option<IpAddr>,
+    life: Tally,
+    messages: Tally,
+}
+
+/// What one shard remembers.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    settings: FlightSettings,
+    ring: VecDeque<Numbered>,
+    subjects: OldestOut<Key, Recent>,
+    next: u64,
+    counters: FlightCounters,
+}
+
+impl Recorder {
+    /// An empty recorder.
+    pub(crate) fn new(settings: FlightSettings) -> Self {
+        Self {
+            settings,
+            ring: VecDeque::new(),
+            subjects: OldestOut::new(settings.subjects as usize),
+            next: 0,
+            counters: FlightCounters::default(),
+        }
+    }
+
+    /// Records an event, or counts it when there were too many of its kind about the same client or address.
+    pub(crate) fn record(&mut self, now: Now, mut event: FlightEvent) {
+        if self.settings.entries == 0 {
+            return;
+        }
+        let key = match (&event.client_id, event.address) {
+            (Some(client_id), _) => Some(Key::Client(client_id.clone())),
+            (None, Some(address)) => Some(Key::Source(Source::of(address))),
+            (None, None) => None,
+        };
+        let number = self.next;
+        let Some(key) = key else {
+            self.push(number, Rc::new(event));
+            return;
+        };
+        let recent = self.subjects.named(&key, Recent::default);
+        let tally = if event.kind.is_of_messages() { &mut recent.messages } else { &mut recent.life };
+        // A ban explains all that follows, and there are few.
+        let always = event.kind == FlightKind::Banned;
+        if !always && !tally.take(now.monotonic.0 / 1000, self.settings.per_second) {
+            self.counters.suppressed += 1;
+            return;
+        }
+        event.suppressed = std::mem::take(&mut tally.suppressed);
+        match event.address {
+            Some(address) => recent.address = Some(address),
+            None => event.address = recent.address,
+        }
+        let event = Rc::new(event);
+        recent.events.push_back((number, Rc::clone(&event)));
+        if recent.events.len() > self.settings.entries_per_subject as usize {
+            recent.events.pop_front();
+        }
+        self.push(number, event);
+    }
+
+    fn push(&mut self, number: u64, event: Rc<FlightEvent>) {
+        self.next += 1;
+        self.counters.recorded += 1;
+        self.ring.push_back((number, event));
+        if self.ring.len() > self.settings.entries as usize {
+            self.ring.pop_front();
+        }
+    }
+
+    /// What is known about a subject.
+    pub(crate) fn answer(&self, subject: &FlightSubject) -> FlightAnswer {
+        let mut found: BTreeMap<u64, &Rc<FlightEvent>> = BTreeMap::new();
+        let mut suppressed = 0;
+        for (number, event) in &self.ring {
+            if subject.matches(event) {
+                found.insert(*number, event);
+            }
+        }
+        for recent in self.subjects.values() {
+            let mut about = false;
+            for (number, event) in recent.events.iter().filter(|(_, event)| subject.matches(event)) {
+                found.insert(*number, event);
+                about = true;
+            }
+            // About a topic, nobody knows how many of the events of a client were.
+            if about && !matches!(subject, FlightSubject::Topic(_)) {
+                suppressed += recent.life.suppressed + recent.messages.suppressed;
+            }
+        }
+        let skipped = found.len().saturating_sub(ANSWER_EVENTS);
+        let events = found.into_values().skip(skipped).map(|event| FlightEvent::clone(event)).collect();
+        FlightAnswer { events, suppressed }
+    }
+
+    /// What it has done.
+    pub(crate) fn counters(&self) -> FlightCounters {
+        self.counters
+    }
+}

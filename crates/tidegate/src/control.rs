@@ -1,0 +1,101 @@
+//! What the admin API asks and tells the node.
+
+use tidegate_console::Unavailable;
+use tidegate_console::api::{BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject};
+use tidegate_engine::{Millis, Now, TenantId};
+use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
+
+use crate::status::BrokerStatus;
+
+impl Control for BrokerStatus {
+    fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
+        let subject = match subject {
+            Subject::Client(name) => FlightSubject::Client(name.as_str().into()),
+            Subject::Topic(name) => FlightSubject::Topic(name.as_str().into()),
+            Subject::Address(text) => FlightSubject::Address(network(text)?),
+        };
+        let answer = self.node()?.why(&subject).map_err(|_| Unavailable)?;
+        Ok(Story { events: answer.events.iter().map(story_event).collect(), suppressed: answer.suppressed })
+    }
+
+    fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
+        let node = self.node()?;
+        let now = node.now();
+        Ok(node.admission().bans(now).iter().map(|ban| ban_entry(now, ban)).collect())
+    }
+
+    fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
+        let node = self.node()?;
+        let now = node.now();
+        let until = match request.seconds {
+            Some(seconds) => now.monotonic.plus(seconds.saturating_mul(1000)),
+            None => Millis::NEVER,
+        };
+        let (target, reason) = (node_target(&request.target)?, request.reason.into());
+        let ban = Ban { target, reason, origin: BanOrigin::Operator, since: now.unix, until };
+        let closed = node.ban(ban.clone()).map_err(refused)?;
+        tracing::warn!(banned = %ban.target, why = &*ban.reason, seconds = request.seconds, closed, "an operator banned");
+        Ok(closed)
+    }
+
+    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError> {
+        let target = node_target(target)?;
+        let removed = self.node()?.unban(&target).map_err(refused)?;
+        if removed {
+            tracing::info!(banned = %target, "an operator ended a ban");
+        }
+        Ok(removed)
+    }
+}
+
+impl BrokerStatus {
+    fn node(&self) -> Result<&NodeHandle, Unavailable> {
+        self.handle().ok_or(Unavailable)
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> ControlError {
+    ControlError::Refused(error.to_string())
+}
+
+fn network(text: &str) -> Result<Network, ControlError> {
+    text.parse().map_err(|error: tidegate_node::NetworkError| ControlError::Invalid(error.to_string()))
+}
+
+fn node_target(target: &BanTarget) -> Result<tidegate_node::BanTarget, ControlError> {
+    Ok(match target {
+        BanTarget::Address(text) => tidegate_node::BanTarget::Address(network(text)?),
+        BanTarget::Client(name) => tidegate_node::BanTarget::Client(TenantId::DEFAULT, name.as_str().into()),
+        BanTarget::User(name) => tidegate_node::BanTarget::User(TenantId::DEFAULT, name.as_str().into()),
+    })
+}
+
+fn ban_entry(now: Now, ban: &Ban) -> BanEntry {
+    let (target, tenant) = match &ban.target {
+        tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), TenantId::DEFAULT),
+        tidegate_node::BanTarget::Client(tenant, name) => (BanTarget::Client(name.to_string()), *tenant),
+        tidegate_node::BanTarget::User(tenant, name) => (BanTarget::User(name.to_string()), *tenant),
+    };
+    BanEntry {
+        target,
+        tenant: tenant.0,
+        reason: ban.reason.to_string(),
+        origin: ban.origin.label(),
+        since_ms: ban.since,
+        until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
+    }
+}
+
+fn story_event(event: &FlightEvent) -> StoryEvent {
+    StoryEvent {
+        at_ms: event.at,
+        kind: event.kind.label(),
+        shard: event.shard.0,
+        client_id: event.client_id.as_deref().map(str::to_owned),
+        topic: event.topic.as_deref().map(str::to_owned),
+        address: event.address.map(|address| address.to_string()),
+        reason: event.reason,
+        detail: event.detail.to_string(),
+        suppressed: event.suppressed,
+    }
+}

@@ -1,0 +1,46 @@
+//! Who is let in: limits and bans of the configuration.
+
+use tidegate_node::{AdmissionSettings, NodeHandle};
+
+use crate::config::Config;
+use crate::config::path::KeyPath;
+
+use super::{Prepared, Reloadable};
+
+/// The section `admission`, for whoever comes from then on.
+pub(crate) struct AdmissionRules {
+    node: NodeHandle,
+}
+
+impl AdmissionRules {
+    /// Of this node.
+    pub(crate) fn new(node: NodeHandle) -> Self {
+        Self { node }
+    }
+}
+
+struct NewSettings {
+    node: NodeHandle,
+    settings: AdmissionSettings,
+}
+
+impl Reloadable for AdmissionRules {
+    fn name(&self) -> &'static str {
+        "admission"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        // The tables are as large as they were made.
+        key.section == "admission" && key.key != "tracked"
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        Ok(Box::new(NewSettings { node: self.node.clone(), settings: new.admission_settings() }))
+    }
+}
+
+impl Prepared for NewSettings {
+    fn commit(self: Box<Self>) {
+        self.node.admission().reconfigure(self.node.now(), self.settings);
+    }
+}

@@ -1,0 +1,91 @@
+//! `tidegate why` and `tidegate ban` against a running broker.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::broker::{Broker, Folder, PATIENCE, run};
+
+/// CONNECT of MQTT 3.1.1 with a clean session.
+fn connect(client_id: &str) -> Vec<u8> {
+    let length = u8::try_from(client_id.len()).unwrap();
+    [&[0x10, 12 + length], &b"\0\x04MQTT\x04\x02\0\0\0"[..], &[length], client_id.as_bytes()].concat()
+}
+
+/// Connects and reads what comes until the broker closes, or the CONNACK.
+fn dial(broker: &Broker, client_id: &str) -> (TcpStream, Vec<u8>) {
+    let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&connect(client_id)).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    (stream, answer.to_vec())
+}
+
+#[test]
+fn a_ban_is_added_felt_explained_listed_and_removed() {
+    let broker = Broker::start(&[]);
+    let admin = broker.address("admin=");
+    let (mut device, answer) = dial(&broker, "device");
+    assert_eq!(answer, [0x20, 2, 0, 0]);
+    let added = run(&["ban", "add", "client", "device", "--for", "1h", "--reason", "too loud", "--admin", admin]);
+    assert_eq!((added.code, added.out.as_str()), (Some(0), "banned client device; connections closed: 1\n"));
+    assert_eq!(device.read(&mut [0]).unwrap(), 0, "closed");
+    assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 5]);
+    let listed = run(&["ban", "list", "--admin", admin]);
+    assert!(listed.out.starts_with("client device  until 2") && listed.out.contains("by operator: too loud"));
+    let story = run(&["why", "client", "device", "--admin", admin]);
+    for part in ["connected, from 127.0.0.1", "(reason 42, administrative_action)", "(reason 46, banned)", "do: "] {
+        assert!(story.out.contains(part), "{part}: {}", story.out);
+    }
+    let json = run(&["why", "client", "device", "--json", "--admin", admin]);
+    assert!(json.out.starts_with("{\"events\":[{") && json.out.contains("\"label\":\"banned\""), "{}", json.out);
+    let (_, metrics) = broker.get("/metrics");
+    assert!(metrics.contains("\ntidegate_bans 1\n") && metrics.contains("result=\"banned\"} 1\n"), "{metrics}");
+    let removed = run(&["ban", "remove", "client", "device", "--admin", admin]);
+    assert_eq!((removed.code, removed.out.as_str()), (Some(0), "the ban of client device has ended\n"));
+    let again = run(&["ban", "remove", "client", "device", "--admin", admin]);
+    assert_eq!((again.code, again.err.as_str()), (Some(1), "error: there is no such ban\n"));
+    assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 0]);
+}
+
+#[test]
+fn an_address_is_closed_as_the_configuration_says_and_its_story_is_known() {
+    let broker = Broker::start(&["--set", "admission.banned_addresses=127.0.0.0/8"]);
+    let admin = broker.address("admin=");
+    let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(stream.read(&mut [0]).unwrap_or_default(), 0);
+    let story = run(&["why", "address", "127.0.0.1", "--admin", admin]);
+    assert!(story.out.contains("refused\n") && story.out.contains("what: at accept"), "{}", story.out);
+    let removed = run(&["ban", "remove", "address", "127.0.0.0/8", "--admin", admin]);
+    assert!(removed.err.contains("remove it there"), "{}", removed.err);
+    let wrong = run(&["why", "address", "nowhere", "--admin", admin]);
+    assert!(wrong.code == Some(1) && wrong.err.contains("no address or network"), "{}", wrong.err);
+    let nothing = run(&["why", "topic", "a/b", "--admin", admin]);
+    assert!(nothing.out.starts_with("nothing is remembered about topic a/b"), "{}", nothing.out);
+}
+
+#[test]
+fn a_token_opens_the_api_and_without_it_the_reason_is_said() {
+    let folder = Folder::new();
+    let token = folder.write("token", "0123456789abcdef0123\n");
+    let broker = Broker::start(&["--set", &format!("admin.token_file={token}")]);
+    let admin = broker.address("admin=");
+    let refused = run(&["ban", "list", "--admin", admin]);
+    assert!(refused.code == Some(1) && refused.err.contains("admin.token_file"), "{}", refused.err);
+    let listed = run(&["ban", "list", "--admin", admin, "--token-file", &token]);
+    assert_eq!(listed.out, "nobody is banned\n");
+    let short = folder.write("short", "secret");
+    let ended =
+        run(&["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", &format!("admin.token_file={short}")]);
+    assert!(ended.code == Some(1) && !ended.err.contains("secret"), "{}", ended.err);
+    assert!(ended.err.contains("shorter than 16"), "{}", ended.err);
+}
+
+#[test]
+fn a_broker_that_is_not_there_is_said_to_be_not_there() {
+    // Port 1 belongs to nobody.
+    let ended = run(&["why", "client", "c", "--admin", "http://127.0.0.1:1"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.starts_with("error: no broker answers at 127.0.0.1:1"), "{}", ended.err);
+}
