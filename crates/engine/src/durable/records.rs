@@ -284,7 +284,8 @@ impl SessionRecord {
         out.put_u8(RECORD_VERSION);
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
-        out.put_u32(session.expiry_seconds);
+        // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
+        out.put_u32(session.expiry_seconds.max(1));
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);
         out.put_u8(u8::from(session.connection.is_some()));
