@@ -480,13 +480,13 @@ impl Engine {
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
-                Content::Body(body) => match all.bodies.get(body) {
-                    Some(message) => Rc::clone(message),
-                    None => {
+                Content::Body(body) => {
+                    let Some(message) = all.bodies.get(body) else {
                         missing += 1;
                         continue;
-                    }
-                },
+                    };
+                    Rc::clone(message)
+                }
             };
             all.done.messages += 1;
             let delivery = delivery(entry, message, number);
@@ -514,7 +514,7 @@ impl Engine {
         let kept = in_flight.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
         flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
         match Inflight::from_entries(in_flight) {
-            Some(inflight) => flow.inflight = inflight,
+            Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
         let mut queue_bytes = 0;
