@@ -54,7 +54,10 @@ impl Desk {
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
+        let queue_is_empty = session
+            .flow
+            .as_ref()
+            .is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
         if !queue_is_empty
             || session.is_loading()
             || connection.output_len() > self.settings.limits.output_high_water as usize

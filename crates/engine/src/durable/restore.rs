@@ -355,7 +355,8 @@ impl Engine {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        let restoring = Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        let restoring =
+            Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
         all.current = Some((stored, restoring));
         Ok(())
     }
@@ -371,7 +372,9 @@ impl Engine {
     ) -> Result<(), WireError> {
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
-        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else { return Ok(()) };
+        let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
+            return Ok(());
+        };
         all.done.subscriptions += 1;
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
@@ -477,13 +480,13 @@ impl Engine {
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
-                Content::Body(body) => match all.bodies.get(body) {
-                    Some(message) => Rc::clone(message),
-                    None => {
+                Content::Body(body) => {
+                    let Some(message) = all.bodies.get(body) else {
                         missing += 1;
                         continue;
-                    }
-                },
+                    };
+                    Rc::clone(message)
+                }
             };
             all.done.messages += 1;
             let delivery = delivery(entry, message, number);
@@ -511,7 +514,7 @@ impl Engine {
         let kept = in_flight.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
         flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
         match Inflight::from_entries(in_flight) {
-            Some(inflight) => flow.inflight = inflight,
+            Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
         let mut queue_bytes = 0;
