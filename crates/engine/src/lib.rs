@@ -108,6 +108,7 @@ mod tail;
 mod timers;
 mod topic_limits;
 mod topics;
+mod turn_share;
 mod wire;
 
 pub use access::{Access, Subject};
