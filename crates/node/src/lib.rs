@@ -29,6 +29,7 @@ pub mod proxy_protocol;
 mod report;
 mod settings;
 mod shard;
+mod stored_bans;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
+pub use stored_bans::describe_stored;
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
