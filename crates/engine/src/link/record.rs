@@ -258,15 +258,7 @@ impl<'a> Record<'a> {
             Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
                 self.write_reservation(out);
             }
-            Self::Crossing { number } => {
-                out.put_u8(20);
-                out.put_u64(*number);
-            }
-            Self::Crossed { number } => {
-                out.put_u8(21);
-                out.put_u64(*number);
-            }
-            Self::Replayed => out.put_u8(22),
+            Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -295,6 +287,21 @@ impl<'a> Record<'a> {
                 out.put_u8(33);
                 out.put_u32(*number);
             }
+            _ => {}
+        }
+    }
+
+    fn write_crossing(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Crossing { number } => {
+                out.put_u8(20);
+                out.put_u64(*number);
+            }
+            Self::Crossed { number } => {
+                out.put_u8(21);
+                out.put_u64(*number);
+            }
+            Self::Replayed => out.put_u8(22),
             _ => {}
         }
     }
@@ -355,6 +362,14 @@ impl<'a> Record<'a> {
             }),
             kind => Self::read_rare(kind, head, reader, shared),
         }
+    }
+
+    fn read_crossing(kind: u8, reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        Ok(match kind {
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            _ => Self::Replayed,
+        })
     }
 
     fn read_rare(
@@ -422,9 +437,7 @@ impl<'a> Record<'a> {
             31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
             32 => Self::Commit { number: reader.u32("a reservation")? },
             33 => Self::Release { number: reader.u32("a reservation")? },
-            20 => Self::Crossing { number: reader.u64("a message's number")? },
-            21 => Self::Crossed { number: reader.u64("a message's number")? },
-            22 => Self::Replayed,
+            20..=22 => Self::read_crossing(kind, reader)?,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

@@ -52,6 +52,16 @@ pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&Wo
     story(&World::build(1, stored(), Schedule::InTurn, true, "1 shard in turn, with a store"));
     let schedule = Schedule::Seeded(Random::new(5));
     story(&World::build(3, stored(), schedule, false, "3 shards, seed 5, with a store"));
+    everywhere_in_memory(change, story);
+}
+
+/// The same without a store, for stories of what happens when memory is short: a store takes the end of long queues.
+pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    let settings = || {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
+    };
     story(&World::build(1, settings(), Schedule::InTurn, true, "1 shard in turn"));
     story(&World::build(3, settings(), Schedule::InTurn, true, "3 shards in turn"));
     for seed in 1..=4 {

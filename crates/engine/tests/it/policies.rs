@@ -390,7 +390,7 @@ fn flood(world: &World, name: &str, messages: u32) -> Client {
 
 #[test]
 fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, &world.name_on(0, "slow"), "t");
         let quick = world.connect(v5(&world.name_on(0, "quick")));
         quick.subscribe("u", AtLeastOnce);
@@ -410,7 +410,7 @@ fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
 
 #[test]
 fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, "slow", "t");
         let flood = flood(world, "flood", 600);
         assert_eq!(world.counters().dropped_total(), 0);
@@ -424,7 +424,7 @@ fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
 
 #[test]
 fn nobody_waits_for_the_queue_of_a_client_that_is_away() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         stuck(world, "away", "t").lose();
         let flood = flood(world, "flood", 600);
         assert_eq!(flood.answers().len(), 600);
