@@ -141,7 +141,11 @@ impl Flow {
 
     /// Whether nothing at all is owed or remembered.
     pub(crate) fn is_idle(&self) -> bool {
-        self.inflight.is_empty() && self.queue.is_empty() && self.received.is_empty() && self.blocking.is_empty() && self.tail.is_none()
+        self.inflight.is_empty()
+            && self.queue.is_empty()
+            && self.received.is_empty()
+            && self.blocking.is_empty()
+            && self.tail.is_none()
     }
 }
 

@@ -75,6 +75,7 @@ impl StatusSource for BrokerStatus {
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
+            slow_sessions: report.slow_sessions,
             shards,
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),

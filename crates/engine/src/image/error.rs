@@ -31,7 +31,11 @@ impl fmt::Display for ImageError {
             Self::Version(version) => write!(f, "the image has version {version}, this program reads {IMAGE_VERSION}"),
             Self::NotAtHome(partition) => write!(f, "partition {} is worked by another shard", partition.0),
             Self::InStore(partition) => {
-                write!(f, "queues of partition {} are partly in the store; they move once their clients have fetched them", partition.0)
+                write!(
+                    f,
+                    "queues of partition {} are partly in the store; they move once their clients have fetched them",
+                    partition.0
+                )
             }
             Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),
         }

@@ -7,8 +7,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now, PagedQueue, Place,
-    Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
+    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now,
+    PagedQueue, Place, Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
 };
 
 use super::Random;
@@ -51,6 +51,7 @@ enum Stand {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Socket {
     pub side: Side,
     stand: Stand,
