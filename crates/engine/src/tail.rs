@@ -187,7 +187,7 @@ impl Engine {
         desk.stored_messages -= 1;
         desk.stored_bytes -= out;
         if !allowed {
-            desk.counters.drop_message(Reason::NotAuthorized);
+            desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
             desk.forget_stored(stored, number);
             return 1;
         }

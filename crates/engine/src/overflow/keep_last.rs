@@ -34,6 +34,6 @@ impl Desk {
         }
         self.forget_queued(cost);
         self.forget_stored(stored, older.number);
-        self.discard(Reason::QueueReplaced, &older.message);
+        self.discard_for(Reason::QueueReplaced, to, &older.message);
     }
 }
