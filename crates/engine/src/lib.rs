@@ -106,6 +106,7 @@ mod subscribe;
 mod sys;
 mod tail;
 mod telling;
+mod tenants;
 mod timers;
 mod topic_limits;
 mod topics;
@@ -113,8 +114,9 @@ mod turn_share;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use connection::Preset;
 pub use counters::{Counters, Gauges};
-pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use identity::{Grant, Identity};
@@ -127,7 +129,7 @@ pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
     Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -161,6 +161,7 @@ impl Node {
             tls,
             observer: settings.observer,
             asks_outside,
+            presets: settings.presets,
             admission: Arc::clone(&admission),
             flight: settings.flight,
         });

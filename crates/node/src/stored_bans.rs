@@ -26,6 +26,11 @@ pub(crate) fn restore(admission: &Admission, now: Now, key: &[u8], value: &[u8])
     Ok(true)
 }
 
+/// Whether a key of a store is that of a ban.
+pub fn is_stored_ban(key: &[u8]) -> bool {
+    key.first() == Some(&BAN)
+}
+
 /// A pair of a store in words for people; `None` when it is not the node's or not of this version.
 pub fn describe_stored(key: &[u8], value: &[u8]) -> Option<String> {
     let (&BAN, key) = key.split_first()? else { return None };

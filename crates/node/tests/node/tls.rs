@@ -2,6 +2,7 @@
 
 mod certificates;
 mod clients;
+mod presets;
 mod reload;
 
 use std::io::{self, Read, Write};
