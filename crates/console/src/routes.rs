@@ -44,7 +44,7 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 }
 
 async fn index() -> Response {
-    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/bans\n")
+    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/slow\n/api/v1/bans\n")
 }
 
 async fn metrics_text<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
@@ -70,5 +70,9 @@ async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
 }
 
 async fn not_found() -> Response {
-    text(StatusCode::NOT_FOUND, TEXT, "there is /metrics, /healthz, /readyz, /api/v1/why and /api/v1/bans\n")
+    text(
+        StatusCode::NOT_FOUND,
+        TEXT,
+        "there is /metrics, /healthz, /readyz, /api/v1/why, /api/v1/slow and /api/v1/bans\n",
+    )
 }

@@ -184,6 +184,8 @@ pub struct Status {
     pub counters: Counters,
     /// What there is now.
     pub gauges: Gauges,
+    /// Clients that read slowly, do not acknowledge, or whose queue is full.
+    pub slow_sessions: u64,
     /// What event loops and listeners have counted.
     pub shell: Shell,
     /// Who was let in.

@@ -16,7 +16,7 @@ use tidegate_console::{
     AdmissionStatus, Console, ConsoleError, Limits, Logins, Phase, Running, Shell, Status, StatusSource, StoreNumbers,
     Unavailable, metrics,
 };
-use tidegate_engine::{Counters, Gauges, Reason};
+use tidegate_engine::{Counters, Gauges, Reason, SlowSession, TenantId};
 
 /// A broker that is whatever a test says.
 #[derive(Default)]
@@ -45,7 +45,7 @@ fn status() -> Status {
     };
     let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
     let store = Some(StoreNumbers { syncs: 6, ..StoreNumbers::default() });
-    Status { counters, gauges, shell, logins, admission, store, shards: 4, started, version: "1.2.3" }
+    Status { counters, gauges, slow_sessions: 6, shell, logins, admission, store, shards: 4, started, version: "1.2.3" }
 }
 
 impl StatusSource for Broker {
@@ -87,6 +87,21 @@ impl Control for Broker {
             suppressed: 2,
         };
         Ok(Story { events: vec![event], suppressed: 0 })
+    }
+
+    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError> {
+        let slow = |number: usize| SlowSession {
+            tenant: TenantId::DEFAULT,
+            client_id: format!("slow-{number}"),
+            connected: true,
+            unacknowledged: Some(7),
+            inflight_messages: 1,
+            waiting_ms: 31_000,
+            queued_messages: 5,
+            queued_bytes: 500,
+            blocked_publishers: 0,
+        };
+        Ok((0..limit.min(30)).map(slow).collect())
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
@@ -274,11 +289,28 @@ fn a_story_has_reason_text_and_advice() {
 }
 
 #[test]
+fn slow_clients_are_named_as_many_as_are_asked_for() {
+    let fixture = Fixture::start(Limits::default());
+    let slow = fixture.get("/api/v1/slow");
+    assert_eq!((code(&slow), slow.matches("slow-").count()), ("200", 20), "{slow}");
+    for part in
+        [r#""client":"slow-0""#, r#""unacknowledged_packet_id":7"#, r#""waiting_ms":31000"#, r#""queued_messages":5"#]
+    {
+        assert!(slow.contains(part), "{part}: {slow}");
+    }
+    assert_eq!(fixture.get("/api/v1/slow?limit=2").matches("slow-").count(), 2);
+    for wrong in ["/api/v1/slow?limit=0", "/api/v1/slow?limit=1001", "/api/v1/slow?limit=a", "/api/v1/slow?top=1"] {
+        assert_eq!(code(&fixture.get(wrong)), "400", "{wrong}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
 fn the_api_is_behind_its_token_and_health_is_not() {
     let access = Access::remote(false).with_token("0123456789abcdef").unwrap();
     let fixture = Fixture::guarded(Limits::default(), &access);
     let token = "Authorization: Bearer 0123456789abcdef\r\n";
-    for path in ["/api/v1/bans", "/api/v1/why?client=c", "/metrics"] {
+    for path in ["/api/v1/bans", "/api/v1/why?client=c", "/api/v1/slow", "/metrics"] {
         assert_eq!(code(&fixture.get(path)), "401", "{path}");
         assert_eq!(code(&fixture.send("GET", path, token, "")), "200", "{path}");
     }

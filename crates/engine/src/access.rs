@@ -11,6 +11,7 @@ use tidegate_mqtt::{QoS, Will};
 
 use crate::connection::Allowed;
 use crate::engine::Engine;
+use crate::event::Attempt;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Now;
@@ -218,6 +219,7 @@ impl Engine {
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
+                self.desk.tell_denied(Attempt::Subscribe, key, filter.as_str(), Reason::NotAuthorized);
                 self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }
@@ -243,7 +245,7 @@ impl Engine {
         for delivery in back {
             self.desk.forget_queued(delivery.cost());
             self.desk.forget_stored(stored, delivery.number);
-            self.desk.counters.drop_message(Reason::NotAuthorized);
+            self.desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
         self.desk.after_refill(key);
     }

@@ -166,8 +166,8 @@ impl Desk {
 
     /// A receiver is done with a message. What it never got or acknowledges in the wrong state is ignored.
     #[inline]
-    fn finish(&mut self, now: Millis, session: SessionKey, id: PacketId, state: State, code: ReasonCode) {
-        let Some(session) = self.sessions.get_mut(session.0) else { return };
+    fn finish(&mut self, now: Millis, by: SessionKey, id: PacketId, state: State, code: ReasonCode) {
+        let Some(session) = self.sessions.get_mut(by.0) else { return };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return };
         if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
@@ -188,7 +188,7 @@ impl Desk {
         flow.waiting_since = now;
         if code.is_error() {
             match &delivery {
-                Some(delivery) => self.discard(Reason::RefusedByReceiver, &delivery.message),
+                Some(delivery) => self.discard_for(Reason::RefusedByReceiver, by, &delivery.message),
                 None => self.counters.drop_message(Reason::RefusedByReceiver),
             }
         }
@@ -253,7 +253,7 @@ impl Desk {
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
-            self.counters.drop_message(Reason::SubscriberPacketLimit);
+            self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
             let Some(session) = self.sessions.get_mut(to.0) else { return };
             let stored = session.stored;
             if let Some(flow) = session.flow.as_mut() {

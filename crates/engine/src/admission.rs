@@ -11,6 +11,7 @@ use tidegate_mqtt::QoS;
 use crate::connection::Extra;
 use crate::desk::Desk;
 use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
@@ -211,6 +212,9 @@ impl Engine {
     /// again what was not acknowledged.
     fn not_admitted(&mut self, now: Now, key: ConnectionKey, waits: bool, publication: &Publication<'_>) -> Admission {
         self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
+        if let Some(session) = self.desk.session_of(key) {
+            self.desk.tell_denied(Attempt::Publish, session, publication.topic, Reason::QueueFullReject);
+        }
         if self.desk.connections.get(key).is_none_or(|connection| connection.leaving) {
             return Admission::Over;
         }
@@ -225,6 +229,7 @@ impl Engine {
     /// The publisher waits, without an acknowledgement, until so many queues have room.
     fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32) -> Admission {
         self.start_withholding(now, key);
+        self.desk.tell_delayed(Delay::Queue(None), key);
         for _ in 0..full.max(1) {
             self.park(now, key);
         }

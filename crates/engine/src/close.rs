@@ -9,7 +9,7 @@ use crate::connection::Phase;
 use crate::desk::Timer;
 use crate::durable::Key;
 use crate::engine::Engine;
-use crate::event::{Event, LogEvent};
+use crate::event::{Attempt, Event, LogEvent};
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
 use crate::now::{Millis, Now};
@@ -165,6 +165,7 @@ impl Engine {
         let mut publication = will.message.publication();
         if !self.may_publish(key, publication.topic, publication.qos, publication.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
+            self.desk.tell_denied(Attempt::Will, key, publication.topic, Reason::NotAuthorized);
             return;
         }
         if let Some(seconds) = will.expiry_seconds {
@@ -245,24 +246,30 @@ impl Engine {
             }
             match entry.item.delivery {
                 Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
-                Some(delivery) => self.desk.discard(reason, &delivery.message),
+                Some(delivery) => self.give_up(&session.client_id, reason, &delivery),
                 None => self.desk.counters.drop_message(reason),
             }
         }
         for delivery in std::mem::take(&mut flow.queue) {
             self.desk.forget_queued(delivery.cost());
-            self.settle_queued(now, key, &delivery, reason);
+            self.settle_queued(now, key, &session.client_id, &delivery, reason);
         }
     }
 
-    fn settle_queued(&mut self, now: Now, key: SessionKey, delivery: &Delivery, reason: Reason) {
+    fn settle_queued(&mut self, now: Now, key: SessionKey, client_id: &str, delivery: &Delivery, reason: Reason) {
         if delivery.is_expired(now.monotonic) {
-            self.desk.discard(Reason::MessageExpired, &delivery.message);
+            self.give_up(client_id, Reason::MessageExpired, delivery);
         } else if delivery.group.is_some() && delivery.qos != QoS::AtMostOnce {
             self.return_to_group(now, key, delivery);
         } else {
-            self.desk.discard(reason, &delivery.message);
+            self.give_up(client_id, reason, delivery);
         }
+    }
+
+    /// Drops a message of a session that is not there any more.
+    fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
+        self.desk.discard(reason, &delivery.message);
+        self.desk.tell_dropped_of(reason, client_id, delivery.message.topic(), None);
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

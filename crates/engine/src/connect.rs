@@ -1,31 +1,24 @@
 //! CONNECT: who comes in, under which name, to which session ([MQTT-3.1]).
 
-use tidegate_mqtt::{
-    ConnAck, ConnAckProperties, Connect, ConnectReturnCode, DecodeError, Frame, PacketType, QoS, ReasonCode, Version,
-};
+mod check;
+mod conn_ack;
+mod grant;
 
+use tidegate_mqtt::{Connect, Frame};
+
+use self::grant::Granted;
 use crate::access::Subject;
 use crate::alias::OutboundAliases;
 use crate::connection::{EnhancedState, PendingConnect, Phase};
 use crate::engine::Engine;
 use crate::event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
-use crate::input::{Flow, Refused};
+use crate::input::Flow;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::session::{FilterList, Session, Will};
-use crate::settings::{Authentication, ListenerSettings};
-
-/// What a CONNECT asks for and the server grants.
-struct Granted<'a> {
-    client_id: &'a str,
-    /// Whether the server chose the client id.
-    assigned: bool,
-    keep_alive: u16,
-    expiry_seconds: u32,
-    receive_maximum: u16,
-}
+use crate::settings::Authentication;
 
 impl Engine {
     pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
@@ -86,34 +79,6 @@ impl Engine {
                 return name;
             }
         }
-    }
-
-    /// What the listener does not allow.
-    fn check_connect(&self, key: ConnectionKey, connect: &Connect<'_>) -> Result<(), Refused> {
-        let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
-            return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
-        };
-        if self.preset_client_id(key).is_none() {
-            check_client_id(listener, connect)?;
-        }
-        let enhanced = connect.properties.authentication_method.is_some();
-        if enhanced && self.settings.authentication == Authentication::Open {
-            return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
-        }
-        let Some(will) = &connect.will else { return Ok(()) };
-        if will.retain && !self.settings.retained.available {
-            return Err(Refused::new(Reason::RetainNotSupported, "the will asks to be retained"));
-        }
-        if will.qos > listener.maximum_qos {
-            return Err(Refused::new(Reason::QosNotSupported, "the will's QoS is above the maximum"));
-        }
-        if crate::publish::is_own_topic(will.topic.as_str()) {
-            return Err(Refused::new(Reason::NotAuthorized, "the will's topic is one of the broker's own"));
-        }
-        if self.desk.is_far_over_ceiling() {
-            return Err(Refused::new(Reason::MemoryCeiling, "there is no memory for a will"));
-        }
-        self.check_topic_levels(will.topic.as_str())
     }
 
     /// Lets the control plane decide. Until then nothing of this client is worked on.
@@ -245,70 +210,6 @@ impl Engine {
         }
     }
 
-    /// What a client that has been let in may not do all the same. Refused, it leaves no trace on the session that it asks
-    /// for.
-    fn check_client(
-        &self,
-        subject: Subject<'_>,
-        existing: Option<SessionKey>,
-        connect: &Connect<'_>,
-    ) -> Result<(), Refused> {
-        if existing.is_some_and(|session| self.inner.is_inner(session)) {
-            return Err(Refused::new(Reason::InvalidClientId, "the broker itself uses this client id"));
-        }
-        if connect.will.as_ref().is_some_and(|will| !self.may_leave_will(subject, will)) {
-            return Err(Refused::new(Reason::NotAuthorized, "the rules do not allow to publish the will"));
-        }
-        if existing.is_none() && self.desk.journal.full && self.wants_to_last(connect) {
-            return Err(Refused::new(Reason::StoreFull, "the store has no room for another session"));
-        }
-        let max_sessions = self.settings.limits.max_sessions as usize;
-        if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
-            return Err(Refused::new(Reason::TooManySessions, ""));
-        }
-        self.check_tenant(subject.tenant, existing)
-    }
-
-    /// Whether the session that a CONNECT asks for is to outlive its connection.
-    fn wants_to_last(&self, connect: &Connect<'_>) -> bool {
-        let asked = match connect.version {
-            Version::V5 => connect.properties.session_expiry_interval.unwrap_or(0),
-            Version::V31 | Version::V311 => u32::from(!connect.clean_start),
-        };
-        asked.min(self.settings.limits.max_session_expiry_seconds) > 0
-    }
-
-    fn grant<'a>(&self, key: ConnectionKey, client_id: &'a str, connect: &Connect<'_>) -> Option<Granted<'a>> {
-        let listener = self.desk.listener(self.desk.connections.get(key)?.listener)?;
-        let properties = &connect.properties;
-        let limits = &self.settings.limits;
-        let asked = match connect.version {
-            Version::V5 => properties.session_expiry_interval.unwrap_or(0),
-            Version::V31 | Version::V311 => {
-                if connect.clean_start {
-                    0
-                } else {
-                    u32::MAX
-                }
-            }
-        };
-        let keep_alive = match listener.keep_alive_maximum {
-            0 => connect.keep_alive,
-            max if connect.keep_alive == 0 || connect.keep_alive > max => max,
-            _ => connect.keep_alive,
-        };
-        Some(Granted {
-            client_id,
-            assigned: connect.client_id.is_empty(),
-            keep_alive,
-            expiry_seconds: asked.min(limits.max_session_expiry_seconds),
-            // A client may take less than the server has under way at most, but not make it keep more.
-            receive_maximum: properties
-                .receive_maximum
-                .map_or(limits.max_inflight, |asked| asked.get().min(limits.max_inflight)),
-        })
-    }
-
     fn create_session(&mut self, tenant: TenantId, key: ConnectionKey, client_id: &str) -> SessionKey {
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         self.desk.insert_session(Session {
@@ -390,103 +291,7 @@ impl Engine {
             expiry_seconds: will.properties.message_expiry,
         }
     }
-
-    /// Accepts a connection; says whether the client takes packets of that size.
-    fn send_conn_ack(
-        &mut self,
-        key: ConnectionKey,
-        connect: &Connect<'_>,
-        granted: &Granted<'_>,
-        present: bool,
-        promises: bool,
-        accepted: &Accepted,
-    ) -> bool {
-        let Some(connection) = self.desk.connections.get(key) else { return false };
-        let (version, max_packet) = (connection.version, connection.max_packet_out);
-        let settings = std::sync::Arc::clone(&self.settings);
-        let Some(listener) = settings.listeners.get(usize::from(connection.listener.0)) else { return false };
-        let enhanced = connection.extra.as_ref().and_then(|extra| extra.enhanced.as_ref());
-        let method = enhanced.map(|enhanced| enhanced.method.clone());
-        let asked = connect.properties.session_expiry_interval.unwrap_or(0);
-        let wants_information = connect.properties.request_response_information.unwrap_or(false);
-        let properties = ConnAckProperties {
-            session_expiry_interval: (asked != granted.expiry_seconds).then_some(granted.expiry_seconds),
-            receive_maximum: std::num::NonZeroU16::new(listener.receive_maximum).filter(|max| max.get() != u16::MAX),
-            maximum_qos: (listener.maximum_qos < QoS::ExactlyOnce).then_some(listener.maximum_qos),
-            retain_available: (!settings.retained.available).then_some(false),
-            maximum_packet_size: std::num::NonZeroU32::new(listener.max_packet_size.min(PACKET_SIZE_TOLD_MAX)),
-            assigned_client_identifier: granted.assigned.then_some(granted.client_id),
-            topic_alias_maximum: (listener.topic_alias_maximum > 0).then_some(listener.topic_alias_maximum),
-            shared_subscription_available: (!settings.shared.available).then_some(false),
-            server_keep_alive: (granted.keep_alive != connect.keep_alive).then_some(granted.keep_alive),
-            response_information: listener.response_information.as_deref().filter(|_| wants_information),
-            authentication_method: method.as_deref(),
-            authentication_data: accepted.data.as_deref().filter(|_| method.is_some()),
-            ..ConnAckProperties::default()
-        };
-        let packet = ConnAck { session_present: present, reason_code: ReasonCode::Success, properties };
-        let mut fits = false;
-        self.desk.send_promise(key, PacketType::ConnAck, promises, |out| {
-            fits = packet.encode_within(version, max_packet, out).is_ok();
-            fits
-        });
-        fits
-    }
-
-    /// Refuses a CONNECT that could not be read. Only an unknown level is answered, since its sender speaks MQTT.
-    fn refuse_bad_connect(&mut self, now: Now, key: ConnectionKey, error: &DecodeError) {
-        let reason = Reason::of_code(error.reason_code());
-        if let DecodeError::UnsupportedVersion { level } = error {
-            let version = if *level > 5 { Version::V5 } else { Version::V311 };
-            if let Some(connection) = self.desk.connections.get_mut(key) {
-                connection.version = version;
-            }
-            self.refuse_connect(now, key, reason, error.to_string());
-        } else {
-            self.refuse(now, key, Refused { reason, detail: error.to_string() });
-        }
-    }
-
-    /// Answers a CONNECT with the reason why not, and closes.
-    pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
-        let (version, max_packet) = (connection.version, connection.max_packet_out);
-        let reference = self.desk.listener(connection.listener).and_then(|listener| listener.server_reference.clone());
-        let properties = ConnAckProperties {
-            reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
-            server_reference: reference.as_deref().filter(|_| reason == Reason::UseAnotherServer),
-            ..ConnAckProperties::default()
-        };
-        let packet = ConnAck { session_present: false, reason_code: reason.code(), properties };
-        // MQTT 3 has no words for some reasons; then the connection is just closed.
-        if version.is_v5() || ConnectReturnCode::from_reason(reason.code()).is_some() {
-            self.desk.send(key, PacketType::ConnAck, |out| packet.encode_within(version, max_packet, out).is_ok());
-        }
-        self.end_connection(now, key, reason, Some(detail));
-    }
 }
-
-fn check_client_id(listener: &ListenerSettings, connect: &Connect<'_>) -> Result<(), Refused> {
-    if connect.client_id.len() > usize::from(listener.max_client_id_len) {
-        let max = listener.max_client_id_len;
-        return Err(Refused::new(Reason::InvalidClientId, format!("the client id is longer than {max} bytes")));
-    }
-    if !connect.client_id.is_empty() {
-        return Ok(());
-    }
-    // An empty id cannot name a session to come back to, except in MQTT 5, where the client learns the assigned one.
-    if connect.version == Version::V31 || (connect.version == Version::V311 && !connect.clean_start) {
-        return Err(Refused::new(Reason::InvalidClientId, "an empty client id needs a clean session"));
-    }
-    if listener.allow_empty_client_id {
-        Ok(())
-    } else {
-        Err(Refused::new(Reason::InvalidClientId, "this listener wants a client id"))
-    }
-}
-
-/// The largest packet size that is told to clients: some refuse a greater one, though packets can be a bit larger.
-const PACKET_SIZE_TOLD_MAX: u32 = tidegate_mqtt::varint::MAX_VARINT;
 
 /// When a silent connection is given up: after one and a half times the keep-alive time ([MQTT-3.1.2-22]).
 pub(crate) fn keep_alive_deadline(last_seen: Millis, keep_alive: u16) -> Millis {

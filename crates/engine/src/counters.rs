@@ -1,5 +1,7 @@
 //! What a shard counts: plain numbers that only grow, and gauges read when asked.
 
+use tidegate_mqtt::{PacketType, QoS};
+
 use crate::reason::{REASONS, Reason};
 
 /// Numbers that only grow, of one shard. A reader adds up those of all shards.
@@ -113,9 +115,18 @@ impl Counters {
         self.shard_messages_in += other.shard_messages_in;
         self.publishers_parked += other.publishers_parked;
         self.rate_limited += other.rate_limited;
+        self.rate_limited += other.rate_limited;
         self.dead_letters += other.dead_letters;
         self.dead_letters_lost += other.dead_letters_lost;
         self.redelivered += other.redelivered;
+    }
+
+    /// Counts one PUBLISH packet that was written.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, qos: QoS, payload: usize) {
+        self.packets_out[PacketType::Publish as usize] += 1;
+        self.messages_out[qos as usize] += 1;
+        self.payload_bytes_out += payload as u64;
     }
 
     /// Counts one message that was not delivered.

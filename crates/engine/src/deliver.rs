@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{PacketId, QoS};
 
 use crate::alias::Outbound;
 use crate::connection::Connection;
@@ -15,7 +15,7 @@ use crate::now::Millis;
 use crate::overflow::Arriving;
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::{BlockedPublisher, Delivery, InFlight, Membership, Session, SubscriptionIds};
+use crate::session::{BlockedPublisher, Delivery, Flow, InFlight, Membership, Session, SubscriptionIds};
 use crate::settings::OverflowPolicy;
 
 /// How a subscription wants a message.
@@ -33,8 +33,6 @@ pub(crate) struct Terms<'a> {
     /// Whether the queue's limit does not apply, since the sender goes by the queue's room already.
     pub metered: bool,
 }
-
-const PUBLISH_TYPE: usize = 3;
 
 impl Desk {
     /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
@@ -78,7 +76,7 @@ impl Desk {
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
-                self.counters.drop_message(Reason::SubscriberPacketLimit);
+                self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
                 return;
             }
             shape.alias = choose_alias(connection, publication.topic, len);
@@ -90,13 +88,8 @@ impl Desk {
             let flow = session.flow_mut();
             let number = if stored.is_some() { flow.number() } else { 0 };
             let kept = keep.then(|| delivery(publication, terms, qos, number));
-            let cost = kept.as_ref().map_or(0, Delivery::cost);
-            if flow.inflight.is_empty() {
-                flow.waiting_since = now;
-            }
             let numbers = Numbers { entry: number, separate: false };
-            let Some(id) = flow.inflight.push(awaited(qos), InFlight { delivery: kept, numbers }) else { return };
-            flow.inflight_bytes += cost;
+            let Some((id, cost)) = await_answer(now, flow, qos, InFlight { delivery: kept, numbers }) else { return };
             self.memory += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
@@ -111,16 +104,14 @@ impl Desk {
         if promises && let Some(batch) = self.journal.hold(key) {
             output.hold(at, batch);
         }
-        self.counters.packets_out[PUBLISH_TYPE] += 1;
-        self.counters.messages_out[qos as usize] += 1;
-        self.counters.payload_bytes_out += publication.payload.len() as u64;
+        self.counters.count_sent(qos, publication.payload.len());
     }
 
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
         let inner = self.sessions.get(to.0).is_some_and(Session::is_inner);
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
-            self.counters.drop_message(Reason::OfflineQos0);
+            self.drop_for(Reason::OfflineQos0, to, publication.topic);
             return;
         }
         self.enqueue(Millis(0), publication, to, terms, qos);
@@ -229,7 +220,7 @@ impl Desk {
             let stored = session.stored;
             self.forget_queued(cost);
             if next.is_expired(now) {
-                self.discard(Reason::MessageExpired, &next.message);
+                self.discard_for(Reason::MessageExpired, to, &next.message);
                 self.forget_stored(stored, next.number);
                 continue;
             }
@@ -258,7 +249,7 @@ impl Desk {
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
-            self.counters.drop_message(Reason::SubscriberPacketLimit);
+            self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
             self.forget_stored(stored, next.number);
             return;
         }
@@ -267,14 +258,9 @@ impl Desk {
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || next.group.is_some();
             let flow = session.flow_mut();
-            if flow.inflight.is_empty() {
-                flow.waiting_since = now;
-            }
             let numbers = Numbers { entry: next.number, separate: true };
             let kept = InFlight { delivery: keep.then(|| next.clone()), numbers };
-            let Some(id) = flow.inflight.push(awaited(qos), kept) else { return };
-            let cost = if keep { next.cost() } else { 0 };
-            flow.inflight_bytes += cost;
+            let Some((id, cost)) = await_answer(now, flow, qos, kept) else { return };
             self.memory += cost;
             shape.packet_id = Some(id);
             if let Some(stored) = stored {
@@ -290,9 +276,7 @@ impl Desk {
         {
             output.hold(at, batch);
         }
-        self.counters.packets_out[PUBLISH_TYPE] += 1;
-        self.counters.messages_out[qos as usize] += 1;
-        self.counters.payload_bytes_out += publication.payload.len() as u64;
+        self.counters.count_sent(qos, publication.payload.len());
     }
 
     /// Lets those go on who waited for a queue that has room again.
@@ -333,6 +317,18 @@ impl Desk {
         session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty())
             && connection.output_len() <= self.settings.limits.output_high_water as usize / 2
     }
+}
+
+/// Notes a message above QoS 0 as sent: its packet id, and what it costs to keep it.
+#[inline]
+fn await_answer(now: Millis, flow: &mut Flow, qos: QoS, sent: InFlight) -> Option<(PacketId, u64)> {
+    let cost = sent.delivery.as_ref().map_or(0, Delivery::cost);
+    if flow.inflight.is_empty() {
+        flow.waiting_since = now;
+    }
+    let id = flow.inflight.push(awaited(qos), sent)?;
+    flow.inflight_bytes += cost;
+    Some((id, cost))
 }
 
 /// What a message of this QoS waits for after it was sent.

@@ -20,11 +20,13 @@ use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
 use crate::overflow::OverflowRules;
 use crate::overload::Overload;
+use crate::rate::Published;
 use crate::reason::Reason;
 use crate::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
+use crate::telling::Telling;
 use crate::tenants::TenantUses;
 use crate::timers::Timers;
 
@@ -57,6 +59,8 @@ pub(crate) struct Desk {
     pub reservations: Reservations,
     /// Dropped messages on their way to being published again, if that is wanted.
     pub dead_letters: Option<DeadLetters>,
+    /// How much of what happens to messages was told.
+    pub telling: Telling,
     pub connections: GenSlab<Connection>,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
@@ -67,6 +71,8 @@ pub(crate) struct Desk {
     pub timers: Timers<Timer>,
     /// Open connections by listener.
     pub connections_by_listener: Vec<u32>,
+    /// What clients have published lately, by listener.
+    pub published_by_listener: Vec<Published>,
     /// Bytes of tails, parked packets, topics with aliases, wills, queues and what is kept in flight, and the kernel's
     /// share of blocked sockets.
     pub memory: u64,
@@ -116,6 +122,7 @@ impl Desk {
             overload: Overload::default(),
             reservations: Reservations::default(),
             dead_letters,
+            telling: Telling::default(),
             connections: GenSlab::default(),
             sessions: Slab::default(),
             by_client: HashTable::new(),
@@ -125,6 +132,7 @@ impl Desk {
             counters: Counters::default(),
             timers: Timers::default(),
             connections_by_listener: vec![0; listeners],
+            published_by_listener: vec![Published::default(); listeners],
             memory: 0,
             queued_messages: 0,
             queued_bytes: 0,
@@ -258,7 +266,9 @@ impl Desk {
         if session.is_inner() {
             return;
         }
-        if !session.lasts() {
+        // What waits in the store alone can only be read as long as its session is there.
+        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+        if !session.lasts() && !reads {
             if let Some(stored) = session.stored.take() {
                 self.journal.delete(Key::Session(stored));
             }

@@ -93,14 +93,12 @@ impl Engine {
     /// The route of a topic name that is valid.
     #[inline]
     pub(crate) fn route_of(&mut self, tenant: crate::TenantId, topic: &str) -> RouteSlot {
-        match self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
-            Some(slot) => slot,
-            None => {
-                let slot = self.cache.fill(&mut self.index, tenant, topic);
-                self.keep_receivers(slot);
-                slot
-            }
+        if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+            return slot;
         }
+        let slot = self.cache.fill(&mut self.index, tenant, topic);
+        self.keep_receivers(slot);
+        slot
     }
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.

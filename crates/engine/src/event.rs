@@ -215,4 +215,92 @@ pub enum LogEvent {
         /// Milliseconds since the client last acknowledged anything.
         waiting_ms: u64,
     },
+    /// A message was not delivered to a client. So many of these are told per second, of each client and in all, as of the
+    /// following kinds; the next one says how many were not.
+    Dropped {
+        /// The client that did not get it.
+        client_id: String,
+        /// The topic.
+        topic: String,
+        /// Why.
+        reason: Reason,
+        /// Who published it, if that is a client of this shard that is known still.
+        publisher: Option<String>,
+        /// Events about the client since the last one that were not told.
+        untold: u64,
+    },
+    /// A client was not allowed what it asked for, and stays connected.
+    Denied {
+        /// The client.
+        client_id: String,
+        /// What it wanted to do.
+        attempt: Attempt,
+        /// With which topic, or filter.
+        topic: String,
+        /// Why not.
+        reason: Reason,
+        /// Events about the client since the last one that were not told.
+        untold: u64,
+    },
+    /// A publisher has to wait.
+    Delayed {
+        /// Its connection.
+        key: ConnectionKey,
+        /// The publisher.
+        client_id: String,
+        /// What for.
+        delay: Delay,
+        /// Events about the client since the last one that were not told.
+        untold: u64,
+    },
+}
+
+/// What a client is not allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// Publish a message.
+    Publish,
+    /// Have its will published.
+    Will,
+    /// Subscribe to a filter, or stay subscribed.
+    Subscribe,
+}
+
+impl Attempt {
+    /// What a person is told.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Publish => "to publish",
+            Self::Will => "to have its will published",
+            Self::Subscribe => "to subscribe",
+        }
+    }
+}
+
+/// What a publisher waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delay {
+    /// The queue of a subscriber, that has to have room; on another shard it is not known whose.
+    Queue(Option<String>),
+    /// Memory of the shard.
+    Memory,
+    /// The link to another shard.
+    Link,
+    /// Its own rate.
+    Rate,
+    /// The rate of all clients of its listener.
+    ListenerRate,
+}
+
+impl std::fmt::Display for Delay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Queue(Some(client_id)) => write!(f, "the queue of {client_id} is full"),
+            Self::Queue(None) => f.write_str("a subscriber's queue or the memory of its shard is full"),
+            Self::Memory => f.write_str("the shard is near its memory ceiling"),
+            Self::Link => f.write_str("the link to another shard is full"),
+            Self::Rate => f.write_str("it publishes faster than its rate limit"),
+            Self::ListenerRate => f.write_str("the clients of its listener publish faster than the limit for all of them"),
+        }
+    }
 }

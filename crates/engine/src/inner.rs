@@ -180,7 +180,7 @@ impl crate::desk::Desk {
             && let Some(delivery) = self.pop_queued(from)
         {
             if delivery.is_expired(now) {
-                self.counters.drop_message(Reason::MessageExpired);
+                self.drop_for(Reason::MessageExpired, from, delivery.message.topic());
             } else {
                 self.counters.messages_out[delivery.qos as usize] += 1;
                 self.counters.payload_bytes_out += delivery.message.payload().len() as u64;

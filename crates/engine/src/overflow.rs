@@ -69,8 +69,10 @@ impl Desk {
         }
         let exchanges = matches!(bounds.policy, OverflowPolicy::DropOldest | OverflowPolicy::KeepLast);
         let older = exchanges.then(|| self.pop_least(to, delivery.message.priority)).flatten();
-        let dropped = older.as_ref().unwrap_or(delivery);
-        self.discard(Reason::MemoryCeiling, &dropped.message);
+        match &older {
+            Some(older) => self.discard_for(Reason::MemoryCeiling, to, &older.message),
+            None => self.discard_arriving(Reason::MemoryCeiling, arriving),
+        }
         older.is_some()
     }
 

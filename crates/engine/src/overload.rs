@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::desk::Desk;
+use crate::event::Delay;
 use crate::ids::SessionKey;
 use crate::session::{BlockedPublisher, Session};
 
@@ -44,6 +45,9 @@ impl Desk {
         let Some(publisher) = publisher.filter(|_| held) else { return };
         if self.overload.waiting.insert(publisher) {
             self.to_park.push(publisher);
+            if publisher.shard == self.shard {
+                self.tell_delayed(Delay::Memory, publisher.connection);
+            }
         }
     }
 

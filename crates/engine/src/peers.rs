@@ -6,6 +6,7 @@ use crate::admission::Wanted;
 use crate::dispatch::{Source, reach};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
+use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::Batch;
@@ -92,7 +93,10 @@ impl Engine {
             }
             Record::RetainedEnd { fetch, after } => self.handle_retained_end(fetch, after),
             // A publisher that is gone need not wait, and hears nothing of the room that there will be.
-            Record::Park { connection } => self.park(now, connection),
+            Record::Park { connection } => {
+                self.desk.tell_delayed(Delay::Queue(None), connection);
+                self.park(now, connection);
+            }
             Record::Unpark { connection } => self.unpark(now, connection),
             Record::GiveUp { connection } => self.give_up_blocking(BlockedPublisher { shard: from, connection }),
             Record::Credit { bytes } => {

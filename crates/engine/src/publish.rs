@@ -9,6 +9,7 @@ use crate::connection::Answer;
 use crate::dispatch::{Source, reach};
 use crate::durable::{Key, Mark};
 use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::input::Refused;
 use crate::message::Publication;
@@ -77,6 +78,9 @@ impl Engine {
         raw: &RawPublish<'_>,
     ) -> Result<(), Refused> {
         self.desk.counters.drop_message(Reason::StoreFull);
+        if let (Some(session), Ok(topic)) = (self.desk.session_of(key), std::str::from_utf8(raw.topic)) {
+            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::StoreFull);
+        }
         if !version.is_v5() && raw.packet_id.is_some() {
             return Err(Refused::new(Reason::StoreFull, "the store has no room for the message"));
         }
@@ -244,6 +248,8 @@ impl Engine {
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
             self.desk.counters.drop_message(Reason::NotAuthorized);
+            let topic = self.cache.get(slot).0;
+            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
             self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
             return;
         }
@@ -271,7 +277,11 @@ impl Engine {
             0,
         );
         publication.priority = traits.priority.level(forwarding.properties);
+        let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if self.turn_share.charge(now, deliveries) {
+            self.wait_for_next_turn(now, key);
+        }
         if raw.packet_id.is_some() {
             if !done.reached && code == ReasonCode::Success {
                 code = ReasonCode::NoMatchingSubscribers;
@@ -348,7 +358,11 @@ impl Engine {
             publisher,
         );
         publication.priority = self.cache.traits(slot).priority.level(forwarding.properties);
-        self.retain(now, &mut publication).map_or(ReasonCode::Success, Reason::code)
+        let refused = self.retain(now, &mut publication);
+        if let Some(reason) = refused {
+            self.desk.tell_denied(Attempt::Publish, session, &topic, reason);
+        }
+        refused.map_or(ReasonCode::Success, Reason::code)
     }
 
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
@@ -415,6 +429,7 @@ impl Engine {
     /// The publisher waits until the links that it has filled have drained.
     #[cold]
     fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
+        self.desk.tell_delayed(Delay::Link, key);
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);
             full &= full - 1;

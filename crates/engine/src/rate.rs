@@ -1,7 +1,8 @@
-//! How fast a client, and a tenant, may publish. Beyond it its PUBLISH packets wait; nothing is dropped.
+//! How fast a client, all clients of a listener, and a tenant may publish. Beyond it PUBLISH packets wait; nothing is dropped.
 
 use crate::desk::Timer;
 use crate::engine::Engine;
+use crate::event::Delay;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::settings::ListenerSettings;
@@ -29,25 +30,43 @@ impl Bucket {
     }
 }
 
+/// A rate per second, and what may come at once.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    rate: u64,
+    burst: u64,
+}
+
+impl Limit {
+    /// Without a burst of its own, as much as in a second may come at once.
+    fn new(rate: u64, burst: u64) -> Self {
+        Self { rate, burst: if burst == 0 { rate } else { burst } }
+    }
+}
+
+/// What has been published lately, by one client or by all of a listener.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Published {
+    messages: Bucket,
+    bytes: Bucket,
+}
+
+impl Published {
+    /// Counts a packet; returns for how many milliseconds whoever sent it has to wait.
+    fn take(&mut self, now: Now, packet_len: usize, messages: Limit, bytes: Limit) -> u64 {
+        let at = nanoseconds(now);
+        let messages = self.messages.take(at, 1, messages.rate, messages.burst);
+        let bytes = self.bytes.take(at, packet_len as u64, bytes.rate, bytes.burst);
+        messages.max(bytes).div_ceil(NANOSECONDS_PER_MILLISECOND)
+    }
+}
+
 /// What a client has published lately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    messages: Bucket,
-    bytes: Bucket,
+    published: Published,
     /// Until when the client waits, or never.
     pub waits_until: Millis,
-}
-
-impl Rate {
-    /// For how many nanoseconds it is too early for this packet.
-    fn take(&mut self, now: Now, packet_len: usize, limits: &ListenerSettings) -> u64 {
-        let at = nanoseconds(now);
-        let burst = |burst: u64, rate: u64| if burst == 0 { rate } else { burst };
-        let (rate, bytes_rate) = (u64::from(limits.max_message_rate), limits.max_byte_rate);
-        let messages = self.messages.take(at, 1, rate, burst(u64::from(limits.message_burst), rate));
-        let bytes = self.bytes.take(at, packet_len as u64, bytes_rate, burst(limits.byte_burst, bytes_rate));
-        messages.max(bytes)
-    }
 }
 
 fn nanoseconds(now: Now) -> u64 {
@@ -55,16 +74,31 @@ fn nanoseconds(now: Now) -> u64 {
 }
 
 impl ListenerSettings {
-    /// Whether its clients may publish only so fast.
+    /// Whether its clients may publish only so fast, each or all together.
     #[inline]
     pub(crate) fn limits_rate(&self) -> bool {
-        self.max_message_rate != 0 || self.max_byte_rate != 0
+        self.max_message_rate != 0 || self.max_byte_rate != 0 || self.limits_total_rate()
+    }
+
+    fn limits_total_rate(&self) -> bool {
+        self.max_total_message_rate != 0 || self.max_total_byte_rate != 0
+    }
+
+    /// What one client may publish.
+    fn client_rate(&self) -> (Limit, Limit) {
+        let messages = Limit::new(u64::from(self.max_message_rate), u64::from(self.message_burst));
+        (messages, Limit::new(self.max_byte_rate, self.byte_burst))
+    }
+
+    /// What all clients may publish.
+    fn total_rate(&self) -> (Limit, Limit) {
+        (Limit::new(u64::from(self.max_total_message_rate), 0), Limit::new(self.max_total_byte_rate, 0))
     }
 }
 
 impl Engine {
-    /// Counts a PUBLISH packet towards what its client and its client's tenant may publish; the client waits with
-    /// the next one if that was too fast.
+    /// Counts a PUBLISH packet towards what its client, all clients of its listener, and its tenant may publish; the client
+    /// waits with the next one if that was too fast. What waits does not count yet, so that all of a listener take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -72,24 +106,28 @@ impl Engine {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
-        let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
-        if of_tenant.is_none() && !limits.limits_rate() {
-            return;
-        }
-        let fresh =
-            || Box::new(Rate { messages: Bucket::default(), bytes: Bucket::default(), waits_until: Millis::NEVER });
+        let tenant = connection.tenant;
+        let place = usize::from(connection.listener.0);
+        let fresh = || Box::new(Rate { published: Published::default(), waits_until: Millis::NEVER });
         let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
-        let wait = rate.take(now, packet_len, limits).max(of_tenant.unwrap_or(0));
-        let wait = wait.div_ceil(NANOSECONDS_PER_MILLISECOND);
+        let (messages, bytes) = limits.client_rate();
+        let own_wait = rate.published.take(now, packet_len, messages, bytes);
+        let (messages, bytes) = limits.total_rate();
+        let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
+        let total_wait = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
+        let of_tenant = self.desk.tenants.take_message(tenant, nanoseconds(now)).unwrap_or(0);
+        let wait = own_wait.max(total_wait).max(of_tenant.div_ceil(NANOSECONDS_PER_MILLISECOND));
         if wait == 0 {
             return;
         }
+        let delay = if total_wait > own_wait { Delay::ListenerRate } else { Delay::Rate };
         let (before, until) = (rate.waits_until, now.monotonic.plus(wait));
         rate.waits_until = until;
         self.desk.timers.cancel(before, Timer::Rate(key));
         self.desk.timers.set(until, Timer::Rate(key));
         if before == Millis::NEVER {
             self.desk.counters.rate_limited += 1;
+            self.desk.tell_delayed(delay, key);
             self.park(now, key);
         }
     }

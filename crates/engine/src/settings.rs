@@ -129,6 +129,12 @@ pub struct ListenerSettings {
     pub max_byte_rate: u64,
     /// Bytes of PUBLISH packets that a client may send at once after it was quiet; 0 is as many as in a second.
     pub byte_burst: u64,
+    /// PUBLISH packets per second of all its clients of this shard, and as many at once after they were quiet; beyond it
+    /// those wait who send more. 0 is no limit.
+    pub max_total_message_rate: u32,
+    /// Bytes of PUBLISH packets per second of all its clients of this shard, and as many at once after they were quiet;
+    /// beyond it those wait who send more. 0 is no limit.
+    pub max_total_byte_rate: u64,
     /// Response Information given to clients that request it; `None` gives none.
     pub response_information: Option<String>,
     /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
@@ -155,6 +161,8 @@ impl Default for ListenerSettings {
             message_burst: 0,
             max_byte_rate: 0,
             byte_burst: 0,
+            max_total_message_rate: 0,
+            max_total_byte_rate: 0,
             response_information: None,
             server_reference: None,
         }

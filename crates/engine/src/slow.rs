@@ -49,6 +49,11 @@ impl Engine {
         sessions.map(|session| describe(now, session)).collect()
     }
 
+    /// How many clients [`Engine::slow_sessions`] knows of. Looks at every session of the shard.
+    pub fn count_slow_sessions(&self, now: Now) -> u64 {
+        self.desk.sessions.iter().filter(|(_, session)| self.slowness(now, session).is_some()).count() as u64
+    }
+
     /// How much a session holds up, if it is slow: for how long, and how many messages.
     fn slowness(&self, now: Now, session: &Session) -> Option<(u64, u64)> {
         let flow = session.flow.as_ref()?;

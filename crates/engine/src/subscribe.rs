@@ -7,6 +7,7 @@ use tidegate_mqtt::{
 use crate::connection::{Answer, FetchRequest, SubAckAnswer};
 use crate::dispatch::STORED_NAME_MAX;
 use crate::engine::Engine;
+use crate::event::Attempt;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
 use crate::link::envelope::Ticket;
@@ -91,6 +92,8 @@ impl Engine {
                 Ok(()) => granted_code(options.qos.min(max_qos)),
                 Err(reason) => {
                     self.desk.counters.requests_refused[reason.number()] += 1;
+                    let filter = filter.map_or("", |filter| filter.as_str());
+                    self.desk.tell_denied(Attempt::Subscribe, session, filter, reason);
                     reason.code()
                 }
             });

@@ -1,11 +1,12 @@
 //! The control plane's hold on a running node.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Now, Place, Reason, ShardId, TenantId, partition_of};
+use tidegate_engine::{Now, Place, Reason, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
@@ -115,6 +116,19 @@ impl NodeHandle {
             story.merge(answer);
         }
         Ok(story)
+    }
+
+    /// The clients that hold most up, the worst first, `limit` at most: connected ones that have acknowledged nothing for long
+    /// although something waits for it, and those whose queue is full.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn slow_sessions(&self, limit: usize) -> Result<Vec<SlowSession>, NoAnswer> {
+        let mut all: Vec<SlowSession> =
+            self.ask_all(|answer| Admin::Slow { limit, answer })?.into_iter().flatten().collect();
+        all.sort_by_key(|slow| Reverse((slow.waiting_ms, slow.queued_messages)));
+        all.truncate(limit);
+        Ok(all)
     }
 
     /// Bans, and closes the connections that the ban is about: those of a client id (an MQTT 5 client is told

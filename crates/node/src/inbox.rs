@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, TenantId, Verdict};
+use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
@@ -55,6 +55,8 @@ pub(crate) enum Admin {
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
+    /// Answer with the slowest clients, so many at most.
+    Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
     /// Close the connections that a ban is about and answer how many.
     Enforce { target: BanTarget, answer: Sender<u64> },
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.

@@ -50,7 +50,7 @@ pub trait Observer: Send + Sync + 'static {
         true
     }
 
-    /// Takes note of an event: connects, disconnects, refusals, full queues; never single messages.
+    /// Takes note of an event: connects, disconnects, refusals, full queues, and a bounded part of what happens to messages.
     fn log(&self, occasion: &Occasion<'_>);
 
     /// Decides about a client, at once or later. Only called when the engine's settings ask for authentication from
@@ -107,6 +107,9 @@ impl Observer for TracingObserver {
         match event {
             LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } => tracing::enabled!(tracing::Level::WARN),
             LogEvent::Connected { .. } | LogEvent::Disconnected { .. } => tracing::enabled!(tracing::Level::INFO),
+            LogEvent::Dropped { .. } | LogEvent::Denied { .. } | LogEvent::Delayed { .. } => {
+                tracing::enabled!(tracing::Level::DEBUG)
+            }
             LogEvent::Refused { reason, .. } if is_ordinary(*reason) => tracing::enabled!(tracing::Level::DEBUG),
             LogEvent::Refused { .. } => tracing::enabled!(tracing::Level::WARN),
         }
@@ -134,6 +137,17 @@ impl Observer for TracingObserver {
             LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
                 let policy = reason.label();
                 tracing::warn!(shard, client_id, policy, unacknowledged, waiting_ms, "queue full");
+            }
+            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+                let reason = reason.label();
+                tracing::debug!(shard, client_id, topic, reason, publisher, untold, "message dropped");
+            }
+            LogEvent::Denied { client_id, attempt, topic, reason, untold } => {
+                let (attempt, reason) = (attempt.text(), reason.label());
+                tracing::debug!(shard, client_id, attempt, topic, reason, untold, "denied");
+            }
+            LogEvent::Delayed { client_id, delay, untold, .. } => {
+                tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");
             }
         }
     }

@@ -122,6 +122,8 @@ pub struct ShardReport {
     pub counters: Counters,
     /// What its engine holds.
     pub gauges: Gauges,
+    /// Clients that read slowly, do not acknowledge, or whose queue is full.
+    pub slow_sessions: u64,
     /// What its shell has counted.
     pub shell: ShellCounters,
     /// What its flight recorder has done.
@@ -137,6 +139,8 @@ pub struct NodeReport {
     pub counters: Counters,
     /// Sum over the engines.
     pub gauges: Gauges,
+    /// Sum over the engines: clients that read slowly, do not acknowledge, or whose queue is full.
+    pub slow_sessions: u64,
     /// Sum over the shells.
     pub shell: ShellCounters,
     /// Sum over the flight recorders.
@@ -154,6 +158,7 @@ impl NodeReport {
     pub(crate) fn add(&mut self, report: ShardReport) {
         self.counters.add(&report.counters);
         self.gauges.add(&report.gauges);
+        self.slow_sessions += report.slow_sessions;
         self.shell.add(&report.shell);
         self.flight.recorded += report.flight.recorded;
         self.flight.suppressed += report.flight.suppressed;

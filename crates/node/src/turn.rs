@@ -9,6 +9,7 @@ use mio::Events;
 use mio::event::Event as Readiness;
 use tidegate_engine::{ConnectionKey, Event, ShardId};
 
+use crate::flight::FlightSubject;
 use crate::inbox::{Admin, ToShard};
 use crate::limits::{INBOX_MESSAGES_PER_TURN, READ_BYTES_PER_TURN};
 use crate::memory::return_free_pages;
@@ -115,6 +116,7 @@ impl Shard {
                     shard: self.place.shard,
                     counters: self.engine.counters().clone(),
                     gauges: self.engine.gauges(),
+                    slow_sessions: self.engine.count_slow_sessions(self.now),
                     shell: self.counters,
                     flight: self.flight.counters(),
                     lag_ms: self.lag_ms(),
@@ -132,7 +134,14 @@ impl Shard {
                 let _ = done.send(());
             }
             Admin::Why { subject, answer } => {
-                let _ = answer.send(self.flight.answer(&subject));
+                let mut known = self.flight.answer(&subject);
+                if let FlightSubject::Client(client_id) = &subject {
+                    known.suppressed += self.engine.untold(client_id);
+                }
+                let _ = answer.send(known);
+            }
+            Admin::Slow { limit, answer } => {
+                let _ = answer.send(self.engine.slow_sessions(self.now, limit));
             }
             Admin::Enforce { target, answer } => {
                 let _ = answer.send(self.enforce(&target));
@@ -229,16 +238,20 @@ impl Shard {
     }
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
-        use tidegate_engine::LogEvent::{BadPacket, Connected, Disconnected, QueueFull, Refused};
+        use tidegate_engine::LogEvent::{
+            BadPacket, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
+        };
         self.record(event);
         if !self.shared.observer.wants(event) {
             return;
         }
         let key = match event {
-            Connected { key, .. } | Disconnected { key, .. } | Refused { key, .. } | BadPacket { key, .. } => {
-                Some(*key)
-            }
-            QueueFull { .. } => None,
+            Connected { key, .. }
+            | Disconnected { key, .. }
+            | Refused { key, .. }
+            | BadPacket { key, .. }
+            | Delayed { key, .. } => Some(*key),
+            QueueFull { .. } | Dropped { .. } | Denied { .. } => None,
         };
         let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
         let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));

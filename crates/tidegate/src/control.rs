@@ -2,7 +2,7 @@
 
 use tidegate_console::Unavailable;
 use tidegate_console::api::{BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject};
-use tidegate_engine::{Millis, Now, TenantId};
+use tidegate_engine::{Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
 use crate::status::BrokerStatus;
@@ -16,6 +16,10 @@ impl Control for BrokerStatus {
         };
         let answer = self.node()?.why(&subject).map_err(|_| Unavailable)?;
         Ok(Story { events: answer.events.iter().map(story_event).collect(), suppressed: answer.suppressed })
+    }
+
+    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError> {
+        Ok(self.node()?.slow_sessions(limit).map_err(|_| Unavailable)?)
     }
 
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {

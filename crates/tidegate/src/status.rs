@@ -89,6 +89,7 @@ impl StatusSource for BrokerStatus {
             store: self.store.get().map(|store| store_status::numbers(store)),
             counters: report.counters,
             gauges: report.gauges,
+            slow_sessions: report.slow_sessions,
             shards,
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),

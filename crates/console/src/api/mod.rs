@@ -3,6 +3,7 @@
 //! | request | what it does |
 //! | --- | --- |
 //! | `GET /api/v1/why?client=ID` (or `topic=NAME`, `address=ADDRESS`) | what happened lately, oldest first |
+//! | `GET /api/v1/slow` (`?limit=N`) | who reads slowly or does not acknowledge |
 //! | `GET /api/v1/bans` | all bans |
 //! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
 //! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
@@ -13,6 +14,7 @@ mod access;
 mod advice;
 mod answers;
 mod bans;
+mod slow;
 mod why;
 
 use std::sync::Arc;
@@ -21,6 +23,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
 use axum::routing::get;
+use tidegate_engine::SlowSession;
 
 use crate::status::Unavailable;
 
@@ -54,6 +57,12 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or the subject is no address.
     fn why(&self, subject: &Subject) -> Result<Story, ControlError>;
 
+    /// The clients that hold most up, the worst first, `limit` at most.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn slow(&self, limit: usize) -> Result<Vec<SlowSession>, ControlError>;
+
     /// All bans that hold.
     ///
     /// # Errors
@@ -77,6 +86,7 @@ pub trait Control: crate::status::StatusSource {
 pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
     Router::new()
         .route("/api/v1/why", get(why::get::<S>))
+        .route("/api/v1/slow", get(slow::get::<S>))
         .route("/api/v1/bans", get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }

@@ -162,6 +162,13 @@ pub(super) static METRICS: &[Metric] = &[
         out.add(&[], it.status.gauges.inflight_messages);
     }),
     metric(
+        "tidegate_slow_sessions",
+        Gauge,
+        &[],
+        "Clients that acknowledge nothing for longer than `limits.slow_after` or whose queue is full; `tidegate why slow` names them.",
+        |it, out| out.add(&[], it.status.slow_sessions),
+    ),
+    metric(
         "tidegate_publishers_parked_total",
         Counter,
         &[],

@@ -15,6 +15,7 @@ mod journal;
 mod keys;
 mod records;
 mod restore;
+mod route;
 mod sweep;
 
 pub(crate) use crossing::{Crossings, Replay, Way};
@@ -24,5 +25,6 @@ pub(crate) use journal::{Journal, Mark};
 pub(crate) use keys::{Key, StoredSession, entries_from};
 pub(crate) use records::{EntryRead, Numbers, SessionRecord, put_subscription, read_entry};
 pub(crate) use restore::{RESTORING_INDEX, Restoration};
-pub use restore::{RestoreError, RestoreRoute, Restored, Takers};
+pub use restore::{RestoreError, Restored};
+pub use route::{RestoreRoute, Takers};
 pub use sweep::Sweep;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
-use crate::ids::{ConnectionKey, Place, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{MemberOptions, Record};
 use crate::message::MessageRef;
@@ -23,7 +23,8 @@ use super::crossing::Replay;
 use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
 use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
-use super::records::{client_of, delivery, end, read_message, read_subscription};
+use super::records::{delivery, end, read_message, read_subscription};
+use super::route::malformed;
 
 /// Why what a store holds was not taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,66 +83,6 @@ impl Restored {
         self.messages += other.messages;
         self.retained += other.retained;
     }
-}
-
-/// Which shard takes which pair in: pairs are shown to it in the order of their keys.
-#[derive(Debug)]
-pub struct RestoreRoute {
-    place: Place,
-    homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
-}
-
-/// Who is to be given a pair.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takers {
-    /// One shard.
-    One(ShardId),
-    /// Every shard: those that do not need it leave it.
-    All,
-    /// No shard: it is not the engine's.
-    None,
-}
-
-impl RestoreRoute {
-    /// A route for so many shards.
-    pub fn new(shards: u16) -> Self {
-        Self { place: Place { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
-    }
-
-    /// Who is to be given a pair.
-    ///
-    /// # Errors
-    /// When the pair cannot be read, or is a part of a session that is not there.
-    pub fn takers(&mut self, key: &[u8], value: &[u8]) -> Result<Takers, RestoreError> {
-        let read = Key::read(key).map_err(|error| malformed(key, error))?;
-        Ok(match read {
-            Key::Session(session) => {
-                let (tenant, client_id) = client_of(value).map_err(|error| malformed(key, error))?;
-                let home = self.place.home_of(partition_of(tenant, client_id));
-                self.homes.insert(session.0.get(), home);
-                Takers::One(home)
-            }
-            Key::Subscription(session, _)
-            | Key::Received(session, _)
-            | Key::Entry(session, _)
-            | Key::Sent(session, _) => {
-                let home = self.homes.get(&session.0.get()).copied();
-                Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
-            }
-            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) => Takers::All,
-            Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
-            Key::Foreign => Takers::None,
-        })
-    }
-}
-
-fn malformed(key: &[u8], error: WireError) -> RestoreError {
-    use std::fmt::Write;
-    let key = key.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    });
-    RestoreError::Malformed { key, error }
 }
 
 /// The barrier behind a restore carries this connection index, which no connection has.
@@ -435,26 +376,6 @@ impl Engine {
         Ok(all.done)
     }
 
-    /// Another shard has told all that it has taken in.
-    pub(crate) fn note_restored(&mut self, now: Now) {
-        self.others_restored += 1;
-        self.go_on_restoring(now);
-    }
-
-    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
-    fn go_on_restoring(&mut self, now: Now) {
-        if self.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.replay.take()
-        {
-            self.replay(now, replay);
-        }
-    }
-
-    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
-    pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0 && self.replay.is_none()
-    }
-
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
     fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
@@ -480,13 +401,13 @@ impl Engine {
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
-                Content::Body(body) => match all.bodies.get(body) {
-                    Some(message) => Rc::clone(message),
-                    None => {
+                Content::Body(body) => {
+                    let Some(message) = all.bodies.get(body) else {
                         missing += 1;
                         continue;
-                    }
-                },
+                    };
+                    Rc::clone(message)
+                }
             };
             all.done.messages += 1;
             let delivery = delivery(entry, message, number);
@@ -505,16 +426,16 @@ impl Engine {
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
-        let in_flight = sent.into_iter().map(|(record, delivery)| {
+        let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
             let keep = record.state != State::AwaitPubComp;
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
-        let in_flight: Vec<_> = in_flight.collect();
-        let kept = in_flight.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
+        let unanswered: Vec<_> = unanswered.collect();
+        let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
         flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
-        match Inflight::from_entries(in_flight) {
-            Some(inflight) => flow.inflight = inflight,
+        match Inflight::from_entries(unanswered) {
+            Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
         let mut queue_bytes = 0;

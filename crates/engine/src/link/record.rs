@@ -230,18 +230,9 @@ impl<'a> Record<'a> {
                 out.put_u8(15);
                 put_ticket(out, Some(*ticket));
             }
-            Self::Park { connection } => {
-                out.put_u8(12);
-                put_connection(out, Some(*connection));
-            }
-            Self::Unpark { connection } => {
-                out.put_u8(13);
-                put_connection(out, Some(*connection));
-            }
-            Self::GiveUp { connection } => {
-                out.put_u8(16);
-                put_connection(out, Some(*connection));
-            }
+            Self::Park { connection } => put_waiting(out, 12, *connection),
+            Self::Unpark { connection } => put_waiting(out, 13, *connection),
+            Self::GiveUp { connection } => put_waiting(out, 16, *connection),
             Self::SysQuery { round } => {
                 out.put_u8(17);
                 out.put_u32(*round);
@@ -258,15 +249,7 @@ impl<'a> Record<'a> {
             Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
                 self.write_reservation(out);
             }
-            Self::Crossing { number } => {
-                out.put_u8(20);
-                out.put_u64(*number);
-            }
-            Self::Crossed { number } => {
-                out.put_u8(21);
-                out.put_u64(*number);
-            }
-            Self::Replayed => out.put_u8(22),
+            Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -295,6 +278,21 @@ impl<'a> Record<'a> {
                 out.put_u8(33);
                 out.put_u32(*number);
             }
+            _ => {}
+        }
+    }
+
+    fn write_crossing(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Crossing { number } => {
+                out.put_u8(20);
+                out.put_u64(*number);
+            }
+            Self::Crossed { number } => {
+                out.put_u8(21);
+                out.put_u64(*number);
+            }
+            Self::Replayed => out.put_u8(22),
             _ => {}
         }
     }
@@ -357,6 +355,30 @@ impl<'a> Record<'a> {
         }
     }
 
+    fn read_crossing(kind: u8, reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        Ok(match kind {
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            _ => Self::Replayed,
+        })
+    }
+
+    fn read_reservation(kind: u8, reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        Ok(match kind {
+            30 => Self::Reserve {
+                number: reader.u32("a reservation")?,
+                tenant: TenantId(reader.u16("a tenant")?),
+                topic: reader.text("a topic")?,
+                qos: QoS::from_bits(reader.u8("a QoS")?).ok_or(WireError { reading: "a QoS" })?,
+                cost: reader.u64("a cost")?,
+                waits: read_connection(reader)?,
+            },
+            31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
+            32 => Self::Commit { number: reader.u32("a reservation")? },
+            _ => Self::Release { number: reader.u32("a reservation")? },
+        })
+    }
+
     fn read_rare(
         kind: u8,
         head: &mut ReadHead,
@@ -411,24 +433,18 @@ impl<'a> Record<'a> {
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
-            30 => Self::Reserve {
-                number: reader.u32("a reservation")?,
-                tenant: TenantId(reader.u16("a tenant")?),
-                topic: reader.text("a topic")?,
-                qos: QoS::from_bits(reader.u8("a QoS")?).ok_or(WireError { reading: "a QoS" })?,
-                cost: reader.u64("a cost")?,
-                waits: read_connection(reader)?,
-            },
-            31 => Self::Reserved { number: reader.u32("a reservation")?, full: reader.u32("a number of queues")? },
-            32 => Self::Commit { number: reader.u32("a reservation")? },
-            33 => Self::Release { number: reader.u32("a reservation")? },
-            20 => Self::Crossing { number: reader.u64("a message's number")? },
-            21 => Self::Crossed { number: reader.u64("a message's number")? },
-            22 => Self::Replayed,
+            20..=22 => Self::read_crossing(kind, reader)?,
+            30..=33 => Self::read_reservation(kind, reader)?,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })
     }
+}
+
+/// A record about a publisher that waits.
+fn put_waiting(out: &mut Vec<u8>, kind: u8, connection: ConnectionKey) {
+    out.put_u8(kind);
+    put_connection(out, Some(connection));
 }
 
 #[cfg(test)]

@@ -2,12 +2,13 @@
 
 use super::Arriving;
 use crate::desk::Desk;
+use crate::event::Delay;
 use crate::now::Millis;
 use crate::reason::Reason;
 
 impl Desk {
     pub(super) fn block(&mut self, now: Millis, arriving: &Arriving<'_>) -> bool {
-        let Arriving { to, delivery, publisher, bounds } = *arriving;
+        let Arriving { to, publisher, bounds, .. } = *arriving;
         let link_bytes = self.settings.limits.shard_link_bytes;
         let over_ceiling = self.is_over_ceiling();
         let Some(session) = self.sessions.get_mut(to.0) else { return false };
@@ -21,13 +22,17 @@ impl Desk {
         let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
         let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
         if flow.block_given_up || !hard {
-            self.discard(reason, &delivery.message);
+            self.discard_arriving(reason, arriving);
             return false;
         }
         if !flow.blocking.contains(&publisher) {
             flow.blocking.push(publisher);
             self.blockers.insert(to.0);
             self.to_park.push(publisher);
+            if publisher.shard == self.shard {
+                let delay = Delay::Queue(Some(session.client_id.to_string()));
+                self.tell_delayed(delay, publisher.connection);
+            }
         }
         true
     }

@@ -14,7 +14,7 @@ impl Desk {
             // now, and never come further.
             return self.drop_newest(now, arriving);
         }
-        self.discard(Reason::QueueFullDisconnect, &arriving.delivery.message);
+        self.discard_arriving(Reason::QueueFullDisconnect, arriving);
         self.to_close.push((key, Reason::QueueFullDisconnect));
         false
     }

@@ -27,10 +27,10 @@ impl Desk {
                 return true;
             }
             let Some(older) = self.pop_least(to, delivery.message.priority) else {
-                self.discard(Reason::QueueFullNewest, &delivery.message);
+                self.discard_arriving(Reason::QueueFullNewest, arriving);
                 return false;
             };
-            self.discard(Reason::QueueFullOldest, &older.message);
+            self.discard_for(Reason::QueueFullOldest, to, &older.message);
         }
     }
 }

@@ -25,11 +25,15 @@ impl Desk {
         let cost = older.cost();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let stored = session.stored;
+        // What took its place may not need the window that it waited for.
+        if session.connection.is_some() && self.to_refill.last() != Some(&to) {
+            self.to_refill.push(to);
+        }
         if let Some(flow) = session.flow.as_mut() {
             flow.queue_bytes -= cost;
         }
         self.forget_queued(cost);
         self.forget_stored(stored, older.number);
-        self.discard(Reason::QueueReplaced, &older.message);
+        self.discard_for(Reason::QueueReplaced, to, &older.message);
     }
 }

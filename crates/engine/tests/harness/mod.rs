@@ -34,5 +34,5 @@ pub(crate) use device::{Device, Received};
 pub(crate) use message::{Message, message};
 pub(crate) use net::crash::{Crash, restore};
 pub(crate) use random::Random;
-pub(crate) use store::{Pairs, apply};
-pub(crate) use world::{World, everywhere, everywhere_with, millis, minutes, seconds};
+pub(crate) use store::Pairs;
+pub(crate) use world::{World, everywhere, everywhere_in_memory, everywhere_with, millis, minutes, seconds};

@@ -51,6 +51,7 @@ enum Stand {
 }
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Socket {
     pub side: Side,
     stand: Stand,

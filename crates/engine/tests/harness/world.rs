@@ -43,21 +43,28 @@ pub(crate) fn everywhere(story: impl Fn(&World)) {
 /// The same with other settings than the default ones. Each place is played with a store as well, whose commits come as
 /// late as they can or, with a seed, whenever they want.
 pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
-    let settings = || {
-        let mut settings = Settings::default();
-        change(&mut settings);
-        settings
-    };
-    let stored = || Settings { durability: Durability::Commit, ..settings() };
+    let stored = || Settings { durability: Durability::Commit, ..changed(&change) };
     story(&World::build(1, stored(), Schedule::InTurn, true, "1 shard in turn, with a store"));
     let schedule = Schedule::Seeded(Random::new(5));
     story(&World::build(3, stored(), schedule, false, "3 shards, seed 5, with a store"));
+    everywhere_in_memory(change, story);
+}
+
+/// The same without a store, for what holds only where memory is all that there is.
+pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    let settings = || changed(&change);
     story(&World::build(1, settings(), Schedule::InTurn, true, "1 shard in turn"));
     story(&World::build(3, settings(), Schedule::InTurn, true, "3 shards in turn"));
     for seed in 1..=4 {
         let schedule = Schedule::Seeded(Random::new(seed));
         story(&World::build(3, settings(), schedule, seed % 2 == 0, &format!("3 shards, seed {seed}")));
     }
+}
+
+fn changed(change: impl Fn(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
 }
 
 impl World {

@@ -35,5 +35,6 @@ mod simulation;
 mod subscribe;
 mod sys;
 mod takeover;
+mod telling;
 mod tenants;
 mod wills;

@@ -66,6 +66,20 @@ fn of_each_topic_the_newest_message_is_kept() {
 }
 
 #[test]
+fn a_newer_message_that_needs_no_window_goes_at_once() {
+    let rules = |settings: &mut Settings| settings.queue.overflow = OverflowPolicy::KeepLast;
+    everywhere_with(rules, |world| {
+        let client = world.connect(v5("a").receive_maximum(1).manual());
+        client.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t", "in flight").qos1());
+        publisher.publish(message("t", "replaced").qos1());
+        publisher.publish(message("t", "newest"));
+        assert_eq!(client.payloads(), ["in flight", "newest"]);
+    });
+}
+
+#[test]
 fn keep_last_outlives_being_away() {
     let rules = |settings: &mut Settings| settings.queue.overflow = OverflowPolicy::KeepLast;
     everywhere_with(rules, |world| {
@@ -326,6 +340,64 @@ fn bytes_are_limited_as_well_and_a_client_may_leave_meanwhile() {
 }
 
 #[test]
+fn all_clients_of_a_listener_share_its_rate_and_take_turns() {
+    for shards in [1, 3] {
+        let world = World::with(shards, |settings| {
+            settings.listeners.push(settings.listeners[0].clone());
+            settings.listeners[0].max_total_message_rate = 10;
+            settings.limits.block_timeout_ms = seconds(3);
+        });
+        let subscriber = world.connect(v5("s"));
+        subscriber.subscribe("#", AtMostOnce);
+        let pair = ["a", "b"].map(|stem| world.connect(v5(&world.name_on(shards - 1, stem))));
+        for n in 0..100 {
+            for (client, topic) in pair.iter().zip(["a", "b"]) {
+                client.send_publish(message(topic, n.to_string()).qos1());
+            }
+        }
+        world.run();
+        assert_eq!(subscriber.payloads().len(), 12, "the burst, and one each that is too much");
+        pair[0].ping();
+        let free = world.connect(v5("free").through(1));
+        for _ in 0..50 {
+            free.send_publish(message("free", "x"));
+        }
+        world.run();
+        assert_eq!(subscriber.payloads().len(), 50, "another listener has nothing to do with it");
+        world.advance(seconds(10));
+        let got = subscriber.messages();
+        assert!((96..=104).contains(&got.len()), "{}", got.len());
+        let of_a = got.iter().filter(|got| got.topic == "a").count();
+        assert!((40..=60).contains(&of_a), "{of_a} of {}", got.len());
+        world.advance(seconds(10));
+        assert_eq!(subscriber.payloads().len(), 200 - 12 - got.len());
+        assert_eq!(world.counters().dropped_total(), 0);
+        assert!(pair.iter().all(|client| client.answers().len() == 100));
+        let waits_for_all = world.take_log().into_iter().any(|event| {
+            matches!(event, tidegate_engine::LogEvent::Delayed { delay: tidegate_engine::Delay::ListenerRate, .. })
+        });
+        assert!(waits_for_all);
+    }
+}
+
+#[test]
+fn bytes_of_all_clients_are_limited_as_well() {
+    let world = World::with(1, |settings| settings.listeners[0].max_total_byte_rate = 1000);
+    let subscriber = world.connect(v5("s"));
+    subscriber.subscribe("t", AtMostOnce);
+    let pair = ["a", "b"].map(|name| world.connect(v5(name)));
+    for _ in 0..4 {
+        for client in &pair {
+            client.send_publish(message("t", vec![b'x'; 489]));
+        }
+    }
+    world.run();
+    assert_eq!(subscriber.payloads().len(), 4, "two, and one each that is too much");
+    world.advance(seconds(3));
+    assert_eq!(subscriber.payloads().len(), 4);
+}
+
+#[test]
 fn long_topics_and_wide_filters_are_refused() {
     let settings = |settings: &mut Settings| {
         settings.limits.max_topic_bytes = 20;
@@ -351,11 +423,10 @@ fn long_topics_and_wide_filters_are_refused() {
 
 // ---- overload ----------------------------------------------------------------------------------------------------------
 
-/// A ceiling that is reached soon, and input that is not read far ahead.
+/// A ceiling that is reached soon, and input that is not read far ahead. Where there is a store, what waits in it takes no
+/// memory.
 fn low_ceiling(settings: &mut Settings) {
     settings.limits.memory_ceiling = 3_000_000;
-    // Nothing waits in a store, where it would take no memory.
-    settings.queue.memory_bytes = u64::MAX;
     settings.limits.parked_bytes = 50_000;
     settings.limits.block_timeout_ms = seconds(30);
     settings.queue.max_messages = 100_000;
@@ -376,7 +447,7 @@ fn flood(world: &World, name: &str, messages: u32) -> Client {
 
 #[test]
 fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, &world.name_on(0, "slow"), "t");
         let quick = world.connect(v5(&world.name_on(0, "quick")));
         quick.subscribe("u", AtLeastOnce);
@@ -396,7 +467,7 @@ fn near_the_memory_ceiling_those_who_fill_it_wait_before_anything_is_dropped() {
 
 #[test]
 fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         let slow = stuck(world, "slow", "t");
         let flood = flood(world, "flood", 600);
         assert_eq!(world.counters().dropped_total(), 0);
@@ -410,7 +481,7 @@ fn a_publisher_waits_for_memory_only_so_long_and_then_the_policies_decide() {
 
 #[test]
 fn nobody_waits_for_the_queue_of_a_client_that_is_away() {
-    everywhere_with(low_ceiling, |world| {
+    everywhere_in_memory(low_ceiling, |world| {
         stuck(world, "away", "t").lose();
         let flood = flood(world, "flood", 600);
         assert_eq!(flood.answers().len(), 600);

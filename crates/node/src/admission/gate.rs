@@ -243,6 +243,19 @@ impl Shard {
                 let event = self.flown(FlightKind::QueueFull).client(client_id).reason(*reason);
                 event.detail(&unacknowledged_for(*unacknowledged, *waiting_ms))
             }
+            LogEvent::Dropped { client_id, topic, reason, publisher, untold } => {
+                let event = self.flown(FlightKind::Dropped).client(client_id).topic(topic).reason(*reason);
+                let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
+                event.detail(&publisher.unwrap_or_default()).after(*untold)
+            }
+            LogEvent::Denied { client_id, attempt, topic, reason, untold } => {
+                let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
+                event.detail(&format!("it wanted {}", attempt.text())).after(*untold)
+            }
+            LogEvent::Delayed { client_id, delay, untold, .. } => {
+                let event = self.flown(FlightKind::Delayed).client(client_id);
+                event.detail(&format!("it may not publish: {delay}")).after(*untold)
+            }
         };
         self.flight.record(self.now, note);
     }

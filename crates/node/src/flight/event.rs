@@ -22,6 +22,8 @@ pub enum FlightKind {
     QueueFull,
     /// A message was not delivered.
     Dropped,
+    /// A client was not allowed something, and stays connected.
+    Denied,
     /// A publisher waits for room.
     Delayed,
     /// A client, user or address was banned.
@@ -38,6 +40,7 @@ impl FlightKind {
             Self::BadPacket => "bad_packet",
             Self::QueueFull => "queue_full",
             Self::Dropped => "dropped",
+            Self::Denied => "denied",
             Self::Delayed => "delayed",
             Self::Banned => "banned",
         }
@@ -45,7 +48,7 @@ impl FlightKind {
 
     /// Whether it is about messages, of which there may be very many, and not about the life of a connection.
     pub(crate) fn is_of_messages(self) -> bool {
-        matches!(self, Self::Dropped | Self::Delayed | Self::QueueFull)
+        matches!(self, Self::Dropped | Self::Denied | Self::Delayed | Self::QueueFull)
     }
 }
 
@@ -92,6 +95,18 @@ impl FlightEvent {
     #[must_use]
     pub(crate) fn client(self, client_id: &str) -> Self {
         Self { client_id: Some(clip(client_id).into()), ..self }
+    }
+
+    /// The same about messages of a topic.
+    #[must_use]
+    pub(crate) fn topic(self, topic: &str) -> Self {
+        Self { topic: Some(clip(topic).into()), ..self }
+    }
+
+    /// The same, and before it so many that were only counted.
+    #[must_use]
+    pub(crate) fn after(self, suppressed: u64) -> Self {
+        Self { suppressed, ..self }
     }
 
     /// The same about a connection from an address.

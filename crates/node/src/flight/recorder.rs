@@ -32,8 +32,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Counts an event; says whether it is recorded.
-    fn take(&mut self, second: u64, limit: u32) -> bool {
+    /// Counts an event and those of which it tells; says whether it is recorded.
+    fn take(&mut self, second: u64, limit: u32, told: u64) -> bool {
         if self.second != second {
             *self = Self { second, count: 0, ..*self };
         }
@@ -41,7 +41,7 @@ impl Tally {
         if allowed {
             self.count += 1;
         } else {
-            self.suppressed += 1;
+            self.suppressed += 1 + told;
         }
         allowed
     }
@@ -98,11 +98,11 @@ impl Recorder {
         let tally = if event.kind.is_of_messages() { &mut recent.messages } else { &mut recent.life };
         // A ban explains all that follows, and there are few.
         let always = event.kind == FlightKind::Banned;
-        if !always && !tally.take(now.monotonic.0 / 1000, self.settings.per_second) {
+        if !always && !tally.take(now.monotonic.0 / 1000, self.settings.per_second, event.suppressed) {
             self.counters.suppressed += 1;
             return;
         }
-        event.suppressed = std::mem::take(&mut tally.suppressed);
+        event.suppressed += std::mem::take(&mut tally.suppressed);
         match event.address {
             Some(address) => recent.address = Some(address),
             None => event.address = recent.address,

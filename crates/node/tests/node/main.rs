@@ -11,6 +11,7 @@ mod limits;
 mod pki;
 mod proxy;
 mod start;
+mod telling;
 mod tls;
 mod transports;
 mod wire;

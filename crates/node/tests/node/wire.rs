@@ -262,6 +262,11 @@ pub(crate) fn connect_as(client_id: &str, user: &str) -> Vec<u8> {
     packet(0x10, &[b"\0\x04MQTT\x04\x82\0\0", &text(client_id), &text(user)])
 }
 
+/// CONNECT of MQTT 3.1.1 for a session that outlives its connection.
+pub(crate) fn connect_lasting(client_id: &str) -> Vec<u8> {
+    packet(0x10, &[b"\0\x04MQTT\x04\0\0\0", &text(client_id)])
+}
+
 /// CONNECT of MQTT 5.0 with a clean start, no keep-alive and no properties.
 pub(crate) fn connect_v5(client_id: &str) -> Vec<u8> {
     packet(0x10, &[b"\0\x04MQTT\x05\x02\0\0\0", &text(client_id)])
@@ -284,6 +289,11 @@ pub(crate) fn subscribe(filter: &str) -> Vec<u8> {
     packet(0x82, &[&[0, 1], &text(filter), &[0]])
 }
 pub(crate) const SUBACK: [u8; 5] = [0x90, 3, 0, 1, 0];
+
+/// SUBSCRIBE with packet id 1 at QoS 1; the answer is as long as [`SUBACK`].
+pub(crate) fn subscribe_qos1(filter: &str) -> Vec<u8> {
+    packet(0x82, &[&[0, 1], &text(filter), &[1]])
+}
 
 /// PUBLISH at QoS 0.
 pub(crate) fn publish(topic: &str, payload: &[u8]) -> Vec<u8> {

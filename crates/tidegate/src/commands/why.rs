@@ -1,4 +1,6 @@
-//! `tidegate why`: why something happened to a client, a topic or an address.
+//! `tidegate why`: why something happened to a client, a topic or an address, and who holds messages up.
+
+mod slow;
 
 use std::fmt::Write;
 
@@ -13,6 +15,7 @@ Examples:
   tidegate why client sensor-17            why it was refused or disconnected, and what to do
   tidegate why topic plant/7/temperature   what happened to messages of a topic
   tidegate why address 192.0.2.7           what came from an address; a network such as 192.0.2.0/24, too
+  tidegate why slow                        which clients read slowly or do not acknowledge, the worst first
   tidegate why client sensor-17 --json     the same for scripts
 
 The broker remembers a bounded number of events since it was started (`[flight]` in the configuration); the log has them all.
@@ -35,6 +38,8 @@ enum Subject {
     Topic(About),
     /// An address or network
     Address(About),
+    /// Clients that read slowly or do not acknowledge, the worst first
+    Slow(slow::Args),
 }
 
 /// The rest of the command.
@@ -55,6 +60,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Subject::Client(about) => ("client", about),
         Subject::Topic(about) => ("topic", about),
         Subject::Address(about) => ("address", about),
+        Subject::Slow(args) => return slow::run(args),
     };
     let path = format!("/api/v1/why?{kind}={}", escape(&about.name));
     match about.admin.request("GET", &path, None) {

@@ -164,6 +164,8 @@ fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16)
         message_burst: listener.message_burst,
         max_byte_rate: listener.max_byte_rate.0,
         byte_burst: listener.byte_burst.0,
+        max_total_message_rate: share_narrow(listener.max_total_message_rate, shards),
+        max_total_byte_rate: share(listener.max_total_byte_rate.0, shards),
         maximum_qos: match listener.maximum_qos {
             0 => QoS::AtMostOnce,
             1 => QoS::AtLeastOnce,

@@ -107,6 +107,12 @@ section! {
         max_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Bytes of PUBLISH packets that a client may send at once after it was quiet.
         byte_burst: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("as many as in a second"));
+        /// PUBLISH packets per second that all clients of the listener may send together, and as many at once after they were
+        /// quiet; beyond it those wait who send more, and nothing is dropped. Divided evenly between the shards.
+        max_total_message_rate: u32 = 0, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
+        /// Bytes of PUBLISH packets per second that all clients of the listener may send together, and as many at once after
+        /// they were quiet; beyond it those wait who send more. Divided evenly between the shards.
+        max_total_byte_rate: Bytes = Bytes(0), in Kind::Size(Range::of(KIB, TIB).or_zero("no limit"));
         /// Highest QoS offered; a PUBLISH above it is a protocol error, a subscription above it is granted this one.
         maximum_qos: u8 = 2, in Kind::Integer(Range::of(0, 2));
         /// Keep-alive imposed on clients that ask for a longer one or for none. MQTT 3 clients cannot be told and are

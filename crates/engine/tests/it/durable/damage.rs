@@ -90,7 +90,7 @@ fn no_damage_stops_the_process() {
     let mut refused = 0;
     for _ in 0..1_500 {
         let mut pairs = whole.clone();
-        for _ in 0..1 + random.below(3) {
+        for _ in 0..=random.below(3) {
             let key = keys[random.below(keys.len())];
             let Some(mut value) = pairs.remove(key) else { continue };
             let mut key = key.clone();

@@ -35,27 +35,23 @@ fn what_was_owed_is_owed_after_a_restart_with_any_number_of_shards() {
 
 #[test]
 fn messages_come_whole_and_in_their_order() {
-    restarted(
-        0,
-        |world| everything(world),
-        |world, ()| {
-            let away = world.connect(v311("away").lasting());
-            let got = away.messages();
-            let lens: Vec<usize> =
-                got.iter().filter(|got| got.topic.starts_with("t/")).map(|got| got.payload.len()).collect();
-            assert_eq!(lens, [1, 3_501, 7_001, 10_501, 14_001, 17_501]);
-            assert!(got.iter().any(|got| got.topic == "s/1" && got.text() == "dealt"));
-            let slow = world.connect(v5("slow").lasting().manual().receive_maximum(4));
-            let got = slow.messages_among_others();
-            assert_eq!(got.len(), 3, "and a PUBREL");
-            assert!(got.iter().all(|got| got.dup && got.subscription_ids == [77]));
-            assert_eq!(got[0].user_properties, [("name".into(), "value".into())]);
-            assert_eq!(got[0].expiry, Some(10_000));
-            slow.puback(got[0].id.unwrap());
-            let next = slow.expect_message();
-            assert_eq!((next.payload.len(), next.dup), (14_001, false));
-        },
-    );
+    restarted(0, everything, |world, ()| {
+        let away = world.connect(v311("away").lasting());
+        let got = away.messages();
+        let lens: Vec<usize> =
+            got.iter().filter(|got| got.topic.starts_with("t/")).map(|got| got.payload.len()).collect();
+        assert_eq!(lens, [1, 3_501, 7_001, 10_501, 14_001, 17_501]);
+        assert!(got.iter().any(|got| got.topic == "s/1" && got.text() == "dealt"));
+        let slow = world.connect(v5("slow").lasting().manual().receive_maximum(4));
+        let got = slow.messages_among_others();
+        assert_eq!(got.len(), 3, "and a PUBREL");
+        assert!(got.iter().all(|got| got.dup && got.subscription_ids == [77]));
+        assert_eq!(got[0].user_properties, [("name".into(), "value".into())]);
+        assert_eq!(got[0].expiry, Some(10_000));
+        slow.puback(got[0].id.unwrap());
+        let next = slow.expect_message();
+        assert_eq!((next.payload.len(), next.dup), (14_001, false));
+    });
 }
 
 #[test]

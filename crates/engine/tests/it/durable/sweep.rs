@@ -52,7 +52,7 @@ fn a_sweep_keeps_what_is_owed_and_nothing_else() {
         for _ in 0..60 {
             let name = random.pick(&names);
             match random.below(8) {
-                0 => drop(world.connect(v5(name)).disconnect()),
+                0 => world.connect(v5(name)).disconnect(),
                 1..=3 => {
                     let client = world.connect(v5(name).lasting().manual());
                     let filter = random.pick(&["t/#", "t/1", "$share/g/s", "t/+"]);

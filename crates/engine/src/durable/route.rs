@@ -1,0 +1,72 @@
+//! Which shard takes in which pair of a store.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::keys::Key;
+use super::records::client_of;
+use super::restore::RestoreError;
+use crate::hash::NameHasher;
+use crate::ids::{Place, ShardId, partition_of};
+use crate::wire::WireError;
+
+/// Which shard takes which pair in: pairs are shown to it in the order of their keys.
+#[derive(Debug)]
+pub struct RestoreRoute {
+    place: Place,
+    homes: HashMap<u64, ShardId, BuildHasherDefault<NameHasher>>,
+}
+
+/// Who is to be given a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takers {
+    /// One shard.
+    One(ShardId),
+    /// Every shard: those that do not need it leave it.
+    All,
+    /// No shard: it is not the engine's.
+    None,
+}
+
+impl RestoreRoute {
+    /// A route for so many shards.
+    pub fn new(shards: u16) -> Self {
+        Self { place: Place { shard: ShardId(0), shards: shards.max(1) }, homes: HashMap::default() }
+    }
+
+    /// Who is to be given a pair.
+    ///
+    /// # Errors
+    /// When the pair cannot be read, or is a part of a session that is not there.
+    pub fn takers(&mut self, key: &[u8], value: &[u8]) -> Result<Takers, RestoreError> {
+        let read = Key::read(key).map_err(|error| malformed(key, error))?;
+        Ok(match read {
+            Key::Session(session) => {
+                let (tenant, client_id) = client_of(value).map_err(|error| malformed(key, error))?;
+                let home = self.place.home_of(partition_of(tenant, client_id));
+                self.homes.insert(session.0.get(), home);
+                Takers::One(home)
+            }
+            Key::Subscription(session, _)
+            | Key::Received(session, _)
+            | Key::Entry(session, _)
+            | Key::Sent(session, _) => {
+                let home = self.homes.get(&session.0.get()).copied();
+                Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
+            }
+            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) => Takers::All,
+            Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
+            Key::Foreign => Takers::None,
+        })
+    }
+}
+
+/// What cannot be read, with its key.
+pub(super) fn malformed(key: &[u8], error: WireError) -> RestoreError {
+    use std::fmt::Write;
+    let key = key.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    RestoreError::Malformed { key, error }
+}

@@ -1,0 +1,78 @@
+//! What happens to messages can be asked for by client and by topic, and who is slow.
+
+use tidegate_engine::Reason;
+use tidegate_node::{FlightAnswer, FlightKind, FlightSubject, Node};
+
+use crate::wire::*;
+use crate::{addresses, settings};
+
+fn why(node: &Node, subject: FlightSubject) -> FlightAnswer {
+    node.handle().why(&subject).unwrap()
+}
+
+#[test]
+fn a_dropped_message_is_found_by_its_client_and_by_its_topic() {
+    for shards in [1, 3] {
+        let node = Node::start(settings(shards)).unwrap();
+        let [tcp, ..] = addresses(&node);
+        let mut reader = Client::dial(&tcp);
+        reader.send(&connect_lasting("reader"));
+        reader.expect(&CONNACK);
+        reader.send(&subscribe("#"));
+        reader.expect(&SUBACK);
+        drop(reader);
+        while node.handle().report().unwrap().gauges.sessions_connected > 0 {
+            std::thread::yield_now();
+        }
+        let mut writer = Client::connect(&tcp, "writer");
+        for number in 0..300 {
+            writer.send(&publish(&format!("t/{number}"), b"x"));
+        }
+        while node.handle().report().unwrap().counters.dropped[Reason::OfflineQos0.number()] < 300 {
+            std::thread::yield_now();
+        }
+        let story = why(&node, FlightSubject::Client("reader".into()));
+        let dropped: Vec<_> = story.events.iter().filter(|event| event.kind == FlightKind::Dropped).collect();
+        assert!(dropped.iter().all(|event| event.reason == Some(Reason::OfflineQos0)));
+        assert_eq!(dropped[0].topic.as_deref(), Some("t/0"));
+        let before: u64 = story.events.iter().map(|event| event.suppressed).sum();
+        assert_eq!(dropped.len() as u64 + before + story.suppressed, 300, "each is told or counted: {story:?}");
+        let of_topic = why(&node, FlightSubject::Topic("t/0".into()));
+        let clients: Vec<_> = of_topic.events.iter().map(|event| event.client_id.as_deref()).collect();
+        assert_eq!(clients, [Some("reader")]);
+        assert_eq!(node.handle().slow_sessions(10).unwrap(), []);
+    }
+}
+
+#[test]
+fn a_client_whose_queue_is_full_is_named_by_whichever_shard_it_lives_on() {
+    for shards in [1, 3] {
+        let mut settings = settings(shards);
+        settings.engine.queue.max_messages = 2;
+        let node = Node::start(settings).unwrap();
+        let [tcp, ..] = addresses(&node);
+        for name in ["one", "two", "three"] {
+            let mut client = Client::dial(&tcp);
+            client.send(&connect_lasting(name));
+            client.expect(&CONNACK);
+            client.send(&subscribe_qos1("t"));
+            client.receive(SUBACK.len());
+        }
+        while node.handle().report().unwrap().gauges.sessions_connected > 0 {
+            std::thread::yield_now();
+        }
+        let mut writer = Client::connect(&tcp, "writer");
+        for _ in 0..3 {
+            writer.send(&publish_qos1("t", b"x"));
+            writer.expect(&PUBACK);
+        }
+        while node.handle().report().unwrap().slow_sessions < 3 {
+            std::thread::yield_now();
+        }
+        let mut slow = node.handle().slow_sessions(10).unwrap();
+        slow.sort_by(|a, b| a.client_id.cmp(&b.client_id));
+        let named: Vec<_> = slow.iter().map(|slow| (slow.client_id.as_str(), slow.queued_messages)).collect();
+        assert_eq!(named, [("one", 2), ("three", 2), ("two", 2)]);
+        assert_eq!(node.handle().slow_sessions(1).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,104 @@
+//! `tidegate why slow`: who reads slowly or does not acknowledge.
+
+use std::fmt::Write;
+
+use clap::Args as ClapArgs;
+use serde_json::Value;
+
+use super::{number, text};
+use crate::admin_client::{AdminArgs, shown};
+use crate::exit::{Exit, print_and_exit, report};
+
+/// The flags of `tidegate why slow`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Clients at most, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    limit: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Asks the broker and prints who it is.
+pub(super) fn run(args: &Args) -> Exit {
+    let path = format!("/api/v1/slow?limit={}", args.limit);
+    match args.admin.request("GET", &path, None) {
+        Ok(answer) if args.json => print_and_exit(&format!("{answer}\n"), Exit::Ok),
+        Ok(answer) => print_and_exit(&list(&answer), Exit::Ok),
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn list(answer: &Value) -> String {
+    let clients = answer.get("clients").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    if clients.is_empty() {
+        return "no client is slow: all acknowledge in time, and no queue is full\n".to_owned();
+    }
+    let mut out = String::new();
+    for client in clients {
+        let connected = client.get("connected").and_then(Value::as_bool).unwrap_or_default();
+        let state = if connected { "connected" } else { "away" };
+        let tenant = match number(client, "tenant") {
+            0 => String::new(),
+            tenant => format!(" of tenant {tenant}"),
+        };
+        let _ = writeln!(out, "{}{tenant}, {state}", shown(text(client, "client")));
+        let packet_id = number(client, "unacknowledged_packet_id");
+        if packet_id != 0 {
+            let since = match number(client, "waiting_ms") / 1000 {
+                // A client that is away cannot acknowledge.
+                0 => String::new(),
+                seconds => format!("; nothing was for {seconds} s"),
+            };
+            let inflight = number(client, "inflight_messages");
+            let _ = writeln!(out, "    packet id {packet_id} is the oldest of {inflight} not acknowledged{since}");
+        }
+        let (queued, bytes) = (number(client, "queued_messages"), number(client, "queued_bytes"));
+        let blocked = match number(client, "blocked_publishers") {
+            0 => String::new(),
+            blocked => format!(", and {blocked} publishers wait for that"),
+        };
+        let _ = writeln!(out, "    {queued} messages wait ({bytes} bytes){blocked}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_client_is_named_with_packet_id_time_and_what_waits() {
+        let answer = json!({ "clients": [
+            { "client": "a\u{1b}", "tenant": 0, "connected": true, "unacknowledged_packet_id": 7, "inflight_messages": 3,
+              "waiting_ms": 31_999, "queued_messages": 5, "queued_bytes": 500, "blocked_publishers": 2 },
+            { "client": "b", "tenant": 4, "connected": false, "unacknowledged_packet_id": null, "inflight_messages": 0,
+              "waiting_ms": 0, "queued_messages": 10, "queued_bytes": 1000, "blocked_publishers": 0 },
+        ] });
+        let text = list(&answer);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "a\\u{1b}, connected",
+                "    packet id 7 is the oldest of 3 not acknowledged; nothing was for 31 s",
+                "    5 messages wait (500 bytes), and 2 publishers wait for that",
+                "b of tenant 4, away",
+                "    10 messages wait (1000 bytes)",
+            ]
+        );
+    }
+
+    #[test]
+    fn nobody_is_said_to_be_nobody() {
+        assert!(list(&json!({ "clients": [] })).starts_with("no client is slow"));
+    }
+}
