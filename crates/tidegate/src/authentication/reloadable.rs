@@ -66,7 +66,7 @@ impl Prepared for NewProviders {
         // After the new providers are in force, so that who comes back at once is asked by them.
         match self.node.disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
             Ok(closed) => {
-                tracing::info!(closed, "connections of users that are gone or have another password are closed")
+                tracing::info!(closed, "connections of users that are gone or have another password are closed");
             }
             Err(error) => tracing::warn!(%error, "connections of users that are gone are closed there later"),
         }
