@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::connection::Connection;
 use crate::engine::Engine;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
@@ -50,12 +51,12 @@ impl Engine {
     /// The publisher of messages that took more than its share waits with the next one.
     #[cold]
     pub(crate) fn wait_for_next_turn(&mut self, now: Now, key: ConnectionKey) {
-        let parked = self.desk.connections.get(key).is_some_and(|connection| connection.is_parked());
+        let parked = self.desk.connections.get(key).is_some_and(Connection::is_parked);
         if parked || self.turn_share.holds(key) {
             return;
         }
         self.park(now, key);
-        if self.desk.connections.get(key).is_some_and(|connection| connection.is_parked()) {
+        if self.desk.connections.get(key).is_some_and(Connection::is_parked) {
             self.turn_share.waiting.push_back(key);
         }
     }

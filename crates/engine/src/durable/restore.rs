@@ -158,7 +158,7 @@ pub(crate) struct Restoration {
 }
 
 impl Engine {
-    /// Takes in one pair of a store. Pairs come in the order of their keys, those that [`RestoreRoute::takers`] names for
+    /// Takes in one pair of a store. Pairs come in the order of their keys, those that [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for
     /// this shard; [`Engine::finish_restore`] follows the last one.
     ///
     /// # Errors

@@ -109,6 +109,8 @@ mod tests {
 
     #[test]
     fn rules_reach_the_engine_in_their_order() {
+        use engine::{OverflowPolicy, PrioritySource, Reason};
+
         let config = load(
             "[[overflow]]\nclients = \"dash-*\"\npolicy = \"keep-last\"\n\
              [[overflow]]\nfilter = \"bill/#\"\npolicy = \"reject\"\nmax_messages = 7\n\
@@ -117,7 +119,6 @@ mod tests {
         );
         let settings = config.unwrap().engine_settings(2);
         let policies: Vec<_> = settings.overflow_rules.iter().map(|rule| (rule.policy, rule.max_messages)).collect();
-        use engine::{OverflowPolicy, PrioritySource, Reason};
         assert_eq!(policies, [(OverflowPolicy::KeepLast, None), (OverflowPolicy::Reject, Some(7))]);
         let sources: Vec<_> = settings.priority.iter().map(|rule| (rule.source, rule.default)).collect();
         assert_eq!(sources, [(PrioritySource::Fixed(9), 9), (PrioritySource::Property, 3)]);
