@@ -9,6 +9,9 @@ alternating rounds, as medians. Brokers by name: tidegate, mosquitto, mosquitto-
 always`), or NAME=COMMAND with {port} and {data}. With --recovery, measures instead how long a start takes with 1,000,000
 retained messages and with 100,000 sessions that hold 10 messages each.
 
+While subscribers are there, a broker may acknowledge a message that everybody has acknowledged without having stored it; with --away
+every message has to be on the disk before its PUBACK.
+
 Linux only; the folder (--folder, by default below target/) must be on the disk that is meant. `docs/durability-tests.md`
 keeps results with machine and commit.
 """
@@ -22,9 +25,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEFAULTS = ["tidegate", "mosquitto", "mosquitto-each-second", "nats"]
 COLUMNS = [
-    ("messages/s", "delivered_per_second", 0),
+    ("messages/s", "messages_per_second", 0),
     ("cores", "broker_cores", 2),
-    ("messages/s per core", "delivered_per_core_second", 0),
+    ("messages/s per core", "messages_per_core_second", 0),
     ("PUBACK p50 ms", "puback_p50_ms", 2),
     ("PUBACK p99 ms", "puback_p99_ms", 2),
     ("delivery p50 ms", "delivery_p50_ms", 2),
@@ -42,7 +45,7 @@ def rig(arguments, broker, words):
     subprocess.run(["rm", "-rf", folder], check=True)
     command = broker.partition("=")[2] or broker
     if broker == "tidegate":
-        command = f"{arguments.tidegate} --listen 127.0.0.1:{{port}} --admin off --data {{data}}"
+        command = f"{arguments.tidegate} --listen 127.0.0.1:{{port}} --admin off --data {{data}} {arguments.flags}"
     result = subprocess.run(
         [arguments.rig, "--folder", folder, "--broker", command, *words], capture_output=True, text=True, check=False
     )
@@ -61,6 +64,8 @@ def throughput(arguments):
     load = ["--pairs", arguments.pairs, "--window", arguments.window, "--payload", arguments.payload, "--seconds", arguments.seconds]
     if arguments.rate:
         load += ["--rate", arguments.rate]
+    if arguments.away:
+        load.append("--away")
     in_flight = int(arguments.pairs) * int(arguments.window)
     # What a message takes in a journal: its payload, its topic, and what finds it again.
     record = int(arguments.payload) + 64
@@ -81,7 +86,7 @@ def throughput(arguments):
     for broker, rounds in list(rows.items())[1:]:
         if rounds:
             cells = [f"{median(rounds, key):,.{digits}f}" for _, key, digits in COLUMNS]
-            share = median(rounds, "delivered_per_second") / limit
+            share = median(rounds, "messages_per_second") / limit
             print(f"| {broker.split('=')[0]} | " + " | ".join(cells) + f" | {share:.2f} |")
 
 
@@ -109,7 +114,9 @@ def main():
     parser.add_argument("--payload", default="64")
     parser.add_argument("--seconds", default="8")
     parser.add_argument("--rate", help="messages per second; as many as possible when absent")
+    parser.add_argument("--away", action="store_true", help="subscribers are away, so that every message has to be stored")
     parser.add_argument("--folder", default=str(ROOT / "target"))
+    parser.add_argument("--flags", default="", help="more flags for tidegate, such as '--set queue.max_messages=1000000'")
     parser.add_argument("--rig", default=str(ROOT / "target" / "release" / "tidegate-torture"))
     parser.add_argument("--tidegate", default=str(ROOT / "target" / "release" / "tidegate"))
     arguments = parser.parse_args()

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `/metrics` | all [`metrics`], in the text format of Prometheus |
 //! | `/healthz` | 200 while the process works |
-//! | `/readyz` | 200 while clients are taken in; 503 before and while stopping |
+//! | `/readyz` | 200 while clients are taken in; 503 before, while stopping, and while nothing can be kept |
 //! | `/api/v1/` | the [`api`]: why something happened, and bans |
 //! | `POST /api/v1/reload` | 200 when the configuration was read anew and is in force; from this machine only |
 //!
@@ -24,4 +24,7 @@ mod status;
 
 pub use operations::{OperationOutcome, Operations};
 pub use server::{Console, ConsoleError, Limits, Running};
-pub use status::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};
+pub use status::{
+    AdmissionStatus, Logins, Phase, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource, StoreCondition,
+    StoreNumbers, Unavailable,
+};

@@ -11,10 +11,15 @@ use crate::process::Process;
 use crate::status::Status;
 
 mod page;
+mod store;
 mod table;
 
 pub use page::page;
-pub use table::METRICS;
+
+/// Every metric, in the order in which they are written.
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    table::METRICS.iter().chain(store::METRICS)
+}
 
 /// How a metric behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +28,8 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+    /// How many of something were within certain bounds; all its samples only grow.
+    Histogram,
 }
 
 impl Kind {
@@ -31,6 +38,7 @@ impl Kind {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
         }
     }
 }
@@ -100,6 +108,19 @@ impl Samples<'_> {
         };
     }
 
+    /// Adds the samples of a histogram: how many are at most each bound, and at the end all, of which each count is one of
+    /// those between a bound and the one before.
+    fn histogram(&mut self, bounds: &[f64], counts: &[u64], sum: f64) {
+        let name = self.metric.name;
+        let mut below = 0;
+        for (bound, count) in bounds.iter().zip(counts) {
+            below += count;
+            let _ = writeln!(self.out, "{name}_bucket{{le=\"{bound}\"}} {below}");
+        }
+        let all: u64 = counts.iter().sum();
+        let _ = writeln!(self.out, "{name}_bucket{{le=\"+Inf\"}} {all}\n{name}_sum {sum}\n{name}_count {all}");
+    }
+
     /// Adds the sample of a metric without labels, when there is one.
     fn one(&mut self, number: Option<impl Into<Number>>) {
         if let Some(number) = number {
@@ -126,7 +147,7 @@ impl Samples<'_> {
 pub fn exposition(status: &Status) -> String {
     let reading = Reading { status, process: Process::read() };
     let mut out = String::with_capacity(32 * 1024);
-    for metric in METRICS {
+    for metric in all() {
         let _ = writeln!(out, "# HELP {} {}", metric.name, metric.help);
         let _ = writeln!(out, "# TYPE {} {}", metric.name, metric.kind.name());
         let mut samples = Samples { metric, out: &mut out };

@@ -60,7 +60,10 @@ async fn health() -> Response {
 
 async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
     match source.phase() {
-        Phase::Ready => text(StatusCode::OK, TEXT, "ready\n"),
+        Phase::Ready => match source.hindrance() {
+            None => text(StatusCode::OK, TEXT, "ready\n"),
+            Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
+        },
         Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "starting\n"),
         Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n"),
     }

@@ -106,6 +106,77 @@ pub struct Logins {
     pub remembered: u64,
 }
 
+/// Upper bounds of the histogram of sync times, microseconds; the last bucket has none.
+pub const SYNC_BOUNDS_MICROSECONDS: [u64; 11] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 100_000, 500_000, 2_500_000];
+
+/// What the store can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StoreCondition {
+    /// Everything.
+    #[default]
+    Ok,
+    /// There is no room for more.
+    Full,
+    /// The disk refuses to write.
+    Failing,
+}
+
+impl StoreCondition {
+    /// Every condition.
+    pub const ALL: [Self; 3] = [Self::Ok, Self::Full, Self::Failing];
+
+    /// The name in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Full => "full",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// What outlives the process, and how it is kept. All bytes are bytes of files unless they say otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreNumbers {
+    /// What it can do.
+    pub condition: StoreCondition,
+    /// Bytes of the journal that are in use.
+    pub journal_bytes: u64,
+    /// Bytes of the table.
+    pub table_bytes: u64,
+    /// Free space of the file system when it was last asked, bytes.
+    pub free_bytes: u64,
+    /// Bytes handed in and not yet committed.
+    pub pending_bytes: u64,
+    /// Files of the journal.
+    pub segments: u64,
+    /// Entries in the table when it was last written.
+    pub table_entries: u64,
+    /// Batches committed.
+    pub batches: u64,
+    /// Operations committed.
+    pub operations: u64,
+    /// Groups of batches written.
+    pub groups: u64,
+    /// Bytes written into the journal.
+    pub written_bytes: u64,
+    /// Syncs of the journal.
+    pub syncs: u64,
+    /// Time spent in those, nanoseconds.
+    pub sync_nanoseconds: u64,
+    /// How many of those took at most [`SYNC_BOUNDS_MICROSECONDS`] (the last: longer), each counted once.
+    pub sync_histogram: [u64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
+    /// Parts of queues that were read back.
+    pub loads: u64,
+    /// Merges of the journal into the table.
+    pub merges: u64,
+    /// Merges that failed and are tried again.
+    pub merge_failures: u64,
+    /// Writes and syncs that the disk refused.
+    pub failures: u64,
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -121,6 +192,8 @@ pub struct Status {
     pub admission: AdmissionStatus,
     /// What became of clients that were asked who they are.
     pub logins: Logins,
+    /// What outlives the process; nothing where nothing does.
+    pub store: Option<StoreNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.
@@ -138,6 +211,11 @@ pub struct Unavailable;
 pub trait StatusSource: Send + Sync + 'static {
     /// Where the broker is in its life. Never waits.
     fn phase(&self) -> Phase;
+
+    /// Why clients are better sent elsewhere although the broker is in [`Phase::Ready`], in one line. Never waits.
+    fn hindrance(&self) -> Option<String> {
+        None
+    }
 
     /// The broker's numbers. Called on the console's own thread; may wait for the shards, but only for a bounded time.
     ///

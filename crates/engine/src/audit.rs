@@ -41,6 +41,7 @@ impl Engine {
             self.audit_flow(&mut found, SessionKey(key), session);
         }
         self.groups.audit(self.place.shard, &self.desk, &mut |what| found.0.push(what));
+        self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
         found.0

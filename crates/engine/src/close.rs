@@ -113,6 +113,8 @@ impl Engine {
             self.desk.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;
         }
+        let tenant = session.tenant;
+        self.desk.tenants.remove_connected(tenant);
         self.desk.sessions_connected -= 1;
         self.suspend_fetches(key);
         self.schedule_will(now, key, reason);

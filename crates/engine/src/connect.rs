@@ -38,8 +38,7 @@ impl Engine {
             return Flow::Next;
         }
         let tenant = self.find_tenant(key, connect.username);
-        let preset = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());
-        let preset = preset.and_then(|extra| extra.preset.as_ref()?.client_id.clone());
+        let preset: Option<Box<str>> = self.preset_client_id(key).map(Box::from);
         let assigned;
         let client_id = if let Some(preset) = &preset {
             let home = self.place.home_of(partition_of(tenant, preset));
@@ -65,15 +64,9 @@ impl Engine {
         Flow::Next
     }
 
-    /// The tenant of a client: what is known before, else its user's, else its listener's.
-    fn find_tenant(&mut self, key: ConnectionKey, user_name: Option<&str>) -> TenantId {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return TenantId::DEFAULT };
-        let preset = connection.extra.as_ref().and_then(|extra| extra.preset.as_ref()?.tenant);
-        let of_user = || self.settings.tenants.as_ref()?.of_user(connection.tenant, user_name?);
-        if let Some(tenant) = preset.or_else(of_user) {
-            connection.tenant = tenant;
-        }
-        connection.tenant
+    /// The client id that a client has whatever it asks for.
+    fn preset_client_id(&self, key: ConnectionKey) -> Option<&str> {
+        self.desk.connections.get(key)?.extra.as_ref()?.preset.as_ref()?.client_id.as_deref()
     }
 
     /// A client id that no session has, at home on this shard.
@@ -249,7 +242,7 @@ impl Engine {
         }
         connection.keep_alive = granted.keep_alive;
         connection.problem_information = connect.properties.request_problem_information.unwrap_or(true);
-        let listener = connection.listener;
+        let (listener, tenant) = (connection.listener, connection.tenant);
         let ours = self.settings.listeners.get(usize::from(listener.0));
         let aliases = connect
             .properties
@@ -269,6 +262,7 @@ impl Engine {
         if will.is_some() {
             self.desk.replace_will(to, will);
         }
+        self.desk.tenants.add_connected(tenant);
         self.desk.sessions_connected += 1;
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
         self.desk.set_connection_timer(key, deadline);

@@ -99,9 +99,12 @@ pub(crate) struct EnhancedState {
 }
 
 /// What the shell knows of a client before its CONNECT arrives: from its certificate, or the name of the server it asked for.
-#[derive(Debug, Default)]
-pub(crate) struct Preset {
-    pub tenant: Option<TenantId>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preset {
+    /// The tenant in place of its listener's. The user that it names may still belong to another one.
+    pub instead_of_listener: Option<TenantId>,
+    /// The tenant that it belongs to whatever user it names.
+    pub settled: Option<TenantId>,
     /// The client id that it has whatever it asks for.
     pub client_id: Option<Box<str>>,
 }

@@ -27,6 +27,7 @@ use crate::session::{BlockedPublisher, Session, Will};
 use crate::settings::{ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
+use crate::tenants::TenantUses;
 use crate::timers::Timers;
 
 /// What a timer is for.
@@ -80,6 +81,8 @@ pub(crate) struct Desk {
     pub input_bytes: u64,
     pub sessions_connected: u64,
     pub shared_memberships: u64,
+    /// What tenants with a quota have.
+    pub tenants: TenantUses,
     /// Sessions whose queues may hold publishers up.
     pub blockers: BTreeSet<u32>,
     /// Publishers that a queue asks to wait; worked off before the next packet.
@@ -110,6 +113,7 @@ impl Desk {
         let listeners = settings.listeners.len();
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
+        let tenants = TenantUses::new(&settings.tenant_quotas);
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
             settings,
@@ -135,6 +139,7 @@ impl Desk {
             input_bytes: 0,
             sessions_connected: 0,
             shared_memberships: 0,
+            tenants,
             blockers: BTreeSet::new(),
             to_park: Vec::new(),
             to_unpark: Vec::new(),
@@ -169,6 +174,9 @@ impl Desk {
     pub(crate) fn insert_session(&mut self, session: Session) -> SessionKey {
         let hash = hash_name(session.tenant, &session.client_id);
         self.memory += session.will().map_or(0, Will::cost);
+        if !session.is_inner() {
+            self.tenants.add_session(session.tenant);
+        }
         let key = self.sessions.insert(session);
         let sessions = &self.sessions;
         self.by_client.insert_unique(hash, key, |key| {
@@ -182,11 +190,20 @@ impl Desk {
         let session = self.sessions.remove(key.0)?;
         self.reservations.forget_session(key);
         self.memory -= session.will().map_or(0, Will::cost);
+        if !session.is_inner() {
+            self.tenants.remove_session(session.tenant);
+        }
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
             entry.remove();
         }
         Some(session)
+    }
+
+    /// Counts a place in a shared group that a session has taken.
+    pub(crate) fn count_membership(&mut self, tenant: TenantId) {
+        self.shared_memberships += 1;
+        self.tenants.add_subscription(tenant);
     }
 
     /// The output of a connection for appending a packet; it is written at the end of the turn.

@@ -88,7 +88,8 @@ impl Engine {
     /// When `place` names more than [`MAX_SHARDS`] shards or a shard beyond their number: both are the caller's constants.
     pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
-        let retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
+        let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
+        retained.limit_tenants(settings.tenant_quotas.iter().map(|(tenant, quota)| (*tenant, quota.max_retained)));
         Self {
             place,
             desk: Desk::new(Arc::clone(&settings), place.shard, now),
@@ -150,13 +151,17 @@ impl Engine {
         Ok(key)
     }
 
-    /// Tells what is known of a client before its CONNECT arrives: the tenant that it belongs to whatever its listener says,
-    /// and the client id that it has whatever it asks for. What its certificate says is such knowledge.
-    pub fn preset_connection(&mut self, key: ConnectionKey, tenant: Option<TenantId>, client_id: Option<&str>) {
+    /// Tells what is known of a client before its CONNECT arrives, such as what its certificate says.
+    pub fn preset_connection(&mut self, key: ConnectionKey, preset: Preset) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.phase == Phase::AwaitConnect && (tenant.is_some() || client_id.is_some()) {
-            let client_id = client_id.map(Box::from);
-            connection.extra_mut().preset = Some(Box::new(Preset { tenant, client_id }));
+        if connection.phase != Phase::AwaitConnect {
+            return;
+        }
+        if let Some(tenant) = preset.instead_of_listener {
+            connection.tenant = tenant;
+        }
+        if preset.settled.is_some() || preset.client_id.is_some() {
+            connection.extra_mut().preset = Some(Box::new(preset));
         }
     }
 

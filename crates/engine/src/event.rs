@@ -290,6 +290,8 @@ pub enum Delay {
     Rate,
     /// The rate of all clients of its listener.
     ListenerRate,
+    /// The rate of all clients of its tenant.
+    TenantRate,
 }
 
 impl std::fmt::Display for Delay {
@@ -300,7 +302,10 @@ impl std::fmt::Display for Delay {
             Self::Memory => f.write_str("the shard is near its memory ceiling"),
             Self::Link => f.write_str("the link to another shard is full"),
             Self::Rate => f.write_str("it publishes faster than its rate limit"),
-            Self::ListenerRate => f.write_str("the clients of its listener publish faster than the limit for all of them"),
+            Self::ListenerRate => {
+                f.write_str("the clients of its listener publish faster than the limit for all of them")
+            }
+            Self::TenantRate => f.write_str("the clients of its tenant publish faster than the limit for all of them"),
         }
     }
 }

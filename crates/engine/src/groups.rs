@@ -108,7 +108,7 @@ impl Engine {
             *other = membership;
         } else {
             memberships.push(membership);
-            self.desk.shared_memberships += 1;
+            self.desk.count_membership(tenant);
         }
         let group = GroupName { tenant, share, filter };
         if home != self.place.shard {
@@ -125,7 +125,7 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let client = hash_name(session.tenant, &session.client_id);
         session.rare_mut().memberships.push(Rc::clone(membership));
-        self.desk.shared_memberships += 1;
+        self.desk.count_membership(membership.tenant);
         let (group, member) = (membership.group(), membership.member);
         if membership.home == self.place.shard {
             self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
@@ -205,6 +205,7 @@ impl Engine {
         };
         let membership = rare.memberships.swap_remove(at);
         self.desk.shared_memberships -= 1;
+        self.desk.tenants.remove_subscriptions(membership.tenant, 1);
         self.leave_home(now, key, &membership);
         self.return_waiting(now, key, &membership);
         true

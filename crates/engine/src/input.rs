@@ -212,7 +212,8 @@ impl Engine {
         match packet_type {
             PacketType::Publish => {
                 let listener = self.desk.listener(connection.listener);
-                let limits_rate = listener.is_some_and(ListenerSettings::limits_rate);
+                let limits_rate =
+                    listener.is_some_and(ListenerSettings::limits_rate) || self.desk.tenants.limit_rates();
                 self.handle_publish(now, key, version, frame)?;
                 if std::mem::take(&mut self.held_back) {
                     self.desk.counters.packets_in[packet_type as usize] -= 1;

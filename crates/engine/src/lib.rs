@@ -106,14 +106,16 @@ mod subscribe;
 mod sys;
 mod tail;
 mod telling;
+mod tenants;
 mod timers;
 mod topic_limits;
 mod topics;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use connection::Preset;
 pub use counters::{Counters, Gauges};
-pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe};
+pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
 pub use identity::{Grant, Identity};
@@ -126,7 +128,7 @@ pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
     Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, Tenants,
+    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -1,4 +1,4 @@
-//! How fast a client, and all clients of a listener, may publish. Beyond it PUBLISH packets wait; nothing is dropped.
+//! How fast a client, all clients of a listener, and a tenant may publish. Beyond it PUBLISH packets wait; nothing is dropped.
 
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -12,7 +12,7 @@ const NANOSECONDS_PER_MILLISECOND: u64 = 1_000_000;
 
 /// A bucket of tokens, kept as the time at which it will be full again.
 #[derive(Clone, Copy, Debug, Default)]
-struct Bucket {
+pub(crate) struct Bucket {
     /// Nanoseconds of the monotonic clock.
     full_at: u64,
 }
@@ -20,13 +20,13 @@ struct Bucket {
 impl Bucket {
     /// Takes tokens that come back at `rate` per second into a bucket of `burst`; returns for how many nanoseconds it is
     /// short of them. A rate of 0 is no limit.
-    fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
-        let nanoseconds = |tokens: u64| {
+    pub(crate) fn take(&mut self, now: u64, amount: u64, rate: u64, burst: u64) -> u64 {
+        let time_of = |tokens: u64| {
             let taken = u128::from(tokens) * u128::from(NANOSECONDS);
             taken.checked_div(u128::from(rate)).map_or(0, |time| u64::try_from(time).unwrap_or(u64::MAX))
         };
-        self.full_at = self.full_at.max(now).saturating_add(nanoseconds(amount));
-        self.full_at.saturating_sub(now.saturating_add(nanoseconds(burst)))
+        self.full_at = self.full_at.max(now).saturating_add(time_of(amount));
+        self.full_at.saturating_sub(now.saturating_add(time_of(burst)))
     }
 }
 
@@ -52,12 +52,12 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Counts a packet; returns for how many milliseconds whoever sent it has to wait.
+    /// Counts a packet; returns for how many nanoseconds whoever sent it has to wait.
     fn take(&mut self, now: Now, packet_len: usize, messages: Limit, bytes: Limit) -> u64 {
-        let at = now.monotonic.0.saturating_mul(NANOSECONDS_PER_MILLISECOND);
+        let at = nanoseconds(now);
         let messages = self.messages.take(at, 1, messages.rate, messages.burst);
         let bytes = self.bytes.take(at, packet_len as u64, bytes.rate, bytes.burst);
-        messages.max(bytes).div_ceil(NANOSECONDS_PER_MILLISECOND)
+        messages.max(bytes)
     }
 }
 
@@ -67,6 +67,10 @@ pub(crate) struct Rate {
     published: Published,
     /// Until when the client waits, or never.
     pub waits_until: Millis,
+}
+
+fn nanoseconds(now: Now) -> u64 {
+    now.monotonic.0.saturating_mul(NANOSECONDS_PER_MILLISECOND)
 }
 
 impl ListenerSettings {
@@ -93,8 +97,8 @@ impl ListenerSettings {
 }
 
 impl Engine {
-    /// Counts a PUBLISH packet towards what its client and all clients of its listener may publish; the client waits with the
-    /// next one if that was too fast. What waits does not count yet, so that all of a listener take turns.
+    /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may publish; the
+    /// client waits with the next one if that was too fast. What waits does not count yet, so that all take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -102,19 +106,25 @@ impl Engine {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
+        let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
+        if of_tenant.is_none() && !limits.limits_rate() {
+            return;
+        }
         let place = usize::from(connection.listener.0);
         let fresh = || Box::new(Rate { published: Published::default(), waits_until: Millis::NEVER });
         let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
         let (messages, bytes) = limits.client_rate();
-        let own_wait = rate.published.take(now, packet_len, messages, bytes);
+        let own = rate.published.take(now, packet_len, messages, bytes);
         let (messages, bytes) = limits.total_rate();
         let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
-        let total_wait = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
-        let wait = own_wait.max(total_wait);
+        let of_listener = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
+        let waits =
+            [(own, Delay::Rate), (of_listener, Delay::ListenerRate), (of_tenant.unwrap_or(0), Delay::TenantRate)];
+        let Some((wait, delay)) = waits.into_iter().max_by_key(|(wait, _)| *wait) else { return };
+        let wait = wait.div_ceil(NANOSECONDS_PER_MILLISECOND);
         if wait == 0 {
             return;
         }
-        let delay = if total_wait > own_wait { Delay::ListenerRate } else { Delay::Rate };
         let (before, until) = (rate.waits_until, now.monotonic.plus(wait));
         rate.waits_until = until;
         self.desk.timers.cancel(before, Timer::Rate(key));

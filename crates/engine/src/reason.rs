@@ -157,6 +157,14 @@ reasons! {
     FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
     /// Nobody could find out in time who the client is.
     AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out in time";
+    /// A tenant has as many clients connected as it may have.
+    TenantConnections = 61, "tenant_connections", QuotaExceeded, "the tenant's limit of connections is reached";
+    /// A tenant has as many sessions as it may have.
+    TenantSessions = 62, "tenant_sessions", QuotaExceeded, "the tenant's limit of sessions is reached";
+    /// A tenant has as many subscriptions as it may have.
+    TenantSubscriptions = 63, "tenant_subscriptions", QuotaExceeded, "the tenant's limit of subscriptions is reached";
+    /// A tenant has as many retained messages as it may have.
+    TenantRetained = 64, "tenant_retained", QuotaExceeded, "the tenant's limit of retained messages is reached";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

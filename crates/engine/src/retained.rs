@@ -33,6 +33,8 @@ pub(crate) struct Retained<M> {
     bytes: u64,
     max_count: u64,
     max_bytes: u64,
+    /// How many messages a tenant may have, where that is limited.
+    max_of_tenants: BTreeMap<TenantId, u64>,
 }
 
 /// Expired messages that make room for a new one at a limit.
@@ -59,7 +61,14 @@ impl<M: Retainable> Retained<M> {
             bytes: 0,
             max_count: limit(max_count),
             max_bytes: limit(max_bytes),
+            max_of_tenants: BTreeMap::new(),
         }
+    }
+
+    /// Limits how many messages tenants may have; 0 is no limit.
+    pub(crate) fn limit_tenants(&mut self, limits: impl Iterator<Item = (TenantId, u32)>) {
+        let limits = limits.filter(|(_, max)| *max != 0);
+        self.max_of_tenants = limits.map(|(tenant, max)| (tenant, u64::from(max))).collect();
     }
 
     /// Number of messages, including expired ones that [`Retained::expire`] has not come to yet.
@@ -76,12 +85,40 @@ impl<M: Retainable> Retained<M> {
     ///
     /// # Errors
     ///
-    /// [`Reason::RetainedCountLimit`] or [`Reason::RetainedBytesLimit`]; nothing has changed then.
+    /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has changed then.
     pub(crate) fn set(&mut self, tenant: TenantId, topic: &str, message: M, now: Millis) -> Result<Option<M>, Reason> {
+        let of_tenant = self.max_of_tenants.get(&tenant).copied().unwrap_or(u64::MAX);
+        self.set_within(of_tenant, tenant, topic, message, now)
+    }
+
+    /// The same for a message that was retained elsewhere or before: it was within its tenant's limit then, and a share of
+    /// that which has become smaller since is no reason to lose it.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::RetainedCountLimit`] or [`Reason::RetainedBytesLimit`]; nothing has changed then.
+    pub(crate) fn take_back(
+        &mut self,
+        tenant: TenantId,
+        topic: &str,
+        message: M,
+        now: Millis,
+    ) -> Result<Option<M>, Reason> {
+        self.set_within(u64::MAX, tenant, topic, message, now)
+    }
+
+    fn set_within(
+        &mut self,
+        of_tenant: u64,
+        tenant: TenantId,
+        topic: &str,
+        message: M,
+        now: Millis,
+    ) -> Result<Option<M>, Reason> {
         let size = size_of_entry(topic, &message);
-        if self.refusal(tenant, topic, size).is_some() {
+        if self.refusal(of_tenant, tenant, topic, size).is_some() {
             self.expire(now, RECLAIMED_MAX);
-            if let Some(reason) = self.refusal(tenant, topic, size) {
+            if let Some(reason) = self.refusal(of_tenant, tenant, topic, size) {
                 return Err(reason);
             }
         }
@@ -217,12 +254,16 @@ impl<M: Retainable> Retained<M> {
         }
     }
 
-    /// Why an entry of `size` bytes cannot be taken.
-    fn refusal(&self, tenant: TenantId, topic: &str, size: u64) -> Option<Reason> {
-        let old = self.tenants.get(&tenant).and_then(|topics| topics.get(topic));
+    /// Why an entry of `size` bytes cannot be taken where its tenant may have `of_tenant` messages.
+    fn refusal(&self, of_tenant: u64, tenant: TenantId, topic: &str, size: u64) -> Option<Reason> {
+        let topics = self.tenants.get(&tenant);
+        let old = topics.and_then(|topics| topics.get(topic));
         let freed = old.map_or(0, |old| size_of_entry(topic, old));
         if old.is_none() && self.count >= self.max_count {
             return Some(Reason::RetainedCountLimit);
+        }
+        if old.is_none() && topics.map_or(0, BTreeMap::len) as u64 >= of_tenant {
+            return Some(Reason::TenantRetained);
         }
         if size > freed && self.bytes - freed + size > self.max_bytes {
             return Some(Reason::RetainedBytesLimit);

@@ -2,6 +2,7 @@
 
 mod policy;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::TenantId;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Whose client a user's is, where that decides.
     pub tenants: Option<Arc<dyn Tenants>>,
+    /// How much tenants may have. One that is not named has no limits but those of the broker.
+    pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
 }
 
 /// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
@@ -51,6 +54,21 @@ pub struct Settings {
 pub trait Tenants: std::fmt::Debug + Send + Sync {
     /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
+}
+
+/// How much a tenant may have on one shard. 0 is no limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantQuota {
+    /// Clients connected at once; beyond it CONNECT is refused.
+    pub max_connections: u32,
+    /// Sessions, connected or not; beyond it a CONNECT that needs a new one is refused.
+    pub max_sessions: u32,
+    /// Retained messages; beyond it new topics are refused.
+    pub max_retained: u32,
+    /// Subscriptions of all its clients; beyond it new ones are refused.
+    pub max_subscriptions: u32,
+    /// PUBLISH packets per second of all its clients together, as many at once after they were quiet; beyond it they wait.
+    pub max_message_rate: u32,
 }
 
 /// What of sessions and retained messages outlives the process.
@@ -325,6 +343,7 @@ impl Default for Settings {
             wills_on_shutdown: true,
             durability: Durability::Memory,
             tenants: None,
+            tenant_quotas: BTreeMap::new(),
         }
     }
 }

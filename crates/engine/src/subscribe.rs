@@ -153,6 +153,7 @@ impl Engine {
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
             session.filters.push(done.entry);
+            self.desk.tenants.add_subscription(request.tenant);
         }
         let fetch = match request.retain_handling {
             RetainHandling::SendAtSubscribe => true,
@@ -201,6 +202,8 @@ impl Engine {
         let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
         let refused = if session.subscriptions() >= max {
             Reason::TooManySubscriptions
+        } else if self.desk.tenants.has_all_subscriptions(request.tenant) {
+            Reason::TenantSubscriptions
         } else if self.desk.journal.full && session.stored.is_some() {
             Reason::StoreFull
         } else if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
@@ -274,6 +277,7 @@ impl Engine {
         let tenant = session.tenant;
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
+        self.desk.tenants.remove_subscriptions(tenant, 1);
         self.desk.forget_subscription(key, filter.as_str());
         self.end_fetch_of(key, filter.as_str());
         if removed.last_local {
@@ -286,6 +290,7 @@ impl Engine {
     /// Removes all subscriptions of a session that ends.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        self.desk.tenants.remove_subscriptions(session.tenant, session.subscriptions());
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         let mut sys = Vec::new();

@@ -45,7 +45,11 @@ impl Shard {
     pub(crate) fn adopt(&mut self, adoption: Adoption) {
         self.counters.adopted += 1;
         let (waiting, ended) = (adoption.transport.is_waiting(), adoption.transport.has_ended());
+        let secure = adoption.transport.is_secure();
         let Some(key) = self.open(adoption.transport, adoption.listener, adoption.seat) else { return };
+        if secure {
+            self.preset(key);
+        }
         self.engine.handle_input(self.now, key, &adoption.bytes);
         self.register(key);
         if ended {
@@ -131,6 +135,9 @@ impl Shard {
             if !transport.is_handshaking() {
                 self.counters.tls_handshakes += 1;
                 self.counters.tls_resumed += u64::from(transport.is_resumed());
+                self.preset(key);
+                let Some(same) = self.table.get(key) else { return };
+                (flags, transport) = same;
             }
         }
         match input {

@@ -10,9 +10,11 @@ use tidegate_engine::{
 };
 use tidegate_store::{Loaded, MergeError, ReadError, Reader, Running, Status, Store, Writer};
 
+use crate::admission::{Admission, RecordError};
 use crate::inbox::{InboxSender, ToShard};
 use crate::limits::{RESTORE_CHUNK_PAIRS, RESTORE_CHUNKS, UNCOMMITTED_BYTES};
 use crate::shard::Shard;
+use crate::stored_bans::{self, StoredBans};
 
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
@@ -26,6 +28,9 @@ pub enum DurableError {
     /// What it holds does not fit together.
     #[error("what the store holds cannot be taken in: {0}; `tidegate store export` shows what there is")]
     Restore(#[from] RestoreError),
+    /// A ban cannot be read.
+    #[error("{0}; `tidegate store export` shows it")]
+    Ban(#[from] RecordError),
     /// A shard ended while it was taking it in.
     #[error("{0} ended while it was taking in what the store holds")]
     ShardEnded(ShardId),
@@ -65,6 +70,8 @@ pub(crate) struct QueueRead {
 
 /// The node's end of a restore that is about to begin.
 pub(crate) struct Restorer {
+    admission: Arc<Admission>,
+    now: Now,
     route: RestoreRoute,
     pairs: Vec<SyncSender<Vec<Pair>>>,
     chunks: Vec<Vec<Pair>>,
@@ -72,8 +79,8 @@ pub(crate) struct Restorer {
     settled: Receiver<ShardId>,
 }
 
-/// Makes both ends of a restore for so many shards.
-pub(crate) fn restorer(shards: u16) -> (Restorer, VecDeque<RestoreSeed>) {
+/// Makes both ends of a restore for so many shards, and for the bans of this admission.
+pub(crate) fn restorer(shards: u16, admission: Arc<Admission>, now: Now) -> (Restorer, VecDeque<RestoreSeed>) {
     let (restored, all_restored) = channel();
     let (settled, all_settled) = channel();
     let mut seeds = VecDeque::new();
@@ -85,7 +92,7 @@ pub(crate) fn restorer(shards: u16) -> (Restorer, VecDeque<RestoreSeed>) {
     }
     let chunks = (0..shards).map(|_| Vec::new()).collect();
     let route = RestoreRoute::new(shards);
-    (Restorer { route, pairs: senders, chunks, restored: all_restored, settled: all_settled }, seeds)
+    (Restorer { admission, now, route, pairs: senders, chunks, restored: all_restored, settled: all_settled }, seeds)
 }
 
 impl Restorer {
@@ -122,6 +129,9 @@ impl Restorer {
     }
 
     fn hand_out(&mut self, key: &[u8], value: &[u8]) -> Result<(), DurableError> {
+        if stored_bans::restore(&self.admission, self.now, key, value)? {
+            return Ok(());
+        }
         match self.route.takers(key, value)? {
             Takers::One(shard) => self.put(usize::from(shard.0), key, value),
             Takers::All => (0..self.pairs.len()).try_for_each(|shard| self.put(shard, key, value)),
@@ -166,14 +176,29 @@ pub(crate) fn take_in(engine: &mut Engine, now: Now, shard: ShardId, seed: &Rest
     whole
 }
 
-/// Starts a store that tells shards by their inboxes what is committed.
-pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>) -> Result<Running, DurableError> {
-    let commits = move |writer: u16, sequence: u64| {
-        if let Some(inbox) = inboxes.get(usize::from(writer)) {
-            inbox.send(ToShard::Committed(sequence));
-        }
+/// Starts a store that tells shards by their inboxes what is committed. The writer behind those of the shards is that of
+/// bans.
+pub(crate) fn start(store: Store, inboxes: Vec<InboxSender>, bans: &Arc<StoredBans>) -> Result<Running, DurableError> {
+    let of_bans = inboxes.len() as u16;
+    let committed = Arc::clone(bans);
+    let commits = move |writer: u16, sequence: u64| match inboxes.get(usize::from(writer)) {
+        Some(inbox) => inbox.send(ToShard::Committed(sequence)),
+        None => committed.on_committed(sequence),
     };
-    store.start(Box::new(commits)).map_err(DurableError::Threads)
+    let running = store.start(Box::new(commits)).map_err(DurableError::Threads)?;
+    bans.serve(running.writer(of_bans));
+    Ok(running)
+}
+
+/// Tells the log that the store takes nothing more, or that it does again.
+fn tell_full(status: &Status) {
+    let (used, free) = (status.store_bytes(), status.free_bytes());
+    let (pending, error) = (status.pending_bytes(), status.last_error());
+    if status.is_full() {
+        tracing::error!(used, free, pending, error, "the store takes no more: new messages and sessions are refused");
+    } else {
+        tracing::info!(used, free, pending, "the store takes new messages and sessions again");
+    }
 }
 
 impl Shard {
@@ -223,6 +248,10 @@ impl Shard {
         if full != self.store_full {
             self.store_full = full;
             self.engine.set_store_full(full);
+            // All shards see the same store; one of them tells.
+            if self.place.shard == ShardId(0) {
+                tell_full(&journal.status);
+            }
         }
         // A disk that is only slow holds back those who write to it; one that takes nothing makes the engine refuse.
         self.stalled = !full && journal.status.pending_bytes() > UNCOMMITTED_BYTES;

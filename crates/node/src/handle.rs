@@ -14,6 +14,7 @@ use crate::clock::Clock;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::report::NodeReport;
+use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
@@ -27,6 +28,7 @@ pub struct NodeHandle {
     tls: Arc<TlsListeners>,
     clock: Clock,
     admission: Arc<Admission>,
+    stored_bans: Arc<StoredBans>,
 }
 
 /// A shard did not answer.
@@ -43,8 +45,14 @@ impl NodeHandle {
         tls: Arc<TlsListeners>,
         clock: Clock,
         admission: Arc<Admission>,
+        stored_bans: Arc<StoredBans>,
     ) -> Self {
-        Self { inboxes: inboxes.into(), tls, clock, admission }
+        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans }
+    }
+
+    /// What writes bans into the store.
+    pub(crate) fn stored_bans(&self) -> &Arc<StoredBans> {
+        &self.stored_bans
     }
 
     /// The time on the node's clocks, on which its bans end.
@@ -125,24 +133,31 @@ impl NodeHandle {
 
     /// Bans, and closes the connections that the ban is about: those of a client id (an MQTT 5 client is told
     /// [`Reason::AdministrativeAction`]), of an address, and of a user name while its connections are counted. Returns how
-    /// many there were.
+    /// many there were, once the ban is in the store.
     ///
     /// # Errors
-    /// When the ban is refused; then nothing is closed.
+    /// When the ban is refused; then nothing is closed. With [`BanError::NotKept`] it holds, but is not in the store.
     pub fn ban(&self, ban: Ban) -> Result<u64, BanError> {
         let target = ban.target.clone();
         self.admission.ban(self.now(), ban)?;
         // The ban holds; a shard that does not answer in time closes its connections all the same.
         let ended = self.ask_all(|answer| Admin::Enforce { target: target.clone(), answer });
+        self.keep_bans()?;
         Ok(ended.unwrap_or_default().into_iter().sum())
     }
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban; says whether there was one, once the store knows.
     ///
     /// # Errors
-    /// When it is one of the configuration.
+    /// When it is one of the configuration. With [`BanError::NotKept`] it has ended, but not in the store.
     pub fn unban(&self, target: &BanTarget) -> Result<bool, BanError> {
-        self.admission.unban(self.now(), target)
+        let there_was_one = self.admission.unban(self.now(), target)?;
+        self.keep_bans()?;
+        Ok(there_was_one)
+    }
+
+    fn keep_bans(&self) -> Result<(), BanError> {
+        if self.stored_bans.wait(ANSWER_TIMEOUT) { Ok(()) } else { Err(BanError::NotKept) }
     }
 
     /// Puts other access rules in force on every shard, or none, which allows everything. What connected clients may no

@@ -25,10 +25,12 @@ mod listener;
 mod memory;
 mod node;
 mod observer;
+mod preset;
 pub mod proxy_protocol;
 mod report;
 mod settings;
 mod shard;
+mod stored_bans;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -54,8 +56,10 @@ pub use handle::{NoAnswer, NodeHandle};
 pub use listener::BindError;
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
+pub use preset::Presets;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
+pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,

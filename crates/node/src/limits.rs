@@ -64,3 +64,5 @@ pub(crate) const RESTORE_CHUNK_PAIRS: usize = 1024;
 pub(crate) const RESTORE_CHUNKS: usize = 4;
 /// Bytes that all shards have given to the store and that are not committed, above which no more is read from clients.
 pub(crate) const UNCOMMITTED_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes of changed bans that wait for a store that takes nothing; further changes do not outlive the process.
+pub(crate) const UNKEPT_BAN_BYTES: usize = 16 * 1024 * 1024;

@@ -24,6 +24,7 @@ use crate::listener::{Acceptor, BindError, bind};
 use crate::observer::Observer;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
+use crate::stored_bans::StoredBans;
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 
 /// Why a node did not start. Nothing is left running.
@@ -136,7 +137,11 @@ impl Node {
         let watch = watch_files(&tls, settings.tls_check)?;
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission, settings.listeners.len()));
-        let handle = NodeHandle::new(senders.clone(), Arc::clone(&tls), clock, Arc::clone(&admission));
+        let bans = Arc::new(StoredBans::default());
+        if store.is_some() {
+            bans.follow(&admission);
+        }
+        let handle = NodeHandle::new(senders.clone(), Arc::clone(&tls), clock, Arc::clone(&admission), bans);
         let mut node = Self {
             handle,
             clock,
@@ -156,13 +161,15 @@ impl Node {
             tls,
             observer: settings.observer,
             asks_outside,
-            admission,
+            presets: settings.presets,
+            admission: Arc::clone(&admission),
             flight: settings.flight,
         });
         let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
-        let (restorer, mut restores) = store.as_ref().map(|_| restorer(settings.shards)).unzip();
+        let (restorer, mut restores) =
+            store.as_ref().map(|_| restorer(settings.shards, admission, clock.now())).unzip();
         let parts = event_loops.into_iter().zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
@@ -189,9 +196,10 @@ impl Node {
 
     /// Lets clients in, now that all that the store holds is taken in.
     fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
-        let running = durable::start(store, inboxes.clone())?;
+        let running = durable::start(store, inboxes.clone(), self.handle.stored_bans())?;
         for (shard, inbox) in (0..).zip(&inboxes) {
-            let journal = ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
+            let journal =
+                ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
             inbox.send(ToShard::Admin(Admin::Serve(journal)));
         }
         self.store = Some(running);

@@ -12,6 +12,7 @@ use crate::address::ListenAddress;
 use crate::admission::AdmissionSettings;
 use crate::flight::FlightSettings;
 use crate::observer::{Observer, TracingObserver};
+use crate::preset::Presets;
 use crate::proxy_protocol::Network;
 use crate::tls::TlsSettings;
 
@@ -33,6 +34,8 @@ pub struct NodeSettings {
     pub engine: Settings,
     /// Makes the access rules that are in force from the first connection on; without it everybody may do everything.
     pub access: Option<AccessFactory>,
+    /// Says what is known of a client by its TLS session before its CONNECT; without it nothing is.
+    pub presets: Option<Presets>,
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
@@ -57,6 +60,7 @@ impl NodeSettings {
             tls_check: Duration::ZERO,
             engine: Settings::default(),
             access: None,
+            presets: None,
             max_connections: 0,
             admission: AdmissionSettings::default(),
             flight: FlightSettings::default(),

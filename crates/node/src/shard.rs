@@ -19,6 +19,7 @@ use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
 use crate::memory::Ebb;
 use crate::observer::Observer;
+use crate::preset::Presets;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
@@ -48,6 +49,8 @@ pub(crate) struct Shared {
     pub observer: Arc<dyn Observer>,
     /// Whether the observer decides about clients; otherwise everybody who is not banned comes in.
     pub asks_outside: bool,
+    /// Says what is known of a client before its CONNECT.
+    pub presets: Option<Presets>,
     pub admission: Arc<Admission>,
     pub flight: FlightSettings,
 }

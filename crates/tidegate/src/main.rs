@@ -20,6 +20,7 @@ mod physical_memory;
 mod reload;
 mod signals;
 mod status;
+mod store_status;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSour
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
 
 use crate::authentication::Authentication;
+use crate::store_status;
 
 /// The broker as the console sees it, before, while and after its node runs.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub(crate) struct BrokerStatus {
     phase: AtomicU8,
     node: OnceLock<NodeHandle>,
     authentication: OnceLock<Arc<Authentication>>,
+    store: OnceLock<Arc<tidegate_store::Status>>,
     started: SystemTime,
 }
 
@@ -29,6 +31,7 @@ impl BrokerStatus {
             phase: AtomicU8::new(STARTING),
             node: OnceLock::new(),
             authentication: OnceLock::new(),
+            store: OnceLock::new(),
             started: SystemTime::now(),
         }
     }
@@ -37,6 +40,12 @@ impl BrokerStatus {
     pub(crate) fn asks(&self, authentication: Arc<Authentication>) {
         // Set once, before the node takes clients in.
         let _ = self.authentication.set(authentication);
+    }
+
+    /// It keeps in a store what outlives the process.
+    pub(crate) fn keeps(&self, store: Arc<tidegate_store::Status>) {
+        // Set once, before the broker is ready.
+        let _ = self.store.set(store);
     }
 
     /// Its node takes clients in.
@@ -66,6 +75,10 @@ impl StatusSource for BrokerStatus {
         }
     }
 
+    fn hindrance(&self) -> Option<String> {
+        store_status::hindrance(self.store.get()?)
+    }
+
     fn status(&self) -> Result<Status, Unavailable> {
         let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
@@ -73,6 +86,7 @@ impl StatusSource for BrokerStatus {
             shell: shell(&report),
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
+            store: self.store.get().map(|store| store_status::numbers(store)),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,

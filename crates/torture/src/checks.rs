@@ -63,7 +63,8 @@ impl Visitor {
 
 /// Connects a new client and compares the retained values that it gets with the books. False when it gets no answer.
 pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patience: Duration) -> Result<bool, Failure> {
-    let version = if world.rng.chance(50) { Version::V5 } else { Version::V311 };
+    let v5 = world.rng.chance(50);
+    let version = world.size.version(v5);
     let Some(mut visitor) = Visitor::connect(world, name, version, limit)? else {
         return Ok(false);
     };
@@ -145,16 +146,24 @@ pub(crate) fn subscriptions(world: &mut World, name: String, patience: Duration)
                 waiting.remove(&id);
             }
         }
+        // A subscriber may take only so many at once, so each is acknowledged as it comes.
+        for subscriber in &mut world.subscribers {
+            subscriber.acknowledge(Instant::now())?;
+        }
         let answered = world.subscribers.iter().all(|subscriber| subscriber.session.pings == 0);
         if waiting.is_empty() && answered && missing(world).is_empty() {
             round_trips += 1;
             for subscriber in &mut world.subscribers {
-                subscriber.acknowledge(Instant::now())?;
                 subscriber.session.ping()?;
             }
         }
     }
-    judge(world);
+    if waiting.is_empty() {
+        judge(world);
+    } else {
+        let text = format!("{} of {} probes got no PUBACK", waiting.len(), topics.len());
+        world.ledger.findings.add(Finding::Unanswered, text, Vec::new());
+    }
     visitor.session.depart()
 }
 
@@ -183,7 +192,8 @@ fn judge(world: &mut World) {
     for (must, why) in [(true, "had its SUBACK and does not deliver"), (false, "had its UNSUBACK and still delivers")] {
         for (place, filter) in verdicts(world, must) {
             let subscriber = &mut world.subscribers[place];
-            let text = format!("{filter} of {} {why}", subscriber.session.name);
+            let Session { name, phase, pings, .. } = &subscriber.session;
+            let text = format!("{filter} of {name} {why} (connection {phase:?}, {pings} pings unanswered)");
             subscriber.distrust(&filter);
             world.ledger.findings.add(Finding::Subscription, text, Vec::new());
         }

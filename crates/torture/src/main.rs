@@ -69,6 +69,9 @@ struct Arguments {
     /// Clients that subscribe.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..200))]
     subscribers: u16,
+    /// All clients speak MQTT 3.1.1, for a broker that knows no other version.
+    #[arg(long)]
+    only_v311: bool,
     /// Messages per second of all publishers.
     #[arg(long, default_value_t = 3000)]
     rate: u64,
@@ -195,7 +198,12 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
         },
         load: Duration::from_secs_f64(arguments.seconds_per_cycle.clamp(0.01, 3600.0)),
-        size: Size { publishers: arguments.publishers, subscribers: arguments.subscribers, rate: arguments.rate },
+        size: Size {
+            publishers: arguments.publishers,
+            subscribers: arguments.subscribers,
+            rate: arguments.rate,
+            with_v5: !arguments.only_v311,
+        },
         patience: Duration::from_secs_f64(arguments.patience.clamp(0.1, 3600.0)),
         start_limit: Duration::from_secs_f64(arguments.start_limit.clamp(0.1, 3600.0)),
         folder: folder.clone(),

@@ -34,6 +34,9 @@ pub(crate) struct Throughput {
     /// Messages per second in all; as many as the windows allow when absent.
     #[arg(long)]
     rate: Option<u64>,
+    /// Subscribers are away, so that every message has to be stored before its PUBACK; what counts is what was acknowledged.
+    #[arg(long)]
+    away: bool,
 }
 
 /// Samples of one kind of latency.
@@ -107,6 +110,11 @@ pub(crate) fn run(wanted: &Throughput, recipe: &Recipe) -> Result<Value, Failure
         crowd.subscribe(pairs + number, &format!("bench/{number}"))?;
     }
     crowd.until(pairs, |got| matches!(got, Got::Subscribed))?;
+    if wanted.away {
+        for number in 0..pairs {
+            crowd.leave(pairs + number)?;
+        }
+    }
     let mut load = Load {
         topics: (0..pairs).map(|number| format!("bench/{number}")).collect(),
         sent: vec![vec![None; usize::from(wanted.window) + 1]; pairs],
@@ -125,12 +133,12 @@ pub(crate) fn run(wanted: &Throughput, recipe: &Recipe) -> Result<Value, Failure
     let seconds = begun.elapsed().as_secs_f64();
     let (cpu, own) = (cpu_seconds(broker.pid()) - cpu, cpu_seconds(std::process::id()) - own);
     broker.terminate(Duration::from_secs(30))?;
-    let delivered = load.delivered as f64;
+    let messages = if wanted.away { load.acknowledged } else { load.delivered } as f64;
     Ok(json!({
-        "delivered_per_second": (delivered / seconds).round(),
+        "messages_per_second": (messages / seconds).round(),
         "acknowledged_per_second": (load.acknowledged as f64 / seconds).round(),
         "broker_cores": (cpu / seconds * 100.0).round() / 100.0,
-        "delivered_per_core_second": if cpu > 0.0 { (delivered / cpu).round() } else { 0.0 },
+        "messages_per_core_second": if cpu > 0.0 { (messages / cpu).round() } else { 0.0 },
         "generator_cores": (own / seconds * 100.0).round() / 100.0,
         "puback_p50_ms": load.to_puback.percentile_ms(50),
         "puback_p99_ms": load.to_puback.percentile_ms(99),

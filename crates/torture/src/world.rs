@@ -33,6 +33,15 @@ pub(crate) struct Size {
     pub(crate) subscribers: u16,
     /// Messages per second of all publishers.
     pub(crate) rate: u64,
+    /// Half of the clients speak MQTT 5.0; else all speak 3.1.1.
+    pub(crate) with_v5: bool,
+}
+
+impl Size {
+    /// The version for a client.
+    pub(crate) fn version(&self, v5: bool) -> Version {
+        if v5 && self.with_v5 { Version::V5 } else { Version::V311 }
+    }
 }
 
 /// What the clients do at present.
@@ -78,14 +87,14 @@ impl World {
         let mut rng = Rng::new(seed);
         let poll = Poll::new().map_err(Failure::system("creating a poll"))?;
         let publishers = (0..size.publishers).map(|index| {
-            let version = if index % 2 == 0 { Version::V311 } else { Version::V5 };
+            let version = size.version(index % 2 == 1);
             let session = Session::new(format!("publisher-{index}"), version, true, Token(usize::from(index)));
             Publisher::new(session, index, rng.fork(u64::from(index)))
         });
         let publishers: Vec<_> = publishers.collect();
         let mut subscribers = Vec::new();
         for index in 0..size.subscribers {
-            let version = if index / 2 % 2 == 0 { Version::V5 } else { Version::V311 };
+            let version = size.version(index / 2 % 2 == 0);
             let token = Token(usize::from(size.publishers + index));
             let takes = if index % 3 == 2 { NonZeroU16::new(8) } else { None };
             let session = Session::new(format!("subscriber-{index}"), version, true, token).taking(takes);

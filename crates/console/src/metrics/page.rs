@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::METRICS;
+use super::all;
 
 const INTRODUCTION: &str = "\
 # Metrics
@@ -18,8 +18,8 @@ scrape_configs:
       - targets: [\"127.0.0.1:18083\"]
 ```
 
-`/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that and while the broker
-is stopping. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
+`/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that, while the broker
+is stopping, and while the store takes nothing; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
 `admin.token_file` in [the configuration](configuration.md).
 
 The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin
@@ -30,12 +30,13 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `call` | `read`, `write` |
 | `cause` | `limit` (of connections), `engine` (a limit of the listener or of memory), `resources` (files or memory of the system), `connection` (it was gone again), `handshake`, `protocol` |
 | `direction` | `received` (by the broker), `sent` |
-| `kind` | `plain`, `shared` |
+| `kind` | of a subscription: `plain`, `shared`; of bytes of the store: `journal`, `table` |
+| `le` | an upper bound in seconds, or `+Inf` |
 | `origin` | `configuration`, `operator`, `failed_logins`, `flapping` |
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |
 | `result` | of a connection: `accepted`, or the reason of the refusal; of an event: `recorded`, `counted` |
-| `state` | `connected`, `disconnected` |
+| `state` | of a session: `connected`, `disconnected`; of the store: `ok`, `full`, `failing` |
 | `type` | the packet type in lower case, `connect` to `auth` |
 | `version` | the version of the broker |
 
@@ -46,7 +47,7 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 /// The whole page, Markdown.
 pub fn page() -> String {
     let mut out = INTRODUCTION.to_owned();
-    for metric in METRICS {
+    for metric in all() {
         let labels: Vec<String> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ =
             writeln!(out, "| `{}` | {} | {} | {} |", metric.name, metric.kind.name(), labels.join(", "), metric.help);

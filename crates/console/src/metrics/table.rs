@@ -47,7 +47,7 @@ const fn metric(
 }
 
 /// Every metric, in the order in which they are written.
-pub static METRICS: &[Metric] = &[
+pub(super) static METRICS: &[Metric] = &[
     metric(
         "mqtt_packets_total",
         Counter,

@@ -15,7 +15,9 @@ impl Engine {
         let Some(listener) = self.desk.connections.get(key).and_then(|c| self.desk.listener(c.listener)) else {
             return Err(Refused::new(Reason::ProtocolError, "the listener is gone"));
         };
-        check_client_id(listener, connect)?;
+        if self.preset_client_id(key).is_none() {
+            check_client_id(listener, connect)?;
+        }
         let enhanced = connect.properties.authentication_method.is_some();
         if enhanced && self.settings.authentication == Authentication::Open {
             return Err(Refused::new(Reason::BadAuthenticationMethod, "enhanced authentication is not offered"));
@@ -57,7 +59,7 @@ impl Engine {
         if existing.is_none() && max_sessions != 0 && self.desk.sessions.len() >= max_sessions {
             return Err(Refused::new(Reason::TooManySessions, ""));
         }
-        Ok(())
+        self.check_tenant(subject.tenant, existing)
     }
 
     /// Whether the session that a CONNECT asks for is to outlive its connection.

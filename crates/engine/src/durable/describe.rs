@@ -7,6 +7,24 @@ use super::journal::Reserved;
 use super::keys::Key;
 use super::records::{Content, ReadEntry, SentRecord, SessionRecord, read_message, read_subscription};
 
+/// What the pairs of a key space are, for people, in the plural; `None` when the key is not the engine's or not of this
+/// version.
+pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
+    Some(match Key::read(key).ok()? {
+        Key::Numbers(_) => "numbers given out",
+        Key::Session(_) => "sessions",
+        Key::Subscription(..) => "subscriptions",
+        Key::Received(..) => "packet ids of QoS 2 messages taken",
+        Key::Entry(..) => "messages owed",
+        Key::Sent(..) => "states of messages sent",
+        Key::Body(_) => "messages that several sessions share",
+        Key::Crossing(_) => "messages between shards",
+        Key::Crossed(..) => "arrivals of those",
+        Key::Retained(..) => "retained messages",
+        Key::Foreign => return None,
+    })
+}
+
 /// A pair of a store in words for people; `None` when it is not the engine's or not of this version.
 pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
     // Times are told as they are stored: since the Unix epoch.

@@ -19,7 +19,7 @@ mod route;
 mod sweep;
 
 pub(crate) use crossing::{Crossings, Replay, Way};
-pub use describe::describe;
+pub use describe::{describe, name_of_kind};
 pub use journal::JournalBatch;
 pub(crate) use journal::{Journal, Mark};
 pub(crate) use keys::{Key, StoredSession, entries_from};

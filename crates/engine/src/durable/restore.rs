@@ -339,7 +339,7 @@ impl Engine {
 
     fn restore_retained(&mut self, now: Now, tenant: TenantId, message: MessageRef) {
         let topic = message.topic().to_owned();
-        if let Err(reason) = self.retained.set(tenant, &topic, message, now.monotonic) {
+        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
             self.desk.counters.drop_message(reason);
             self.desk.journal.delete(Key::Retained(tenant, &topic));
         }

@@ -107,6 +107,7 @@ impl Engine {
             && let Some(session) = self.desk.sessions.get_mut(session)
         {
             session.filters.push(done.entry);
+            self.desk.tenants.add_subscription(tenant);
         }
         if done.first_local {
             self.announce_interest(tenant, filter, true, None);
@@ -119,7 +120,7 @@ impl Engine {
         if self.retained.get(tenant, &topic, now.monotonic).is_some() {
             return;
         }
-        if let Err(reason) = self.retained.set(tenant, &topic, message, now.monotonic) {
+        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
             self.desk.counters.drop_message(reason);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::num::{NonZeroU16, NonZeroU32};
 
-use tidegate_engine::ListenerId;
+use tidegate_engine::{ListenerId, Preset};
 use tidegate_mqtt::{Connect, ConnectProperties, Version};
 
 use super::Message;
@@ -26,6 +26,8 @@ pub(crate) struct Connecting {
     pub listener: ListenerId,
     /// The shard that accepts the socket; `None` is the next in turn.
     pub accept_on: Option<u16>,
+    /// What is known of it before its CONNECT arrives.
+    pub preset: Preset,
     /// Whether the client answers what it receives by itself.
     pub automatic: bool,
 }
@@ -47,6 +49,7 @@ fn connecting(version: Version, client_id: &str) -> Connecting {
         authentication_method: None,
         listener: ListenerId(0),
         accept_on: None,
+        preset: Preset::default(),
         automatic: true,
     }
 }
@@ -136,6 +139,11 @@ impl Connecting {
 
     pub(crate) fn through(mut self, listener: u16) -> Self {
         self.listener = ListenerId(listener);
+        self
+    }
+
+    pub(crate) fn known_as(mut self, preset: Preset) -> Self {
+        self.preset = preset;
         self
     }
 

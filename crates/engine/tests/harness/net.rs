@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now,
-    PagedQueue, Place, Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
+    PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
 };
 
-use super::Random;
 use super::side::Side;
 use super::store::Store;
+use super::{Connecting, Random};
 
 /// A socket by its number; numbers are not used again.
 pub(crate) type SocketId = usize;
@@ -56,6 +56,7 @@ pub(crate) struct Socket {
     pub side: Side,
     stand: Stand,
     listener: ListenerId,
+    preset: Preset,
     /// Bytes that the client has sent and the server has not read.
     upstream: VecDeque<u8>,
     /// The client has closed its end: the server sees it behind `upstream`.
@@ -212,15 +213,16 @@ impl Net {
     // ---- the clients' end ------------------------------------------------------------------------------------------
 
     /// Opens a socket to the given shard, or to the next in turn.
-    pub(crate) fn open(&mut self, side: Side, listener: ListenerId, accept_on: Option<u16>) -> SocketId {
-        let shard = accept_on.map_or(self.next_acceptor % self.engines.len(), usize::from);
+    pub(crate) fn open(&mut self, side: Side, connecting: &Connecting) -> SocketId {
+        let shard = connecting.accept_on.map_or(self.next_acceptor % self.engines.len(), usize::from);
         self.next_acceptor += 1;
         let id = self.sockets.len();
         self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
         self.sockets.push(Socket {
             side,
             stand: Stand::Gone,
-            listener,
+            listener: connecting.listener,
+            preset: connecting.preset.clone(),
             upstream: VecDeque::new(),
             hung_up: false,
             paused: false,
@@ -241,6 +243,7 @@ impl Net {
                 self.sockets[id].stand = Stand::At { shard, key };
                 self.live.insert(id);
                 self.by_key[shard].insert(key, id);
+                self.engines[shard].preset_connection(key, self.sockets[id].preset.clone());
                 if !bytes.is_empty() {
                     self.engines[shard].handle_input(self.now, key, bytes);
                 }

@@ -104,7 +104,7 @@ impl World {
     /// Opens a socket and sends nothing.
     pub(crate) fn open(&self, connecting: &Connecting) -> Client {
         let mut net = self.0.borrow_mut();
-        let socket = net.open(Side::new(connecting), connecting.listener, connecting.accept_on);
+        let socket = net.open(Side::new(connecting), connecting);
         drop(net);
         Client::new(self.clone(), socket, connecting.clone())
     }

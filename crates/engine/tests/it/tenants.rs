@@ -1,8 +1,13 @@
 //! Tenants share a broker and see nothing of each other.
 
-use tidegate_engine::{ListenerSettings, Settings, TenantId};
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Durability, ListenerSettings, Place, Preset, Reason, Settings, ShardId, TenantId, TenantQuota, Tenants,
+    partition_of,
+};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce};
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::{ReasonCode, SubscriptionOptions};
 
 use crate::harness::*;
 
@@ -96,5 +101,235 @@ fn an_operator_names_the_tenant() {
         assert_eq!((0..world.shards()).filter(|shard| close(*shard)).count(), 1);
         b.expect_disconnect(ReasonCode::AdministrativeAction);
         a.ping();
+    });
+}
+
+// ---- whose client somebody is ------------------------------------------------------------------------------------------
+
+/// Users whose name begins with `acme` belong to tenant 7, wherever they come in.
+#[derive(Debug)]
+struct ByUser;
+
+impl Tenants for ByUser {
+    fn of_user(&self, _listener: TenantId, user_name: &str) -> Option<TenantId> {
+        user_name.starts_with("acme").then_some(TenantId(7))
+    }
+}
+
+#[test]
+fn a_tenant_is_found_by_what_is_settled_then_by_user_then_by_what_was_said_instead_of_the_listener() {
+    let by_user = |settings: &mut Settings| {
+        two_tenants(settings);
+        settings.tenants = Some(Arc::new(ByUser));
+    };
+    everywhere_with(by_user, |world| {
+        let settled = |tenant| Preset { settled: Some(TenantId(tenant)), ..Preset::default() };
+        let instead = |tenant| Preset { instead_of_listener: Some(TenantId(tenant)), ..Preset::default() };
+        let of_seven = world.connect(v5("s").through(1));
+        of_seven.subscribe("t", AtMostOnce);
+        for (arrival, inside) in [
+            (v5("p"), false),
+            (v5("p").through(1), true),
+            (v5("p").user("acme-1", ""), true),
+            (v5("p").user("bolt-1", ""), false),
+            (v5("p").known_as(instead(7)), true),
+            (v5("p").through(1).known_as(instead(8)), false),
+            (v5("p").user("acme-1", "").known_as(instead(8)), true),
+            (v5("p").known_as(settled(7)), true),
+            (v5("p").user("acme-1", "").through(1).known_as(settled(8)), false),
+        ] {
+            let what = format!("{:?}, {:?}, {:?}", arrival.user, arrival.listener, arrival.preset);
+            world.connect(arrival).publish(message("t", "x"));
+            assert_eq!(of_seven.payloads().len(), usize::from(inside), "{what}");
+        }
+    });
+}
+
+#[test]
+fn a_client_id_that_is_settled_holds_whatever_the_client_asks_for() {
+    everywhere(|world| {
+        let device = || Preset { client_id: Some("device".into()), ..Preset::default() };
+        let first = world.connect(v5("anything").lasting().known_as(device()));
+        let second = world.connect(v311("").lasting().known_as(device()));
+        first.expect_disconnect(ReasonCode::SessionTakenOver);
+        assert!(second.session_present(), "an empty client id may come back where it is known before");
+        let told = world.connect(v5("").clean(false).known_as(device()));
+        assert!(told.connack(|packet| packet.properties.assigned_client_identifier == Some("device")));
+        assert_eq!(world.gauges().sessions_connected, 1);
+        world.connect(v5("anything"));
+        told.ping();
+    });
+}
+
+// ---- quotas ------------------------------------------------------------------------------------------------------------
+
+/// Two tenants, of which the second may have so much.
+fn with_quota(quota: TenantQuota) -> impl Fn(&mut Settings) {
+    move |settings| {
+        two_tenants(settings);
+        settings.tenant_quotas.insert(TenantId(7), quota.clone());
+    }
+}
+
+/// A name that is at home on this shard: a quota holds for each shard, so what is to reach it has to be on one.
+fn name_at(world: &World, shard: u16, stem: &str) -> String {
+    let place = Place { shard: ShardId(shard), shards: world.shards() };
+    let mut names = (0..).map(|number| format!("{stem}{number}"));
+    names.find(|name| place.owns(partition_of(TenantId(7), name))).unwrap()
+}
+
+fn at_home(world: &World, stem: &str) -> String {
+    name_at(world, 0, stem)
+}
+
+#[test]
+fn a_tenant_has_only_so_many_clients_connected() {
+    let quota = with_quota(TenantQuota { max_connections: 2, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let named = |stem: &str| v5(&at_home(world, stem)).lasting().through(1);
+        let (first, _second) = (world.connect(named("a")), world.connect(named("b")));
+        world.try_connect(named("c")).expect_refused(ReasonCode::QuotaExceeded);
+        assert_eq!(world.counters().connects_refused[Reason::TenantConnections.number()], 1);
+        let again = world.connect(named("a"));
+        first.expect_disconnect(ReasonCode::SessionTakenOver);
+        world.connect(v5(&at_home(world, "c")));
+        again.lose();
+        world.connect(named("c"));
+        world.try_connect(named("a")).expect_refused(ReasonCode::QuotaExceeded);
+    });
+}
+
+#[test]
+fn a_tenant_has_only_so_many_sessions() {
+    let quota = with_quota(TenantQuota { max_sessions: 2, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let named = |stem: &str| v5(&at_home(world, stem)).lasting().through(1);
+        world.connect(named("a")).lose();
+        let passing = world.connect(v5(&at_home(world, "b")).through(1));
+        world.try_connect(named("c")).expect_refused(ReasonCode::QuotaExceeded);
+        assert_eq!(world.counters().connects_refused[Reason::TenantSessions.number()], 1);
+        assert!(world.connect(named("a")).session_present());
+        assert!(!world.connect(named("a").clean(true)).session_present(), "one that takes another's place");
+        world.connect(v5(&at_home(world, "c")));
+        passing.disconnect();
+        world.connect(named("c"));
+    });
+}
+
+#[test]
+fn a_tenant_has_only_so_many_subscriptions() {
+    let quota = with_quota(TenantQuota { max_subscriptions: 3, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let (a, b) =
+            (world.connect(v5(&at_home(world, "a")).through(1)), world.connect(v5(&at_home(world, "b")).through(1)));
+        let ask = |client: &Client, filter: &str| {
+            client.expect_sub_ack(client.send_subscribe(&[(filter, SubscriptionOptions::new(AtLeastOnce))], None))
+        };
+        for (client, filter) in [(&a, "x"), (&a, "$share/g/x"), (&b, "x")] {
+            assert_eq!(ask(client, filter), [ReasonCode::GrantedQos1]);
+        }
+        for filter in ["y", "$share/g/x"] {
+            assert_eq!(ask(&b, filter), [ReasonCode::QuotaExceeded]);
+        }
+        assert_eq!(world.counters().requests_refused[Reason::TenantSubscriptions.number()], 2);
+        assert_eq!(ask(&a, "x"), [ReasonCode::GrantedQos1], "it has it already");
+        let of_another = world.connect(v5(&at_home(world, "a")));
+        for filter in ["1", "2", "3", "4"] {
+            of_another.subscribe(filter, AtLeastOnce);
+        }
+        a.unsubscribe("$share/g/x");
+        assert_eq!(ask(&b, "y"), [ReasonCode::GrantedQos1]);
+        a.disconnect();
+        assert_eq!(ask(&b, "z"), [ReasonCode::GrantedQos1], "what a session had is free when it ends");
+        assert_eq!(ask(&b, "zz"), [ReasonCode::QuotaExceeded]);
+    });
+}
+
+#[test]
+fn a_tenant_keeps_only_so_many_retained_messages() {
+    let quota = with_quota(TenantQuota { max_retained: 2, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let (inside, outside) = (world.connect(v5("a").through(1)), world.connect(v5("a")));
+        let retain = |client: &Client, stem: &str, payload: &str| {
+            client.publish(message(&at_home(world, stem), payload).qos1().retain());
+        };
+        for stem in ["t", "u", "v"] {
+            retain(&inside, stem, "old");
+            retain(&outside, stem, "old");
+        }
+        assert_eq!(world.dropped(Reason::TenantRetained), 1);
+        assert_eq!(world.gauges().retained_messages, 5);
+        retain(&inside, "t", "new");
+        retain(&inside, "u", "");
+        retain(&inside, "v", "new");
+        inside.subscribe("#", AtMostOnce);
+        assert_eq!(inside.payloads(), ["new", "new"]);
+        assert_eq!(world.dropped(Reason::TenantRetained), 1);
+    });
+}
+
+#[test]
+fn what_was_retained_is_kept_where_a_share_has_become_smaller() {
+    let quota = with_quota(TenantQuota { max_retained: 1, ..TenantQuota::default() });
+    let world = World::with(3, |settings| {
+        settings.durability = Durability::Commit;
+        quota(settings);
+    });
+    let publisher = world.connect(v5("p").through(1));
+    for shard in 0..3 {
+        publisher.publish(message(&name_at(&world, shard, "t"), "kept").qos1().retain());
+    }
+    assert_eq!(world.gauges().retained_messages, 3);
+    world.crash(Crash::now(1));
+    let late = world.connect(v5("late").through(1));
+    late.publish(message("another", "refused").qos1().retain());
+    late.subscribe("#", AtMostOnce);
+    assert_eq!(late.payloads(), ["kept"; 3]);
+}
+
+#[test]
+fn a_tenant_publishes_only_so_fast_and_loses_nothing() {
+    let quota = with_quota(TenantQuota { max_message_rate: 10, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let (a, b) =
+            (world.connect(v5(&at_home(world, "a")).through(1)), world.connect(v5(&at_home(world, "b")).through(1)));
+        let outside = world.connect(v5(&at_home(world, "a")));
+        for client in [&a, &b, &outside] {
+            for n in 0..40 {
+                client.send_publish(message("t", n.to_string()).qos1());
+            }
+        }
+        world.run();
+        let answered = |clients: &[&Client]| clients.iter().map(|client| client.answers().len()).sum::<usize>();
+        assert_eq!(answered(&[&outside]), 40);
+        assert_eq!(answered(&[&a, &b]), 12, "a second's worth, and the one that is too much of each");
+        world.advance(seconds(2));
+        let in_two = answered(&[&a, &b]);
+        assert!((18..=22).contains(&in_two), "{in_two}");
+        world.advance(seconds(10));
+        assert_eq!(answered(&[&a, &b]), 80 - 12 - in_two);
+        assert_eq!(world.counters().dropped_total(), 0);
+    });
+}
+
+#[test]
+fn a_tenant_is_told_of_its_own_clients_and_of_no_number_of_the_broker() {
+    let quota = with_quota(TenantQuota { max_connections: 100, ..TenantQuota::default() });
+    everywhere_with(quota, |world| {
+        let (inside, outside) = (world.connect(v5("watcher").through(1)), world.connect(v5("watcher")));
+        for watcher in [&inside, &outside] {
+            watcher.subscribe_later("$SYS/#");
+        }
+        world.advance(seconds(10));
+        world.connect(v5("of-the-first"));
+        world.connect(v5("of-the-second").through(1));
+        world.advance(seconds(10));
+        let topics = |client: &Client| -> Vec<String> {
+            client.messages_among_others().into_iter().map(|got| got.topic).collect()
+        };
+        assert_eq!(topics(&inside), ["$SYS/brokers/tidegate/clients/of-the-second/connected"]);
+        let of_default = topics(&outside);
+        assert!(of_default.iter().any(|topic| topic.starts_with("$SYS/broker/clients/")));
+        assert!(!of_default.iter().any(|topic| topic.contains("of-the-second")), "{of_default:?}");
     });
 }

@@ -103,8 +103,9 @@ pub struct Ban {
     pub until: Millis,
 }
 
-/// Longest reason of a ban, and longest client id or user name in one, bytes. MQTT's strings have the same bound.
-pub const MAX_BAN_TEXT: usize = 65_535;
+/// Longest reason of a ban, and longest client id or user name in one, bytes: a little less than MQTT's longest string, so
+/// that a name fits into the key of a store, whose bound is the same as that of a string.
+pub const MAX_BAN_TEXT: usize = 65_500;
 
 /// Why a ban was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +119,9 @@ pub enum BanError {
     /// A text is too long.
     #[error("a name or a reason is longer than {MAX_BAN_TEXT} bytes")]
     TooLong,
+    /// The store has not written the change yet.
+    #[error("the change is in force, but the store has not written it: a restart may undo it; see `/readyz` for why")]
+    NotKept,
 }
 
 /// A change of the list, for whoever keeps it over a restart. Bans of the configuration are not among them.

@@ -349,6 +349,14 @@ impl Admission {
         Ok(())
     }
 
+    /// A ban as [`BanChange::Put`] told of it.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    pub fn read_ban(now: Now, key: &[u8], value: &[u8]) -> Result<Ban, RecordError> {
+        bans::decode(now, key, value)
+    }
+
     /// Has every change of the bans told, in their order and on the thread that makes it: `hook` must be quick. Bans of the
     /// configuration are not told.
     pub fn on_ban_change(&self, hook: impl Fn(&BanChange) + Send + Sync + 'static) {

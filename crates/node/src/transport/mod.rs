@@ -172,6 +172,11 @@ impl Transport {
         }
     }
 
+    /// Whether TLS is spoken.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.session().is_some()
+    }
+
     /// Whether a TLS handshake is under way; reading goes on with it, which costs far more than reading bytes.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.session().is_some_and(Tls::is_handshaking)

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod clients;
+mod presets;
 mod reload;
 
 use std::io::{self, Read, Write};
@@ -158,7 +159,7 @@ fn a_handshake_may_end_anywhere_and_gives_its_place_back() {
 #[test]
 fn a_dripping_client_does_not_extend_the_time_to_connect() {
     let mut settings = settings(COMMON.settings.clone());
-    settings.engine.limits.connect_timeout_ms = 300;
+    settings.engine.limits.connect_timeout_ms = 30;
     let node = Node::start(settings).unwrap();
     let at = node.local_addresses()[0].socket().unwrap();
     let mut socket = tcp(at);

@@ -1,6 +1,5 @@
 //! How much of what is in a store.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{InspectError, at_rest, find, is_ours, lock, names};
@@ -9,7 +8,7 @@ use crate::operation::Operations;
 use crate::recovery::scan;
 use crate::{MergeError, ReadError, store};
 
-/// Live entries whose keys begin with the same byte.
+/// Live entries of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KindStats {
     /// How many.
@@ -25,8 +24,8 @@ pub struct KindStats {
 pub struct StatsReport {
     /// Name and bytes of each file.
     pub files: Vec<(String, u64)>,
-    /// By the first byte of the key; an empty key counts as 0.
-    pub kinds: BTreeMap<u8, KindStats>,
+    /// By their kinds, in the order of the first key of each.
+    pub kinds: Vec<(&'static str, KindStats)>,
     /// Entries of the table.
     pub table_entries: u64,
     /// Batches of the journal.
@@ -38,20 +37,32 @@ pub struct StatsReport {
 impl StatsReport {
     /// Live entries.
     pub fn live(&self) -> u64 {
-        self.kinds.values().map(|kind| kind.entries).sum()
+        self.kinds.iter().map(|(_, kind)| kind.entries).sum()
     }
 
     /// Entries and operations that a merge would drop.
     pub fn dead(&self) -> u64 {
         (self.table_entries + self.journal_operations).saturating_sub(self.live())
     }
+
+    fn of_kind(&mut self, name: &'static str) -> Option<&mut KindStats> {
+        let found = self.kinds.iter().position(|(known, _)| *known == name);
+        let place = found.unwrap_or_else(|| {
+            self.kinds.push((name, KindStats::default()));
+            self.kinds.len() - 1
+        });
+        self.kinds.get_mut(place).map(|(_, kind)| kind)
+    }
 }
 
-/// Measures a store.
+/// Says what kind of entry a key is of; there are few.
+pub type KindOf<'a> = dyn Fn(&[u8]) -> &'static str + 'a;
+
+/// Measures a store. What `kind_of` calls the same is added up.
 ///
 /// # Errors
 /// When it is in use, is none, cannot be read or is damaged.
-pub fn stats(disk: &Arc<dyn Disk>) -> Result<StatsReport, InspectError> {
+pub fn stats(disk: &Arc<dyn Disk>, kind_of: &KindOf<'_>) -> Result<StatsReport, InspectError> {
     let _lock = lock(&**disk)?;
     let found = find(&**disk)?;
     let mut report = StatsReport {
@@ -74,10 +85,11 @@ pub fn stats(disk: &Arc<dyn Disk>) -> Result<StatsReport, InspectError> {
     }
     let shared = at_rest(Arc::clone(disk), &found);
     let visited = store::visit_all(&shared, &mut |key, value| {
-        let kind = report.kinds.entry(key.first().copied().unwrap_or(0)).or_default();
-        kind.entries += 1;
-        kind.key_bytes += key.len() as u64;
-        kind.value_bytes += value.len() as u64;
+        if let Some(kind) = report.of_kind(kind_of(key)) {
+            kind.entries += 1;
+            kind.key_bytes += key.len() as u64;
+            kind.value_bytes += value.len() as u64;
+        }
     });
     visited.map_err(|error| match error {
         MergeError::Read(error) => InspectError::Read(error),

@@ -2,9 +2,11 @@
 
 mod engine;
 mod load;
+mod presets;
 pub(crate) mod tenants;
 
 pub(crate) use load::{check, load};
+pub(crate) use presets::presets;
 
 use std::sync::Arc;
 

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_engine::TenantId;
+use tidegate_engine::{TenantId, Tenants};
+use tidegate_node::IdentityRole;
 
 use crate::config::Config;
 use crate::config::finding::Findings;
@@ -97,8 +98,7 @@ impl TenantMap {
         if let Some(name) = client.dictated {
             return self.names.get(name).copied().ok_or_else(|| UnknownTenant(name.to_owned()));
         }
-        let by_prefix =
-            |patterns: &Patterns, value: Option<&str>| patterns.find(value?, |value, part| value.starts_with(part));
+        let by_prefix = |patterns: &Patterns, value: Option<&str>| patterns.by_prefix(value?);
         let host = client.sni.map(str::to_ascii_lowercase);
         let by_host = || self.hosts.find(host.as_deref()?, |host, part| host.ends_with(part));
         let found = by_prefix(&self.certificates, client.certificate_cn)
@@ -106,6 +106,19 @@ impl TenantMap {
             .or_else(by_host)
             .or_else(|| by_prefix(&self.listeners, Some(client.listener)));
         Ok(found.unwrap_or(TenantId::DEFAULT))
+    }
+}
+
+impl TenantMap {
+    /// Whether the common name of a certificate leads to a tenant, whatever else is known.
+    pub(crate) fn knows_certificate(&self, common_name: &str) -> bool {
+        self.certificates.by_prefix(common_name).is_some()
+    }
+}
+
+impl Tenants for TenantMap {
+    fn of_user(&self, _listener: TenantId, user_name: &str) -> Option<TenantId> {
+        self.users.by_prefix(user_name)
     }
 }
 
@@ -118,6 +131,10 @@ impl Patterns {
                 None => drop(self.exact.insert(value.clone(), tenant)),
             }
         }
+    }
+
+    fn by_prefix(&self, value: &str) -> Option<TenantId> {
+        self.find(value, |value, part| value.starts_with(part))
     }
 
     fn find(&self, value: &str, fits: impl Fn(&str, &str) -> bool) -> Option<TenantId> {
@@ -149,7 +166,19 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         let text = format!("there are {} tenants; a broker has at most {MAX_TENANTS}", config.tenants.len());
         note(MAX_TENANTS, "name", text, "let several brokers share them");
     }
+    // Without providers a user name is only claimed, and one that anybody may claim leads nowhere.
+    let proven = !config.auths.is_empty()
+        || config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
     for (index, tenant) in config.tenants.iter().enumerate() {
+        if !proven && !tenant.users.0.is_empty() {
+            let text = "user names lead to a tenant, and nobody has to prove one".to_owned();
+            note(
+                index,
+                "users",
+                text,
+                "add an [[auth]], or say by listener, server name or certificate who belongs to it",
+            );
+        }
         if tenant.name.is_empty() {
             note(index, "name", "a tenant has no name".to_owned(), "add `name = \"...\"` to this [[tenant]]");
         }
@@ -206,6 +235,9 @@ certificate_cn = ['acme gateway']
 name = 'bolt'
 sni = ['*.bolt.example']
 users = ['acme-guest', 'bolt']
+
+[[auth]]
+file = 'users'
 
 [access]
 default = 'allow'
@@ -282,6 +314,7 @@ default = 'allow'
                 "\"u\" leads to two tenants",
             ),
             ("[[tenant]]\nname = 'a'\nlisteners = ['x']\n", "there is no listener `x`"),
+            ("[[tenant]]\nname = 'a'\nusers = ['u']\n", "nobody has to prove one"),
         ] {
             let error = config(text).unwrap_err();
             assert!(error.contains(expected), "{error}");

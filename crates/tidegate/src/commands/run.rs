@@ -67,6 +67,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
+    if let Some(store) = node.store_status() {
+        status.keeps(store);
+    }
     operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
@@ -135,6 +138,7 @@ fn node_settings(
         tls_check: config.node.certificate_check,
         engine: config.engine_settings(shards),
         access,
+        presets: access::presets(config),
         max_connections: config.limits.max_connections,
         admission: config.admission_settings(),
         flight: config.flight_settings(),

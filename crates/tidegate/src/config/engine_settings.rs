@@ -1,6 +1,8 @@
 //! From the configuration to what an engine is told.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine as engine;
@@ -80,7 +82,8 @@ impl Config {
             },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
-            tenants: None,
+            tenants: self.tenants_by_user(),
+            tenant_quotas: self.tenant_quotas(shards),
         }
     }
 
@@ -92,6 +95,25 @@ impl Config {
             StoreDurability::Relaxed => engine::Durability::Relaxed,
             StoreDurability::Commit => engine::Durability::Commit,
         }
+    }
+
+    /// Who finds the tenant of a user: nobody where a user name is only claimed.
+    fn tenants_by_user(&self) -> Option<Arc<dyn engine::Tenants>> {
+        let by_user = self.tenants.iter().any(|tenant| !tenant.users.0.is_empty());
+        (by_user && !self.auths.is_empty()).then(|| Arc::new(TenantMap::of(self)) as _)
+    }
+
+    /// How much each tenant may have on one shard.
+    fn tenant_quotas(&self, shards: u16) -> BTreeMap<engine::TenantId, engine::TenantQuota> {
+        let quotas = self.tenants.iter().map(|tenant| engine::TenantQuota {
+            max_connections: share_narrow(tenant.max_connections, shards),
+            max_sessions: share_narrow(tenant.max_sessions, shards),
+            max_retained: share_narrow(tenant.max_retained, shards),
+            max_subscriptions: share_narrow(tenant.max_subscriptions, shards),
+            max_message_rate: share_narrow(tenant.max_message_rate, shards),
+        });
+        let numbered = (1..).map(engine::TenantId).zip(quotas);
+        numbered.filter(|(_, quota)| *quota != engine::TenantQuota::default()).collect()
     }
 
     /// Listeners, each with the tenant of clients of which nothing else is known.

@@ -46,7 +46,11 @@ fn users_without_a_word_about_their_rights_keep_the_broker_from_starting() {
     let check = |text: &str| run(&["config", "check", &folder.write("t.toml", text)]);
     let ended = check(&auth);
     assert_eq!(ended.code, Some(1));
-    assert!(ended.err.contains("nothing says what they may do") && ended.err.contains("default = \"allow\""), "{}", ended.err);
+    assert!(
+        ended.err.contains("nothing says what they may do") && ended.err.contains("default = \"allow\""),
+        "{}",
+        ended.err
+    );
     for default in ["allow", "deny"] {
         let ended = check(&format!("{auth}[access]\ndefault = '{default}'\n"));
         assert_eq!(ended.code, Some(0), "{}", ended.err);

@@ -77,9 +77,14 @@ impl Broker {
         word.unwrap_or_else(|| panic!("no {prefix} in {}", self.ready))
     }
 
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&self, name: &str) {
-        let id = self.child.as_ref().unwrap().id().to_string();
+        let id = self.id().to_string();
         let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &id]).status().unwrap();
         assert!(sent.success());
     }

@@ -9,5 +9,7 @@ mod command_line;
 mod configuration;
 mod life;
 mod reload;
+mod store;
+mod tenants;
 mod web;
 mod why;

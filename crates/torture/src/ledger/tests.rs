@@ -66,6 +66,19 @@ fn first_receipts_are_in_order() {
 }
 
 #[test]
+fn a_message_from_before_the_subscription_has_no_order() {
+    let mut ledger = Ledger::new(1, 2, 4);
+    let id = |number| MessageId { publisher: 0, number };
+    for (number, expected) in [(0, Vec::new()), (1, vec![expecting(0)])] {
+        let qos = QoS::AtLeastOnce;
+        ledger.sent(Outgoing { id: id(number), topic: "t/0/0", qos, retained: None, expected });
+    }
+    ledger.delivered(arrival(id(1)), "t/0/0", "s");
+    ledger.delivered(arrival(id(0)), "t/0/0", "s");
+    assert_eq!(ledger.findings.total(), 0);
+}
+
+#[test]
 fn a_message_sent_after_unsuback_may_not_come() {
     let mut ledger = with_messages(1, QoS::AtLeastOnce);
     let ended = ledger.tick();

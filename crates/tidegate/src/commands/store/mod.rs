@@ -17,7 +17,8 @@ const EXPORT: &str = "\
 Examples:
   tidegate store export data > backup.jsonl
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
-Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\"}, in ascending order of the keys.
+Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of the keys. An import reads the
+key and the value. What is exported holds what clients have sent: keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
 /// What can be done with a data directory.
@@ -70,6 +71,6 @@ fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit
 }
 
 /// What an entry is, for people. The store itself does not know.
-fn describe(_key: &[u8], _value: &[u8]) -> Option<String> {
-    None
+fn describe(key: &[u8], value: &[u8]) -> Option<String> {
+    tidegate_engine::describe(key, value).or_else(|| tidegate_node::describe_stored(key, value))
 }

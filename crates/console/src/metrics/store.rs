@@ -1,0 +1,172 @@
+//! Metrics of the store. Without one, none of them has a sample.
+
+use std::time::Duration;
+
+use super::Kind::{Counter, Gauge, Histogram};
+use super::{Metric, Reading, Samples};
+use crate::status::{SYNC_BOUNDS_MICROSECONDS, StoreCondition, StoreNumbers};
+
+/// Every metric of the store, in the order in which they are written.
+pub(super) static METRICS: &[Metric] = &[
+    Metric {
+        name: "tidegate_store_state",
+        kind: Gauge,
+        labels: &["state"],
+        help: "1 for what the store is and 0 for what it is not; unless it is `ok`, new messages and sessions are refused.",
+        read: |it, out| {
+            if let Some(store) = it.status.store {
+                for condition in StoreCondition::ALL {
+                    out.add(&[condition.label()], u64::from(store.condition == condition));
+                }
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_store_bytes",
+        kind: Gauge,
+        labels: &["kind"],
+        help: "Bytes of the store's files.",
+        read: |it, out| {
+            if let Some(store) = it.status.store {
+                out.add(&["journal"], store.journal_bytes);
+                out.add(&["table"], store.table_bytes);
+            }
+        },
+    },
+    one("tidegate_store_free_bytes", "Free space of the store's disk when it was last asked.", |it, out| {
+        out.one(of(it, |store| store.free_bytes));
+    }),
+    one("tidegate_store_pending_bytes", "Bytes handed to the store that are not committed.", |it, out| {
+        out.one(of(it, |store| store.pending_bytes));
+    }),
+    one("tidegate_store_segments", "Files of the store's journal.", |it, out| {
+        out.one(of(it, |store| store.segments));
+    }),
+    one("tidegate_store_table_entries", "Entries of the store's table when it was last written.", |it, out| {
+        out.one(of(it, |store| store.table_entries));
+    }),
+    one("tidegate_stored_messages", "Messages that wait in the store alone, behind what is in memory.", |it, out| {
+        out.one(of(it, |_| it.status.gauges.stored_messages));
+    }),
+    one("tidegate_stored_bytes", "Bytes of those, as they will cost in memory.", |it, out| {
+        out.one(of(it, |_| it.status.gauges.stored_bytes));
+    }),
+    total("tidegate_store_batches_total", "Batches committed; each is what one turn of a shard wrote.", |it, out| {
+        out.one(of(it, |store| store.batches));
+    }),
+    total("tidegate_store_operations_total", "Entries put and deleted by those batches.", |it, out| {
+        out.one(of(it, |store| store.operations));
+    }),
+    total("tidegate_store_groups_total", "Writes of the journal; each takes all batches that wait.", |it, out| {
+        out.one(of(it, |store| store.groups));
+    }),
+    total("tidegate_store_written_bytes_total", "Bytes written into the journal.", |it, out| {
+        out.one(of(it, |store| store.written_bytes));
+    }),
+    total("tidegate_store_syncs_total", "Times that the disk was told to keep what was written.", |it, out| {
+        out.one(of(it, |store| store.syncs));
+    }),
+    Metric {
+        name: "tidegate_store_sync_seconds",
+        kind: Histogram,
+        labels: &["le"],
+        help: "How long the disk took for that.",
+        read: sync_seconds,
+    },
+    total("tidegate_store_loads_total", "Parts of queues that were read back from the store.", |it, out| {
+        out.one(of(it, |store| store.loads));
+    }),
+    total("tidegate_store_merges_total", "Times that the journal was merged into the table.", |it, out| {
+        out.one(of(it, |store| store.merges));
+    }),
+    total("tidegate_store_merge_failures_total", "Merges that failed; they are tried again.", |it, out| {
+        out.one(of(it, |store| store.merge_failures));
+    }),
+    total(
+        "tidegate_store_failures_total",
+        "Writes and syncs that the disk refused; they are tried again.",
+        |it, out| {
+            out.one(of(it, |store| store.failures));
+        },
+    ),
+];
+
+type Read = fn(&Reading<'_>, &mut Samples<'_>);
+
+const fn one(name: &'static str, help: &'static str, read: Read) -> Metric {
+    Metric { name, kind: Gauge, labels: &[], help, read }
+}
+
+const fn total(name: &'static str, help: &'static str, read: Read) -> Metric {
+    Metric { name, kind: Counter, labels: &[], help, read }
+}
+
+fn of(it: &Reading<'_>, number: impl Fn(&StoreNumbers) -> u64) -> Option<u64> {
+    it.status.store.as_ref().map(number)
+}
+
+fn sync_seconds(it: &Reading<'_>, out: &mut Samples<'_>) {
+    let Some(store) = it.status.store else { return };
+    // A bound is at most some seconds, so that nothing is cut off here.
+    let bounds = SYNC_BOUNDS_MICROSECONDS.map(|bound| Duration::from_micros(bound).as_secs_f64());
+    out.histogram(&bounds, &store.sync_histogram, Duration::from_nanos(store.sync_nanoseconds).as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::metrics::exposition;
+    use crate::status::Status;
+
+    fn status(store: Option<StoreNumbers>) -> Status {
+        Status {
+            counters: Default::default(),
+            gauges: Default::default(),
+            shell: Default::default(),
+            admission: Default::default(),
+            logins: Default::default(),
+            store,
+            shards: 1,
+            started: SystemTime::UNIX_EPOCH,
+            version: "1",
+        }
+    }
+
+    #[test]
+    fn a_histogram_adds_up_and_ends_with_all() {
+        let mut numbers = StoreNumbers { sync_nanoseconds: 1_500_000_000, ..Default::default() };
+        (numbers.sync_histogram[0], numbers.sync_histogram[2], numbers.sync_histogram[11]) = (3, 4, 1);
+        let text = exposition(&status(Some(numbers)));
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("tidegate_store_sync_seconds")).collect();
+        assert_eq!(lines.len(), 14);
+        for expected in [
+            "tidegate_store_sync_seconds_bucket{le=\"0.0001\"} 3",
+            "tidegate_store_sync_seconds_bucket{le=\"0.00025\"} 3",
+            "tidegate_store_sync_seconds_bucket{le=\"0.0005\"} 7",
+            "tidegate_store_sync_seconds_bucket{le=\"2.5\"} 7",
+            "tidegate_store_sync_seconds_bucket{le=\"+Inf\"} 8",
+            "tidegate_store_sync_seconds_sum 1.5",
+            "tidegate_store_sync_seconds_count 8",
+        ] {
+            assert!(lines.contains(&expected), "{expected}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn the_state_is_one_of_three_and_without_a_store_nothing_is_said() {
+        let numbers = StoreNumbers { condition: StoreCondition::Full, journal_bytes: 7, ..Default::default() };
+        let text = exposition(&status(Some(numbers)));
+        for expected in [
+            "tidegate_store_state{state=\"ok\"} 0",
+            "tidegate_store_state{state=\"full\"} 1",
+            "tidegate_store_state{state=\"failing\"} 0",
+            "tidegate_store_bytes{kind=\"journal\"} 7",
+        ] {
+            assert!(text.lines().any(|line| line == expected), "{expected}");
+        }
+        let without = exposition(&status(None));
+        assert!(!without.lines().any(|line| line.starts_with("tidegate_store")), "no sample");
+    }
+}

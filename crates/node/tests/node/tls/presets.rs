@@ -1,0 +1,67 @@
+//! What a TLS session shows is known before CONNECT, on whichever shard that is worked.
+
+use std::io::{Read, Write};
+
+use tidegate_engine::{ListenerId, Preset};
+use tidegate_node::{Node, Presets};
+
+use super::settings;
+use crate::pki::COMMON;
+use crate::wire::{CONNACK, connect, tcp, tls};
+
+/// A node whose clients all are `device` when they speak TLS and ask for `localhost`. Its second listener speaks plain TCP.
+fn node_of_one_device(shards: u16) -> Node {
+    let mut settings = settings(COMMON.settings.clone());
+    settings.shards = shards;
+    settings.listeners.push("127.0.0.1:0".parse().unwrap());
+    settings.engine.listeners.push(tidegate_engine::ListenerSettings::default());
+    settings.presets = Some(Presets::new(|listener, facts| {
+        assert_eq!(listener, ListenerId(0), "nobody is asked about a connection without TLS");
+        let name = facts.tls.as_ref().unwrap().server_name.as_deref();
+        Preset { client_id: (name == Some("localhost")).then(|| "device".into()), ..Preset::default() }
+    }));
+    Node::start(settings).unwrap()
+}
+
+#[test]
+fn what_a_tls_session_shows_is_known_before_connect_on_every_shard() {
+    for shards in [1, 4] {
+        let node = node_of_one_device(shards);
+        let at = node.local_addresses()[0].socket().unwrap();
+        let mut before: Option<crate::wire::TlsSocket> = None;
+        for number in 0..8 {
+            let mut socket = tls(at, &COMMON.client);
+            // Together with the last flight of the handshake, so that nothing comes in between.
+            socket.write_all(&connect(&format!("asked-for-{number}"))).unwrap();
+            let mut connack = [0; 4];
+            socket.read_exact(&mut connack).unwrap();
+            assert_eq!(connack, CONNACK);
+            if let Some(mut before) = before.replace(socket) {
+                let mut rest = Vec::new();
+                // How it ends is the transport's business; that it does shows whose session was taken over.
+                let _ = before.read_to_end(&mut rest);
+                assert_eq!(rest, b"");
+            }
+        }
+        let report = node.handle().report().unwrap();
+        assert_eq!(report.gauges.sessions_connected, 1);
+        assert_eq!(report.shell.handed_over > 0, shards > 1);
+    }
+}
+
+#[test]
+fn without_tls_nobody_is_asked() {
+    let node = node_of_one_device(2);
+    let at = node.local_addresses()[1].socket().unwrap();
+    let sockets: Vec<_> = (0..4)
+        .map(|number| {
+            let mut socket = tcp(at);
+            socket.write_all(&connect(&format!("plain-{number}"))).unwrap();
+            let mut connack = [0; 4];
+            socket.read_exact(&mut connack).unwrap();
+            assert_eq!(connack, CONNACK);
+            socket
+        })
+        .collect();
+    assert_eq!(node.handle().report().unwrap().gauges.sessions_connected, sockets.len() as u64);
+}

@@ -1,0 +1,148 @@
+//! What a TLS session says of a client before its CONNECT: its tenant and its client id.
+
+use tidegate_engine::{ListenerId, Preset};
+use tidegate_node::{ConnectionFacts, IdentityRole, Presets, TlsFacts};
+
+use crate::access::tenants::{TenantMap, Traits};
+use crate::config::Config;
+
+/// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
+const CLIENT_ID_MAX: usize = u16::MAX as usize;
+
+/// Says what is known of a client, where a configuration makes anything known.
+pub(crate) fn presets(config: &Config) -> Option<Presets> {
+    let by_certificate = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::ClientId);
+    if config.tenants.is_empty() && !by_certificate {
+        return None;
+    }
+    let tenants = TenantMap::of(config);
+    let listeners: Vec<String> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
+    Some(Presets::new(move |listener: ListenerId, facts: &ConnectionFacts| {
+        let listener = listeners.get(usize::from(listener.0)).map_or("", String::as_str);
+        facts.tls.as_deref().map_or_else(Preset::default, |tls| preset(&tenants, listener, tls))
+    }))
+}
+
+/// What the handshake of a client of this listener has shown.
+fn preset(tenants: &TenantMap, listener: &str, tls: &TlsFacts) -> Preset {
+    let identity = tls.identity.as_ref();
+    let named = |role| identity.filter(|identity| identity.role == role).map(|identity| &*identity.value);
+    let user_name = named(IdentityRole::Username);
+    let certificate_cn = tls.client.as_ref().and_then(|client| client.common_name.as_deref());
+    let shown = Traits { listener, sni: tls.server_name.as_deref(), user_name, certificate_cn, dictated: None };
+    // Nothing is dictated yet, so that no tenant is unknown.
+    let tenant = tenants.resolve(&shown).ok();
+    // Which user it is remains to be seen, unless the certificate says that as well, or leads to a tenant by itself.
+    let settled = user_name.is_some() || certificate_cn.is_some_and(|name| tenants.knows_certificate(name));
+    Preset {
+        instead_of_listener: tenant.filter(|_| !settled),
+        settled: tenant.filter(|_| settled),
+        client_id: named(IdentityRole::ClientId).filter(|name| can_be_client_id(name)).map(Box::from),
+    }
+}
+
+/// Whether a name can be a client id. With one that cannot, nobody comes in: see the checks behind CONNECT.
+fn can_be_client_id(name: &str) -> bool {
+    !name.is_empty() && name.len() <= CLIENT_ID_MAX && !name.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::TenantId;
+    use tidegate_node::{ClientCertificate, Identity, TlsVersion};
+
+    use super::*;
+    use crate::config::Inputs;
+    use crate::config::source::FileText;
+
+    const TENANTS: &str = "\
+[[listener]]
+name = 'door'
+
+[[tenant]]
+name = 'acme'
+sni = ['acme.example']
+users = ['acme-*']
+
+[[tenant]]
+name = 'bolt'
+listeners = ['door']
+certificate_cn = ['bolt-*']
+
+[[auth]]
+file = 'users'
+
+[access]
+default = 'allow'
+";
+
+    fn map() -> TenantMap {
+        let file = FileText { name: "t.toml".to_owned(), text: TENANTS.to_owned() };
+        let config = Config::load(Inputs { file: Some(file), ..Inputs::default() });
+        TenantMap::of(&config.map_err(|findings| findings.to_string()).unwrap())
+    }
+
+    fn facts(sni: Option<&str>, certificate: Option<&str>, role: IdentityRole) -> TlsFacts {
+        let client = certificate.map(|name| ClientCertificate {
+            common_name: Some(name.into()),
+            dns: Vec::new(),
+            emails: Vec::new(),
+            uris: Vec::new(),
+            serial: Box::default(),
+            not_after: 0,
+            fingerprint_sha256: [0; 32],
+        });
+        let identity = certificate.filter(|_| role != IdentityRole::None);
+        TlsFacts {
+            version: TlsVersion::Tls13,
+            server_name: sni.map(Box::from),
+            alpn: None,
+            client,
+            identity: identity.map(|value| Identity { value: value.into(), role }),
+        }
+    }
+
+    fn instead(tenant: u16) -> Preset {
+        Preset { instead_of_listener: Some(TenantId(tenant)), ..Preset::default() }
+    }
+
+    fn settled(tenant: u16) -> Preset {
+        Preset { settled: Some(TenantId(tenant)), ..Preset::default() }
+    }
+
+    #[test]
+    fn a_server_name_leaves_the_user_a_say_and_a_certificate_does_not() {
+        for (sni, certificate, role, expected) in [
+            (None, None, IdentityRole::None, instead(2)),
+            (Some("acme.example"), None, IdentityRole::None, instead(1)),
+            (Some("acme.example"), Some("somebody"), IdentityRole::None, instead(1)),
+            (Some("acme.example"), Some("bolt-1"), IdentityRole::None, settled(2)),
+            (None, Some("acme-1"), IdentityRole::Username, settled(1)),
+            (None, Some("somebody"), IdentityRole::Username, settled(2)),
+            (Some("acme.example"), Some("bolt-1"), IdentityRole::Username, settled(2)),
+        ] {
+            assert_eq!(preset(&map(), "door", &facts(sni, certificate, role)), expected, "{sni:?} {certificate:?}");
+        }
+        assert_eq!(preset(&map(), "elsewhere", &facts(None, None, IdentityRole::None)), instead(0));
+    }
+
+    #[test]
+    fn the_client_id_is_that_of_the_certificate_where_the_listener_says_so() {
+        let client_id = |name: &str, role| preset(&map(), "door", &facts(None, Some(name), role)).client_id;
+        assert_eq!(client_id("device", IdentityRole::ClientId).as_deref(), Some("device"));
+        assert_eq!(client_id("device", IdentityRole::Username), None);
+        for name in ["", "a\0b", &"x".repeat(65_536)] {
+            assert_eq!(client_id(name, IdentityRole::ClientId), None);
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nothing_can_become_known() {
+        let with = |text: &str| {
+            let file = FileText { name: "t.toml".to_owned(), text: text.to_owned() };
+            presets(&Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap())
+        };
+        assert!(with("").is_none());
+        assert!(with("[[tenant]]\nname = 'a'\n").is_some());
+    }
+}

@@ -1,0 +1,228 @@
+//! Brokers with a data directory: what survives `kill -9`, what `tidegate store` does with it, and how a start ends that
+//! cannot use it.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use crate::broker::{Broker, Ended, Folder, command, run};
+
+/// Runs a client command against a broker.
+fn client(broker: &Broker, arguments: &[&str]) -> Ended {
+    let (host, port) = broker.address("mqtt://").rsplit_once(':').unwrap();
+    run(&[&arguments[..1], &["-h", host, "-p", port], &arguments[1..]].concat())
+}
+
+/// A broker whose store holds a session that is owed a message, and a retained message. It was killed.
+fn killed_with_state(data: &str) {
+    let broker = Broker::start(&["--data", data]);
+    let subscribed = client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-E"]);
+    assert_eq!(subscribed.code, Some(0), "{}", subscribed.err);
+    let published = client(&broker, &["pub", "-q", "1", "-t", "in/a", "-m", "owed"]);
+    assert_eq!((published.code, published.err.as_str()), (Some(0), ""));
+    let retained = client(&broker, &["pub", "-q", "1", "-r", "-t", "kept", "-m", "value"]);
+    assert_eq!((retained.code, retained.err.as_str()), (Some(0), ""));
+    broker.signal("KILL");
+    broker.wait();
+}
+
+/// What a broker has to say for itself when it does not start.
+fn refused(data: &str) -> String {
+    let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--data", data]);
+    assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{}", ended.err);
+    assert!(ended.err.contains(data), "the directory is named: {}", ended.err);
+    ended.err
+}
+
+fn import(data: &str, lines: &str) -> Ended {
+    let mut child = command(&["store", "import", data]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.wait_with_output().unwrap().into()
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9_and_a_way_through_export_and_import() {
+    let folder = Folder::new();
+    let (data, copy) = (folder.file("data"), folder.file("copy"));
+    killed_with_state(&data);
+    let checked = run(&["store", "check", &data]);
+    assert_eq!((checked.code, checked.err.as_str()), (Some(0), ""), "{}", checked.out);
+    assert!(!checked.out.contains("damaged"), "{}", checked.out);
+    let stats = run(&["store", "stats", &data]);
+    for kind in ["sessions", "subscriptions", "messages owed", "retained messages"] {
+        let line = stats.out.lines().find(|line| line.ends_with(&format!("  {kind}")));
+        let entries = line.unwrap_or_else(|| panic!("{kind}: {}", stats.out)).split_whitespace().next();
+        assert_eq!(entries, Some("1"), "{}", stats.out);
+    }
+    let exported = run(&["store", "export", &data]);
+    assert_eq!(exported.code, Some(0), "{}", exported.err);
+    for part in [r#"of \"device\""#, r#"subscribed to \"in/#\""#, r#"\"in/a\", 4 bytes"#, r#"retained \"kept\""#] {
+        assert!(exported.out.contains(part), "{part}: {}", exported.out);
+    }
+    let imported = import(&copy, &exported.out);
+    assert_eq!(imported.code, Some(0), "{}", imported.err);
+    for data in [&data, &copy] {
+        let broker = Broker::start(&["--data", data]);
+        let owed = client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", "1", "-W", "20", "-v"]);
+        assert_eq!((owed.code, owed.out.as_str()), (Some(0), "in/a owed\n"), "{}", owed.err);
+        let kept = client(&broker, &["sub", "-t", "kept", "-C", "1", "-W", "20", "-v"]);
+        assert_eq!((kept.code, kept.out.as_str()), (Some(0), "kept value\n"), "{}", kept.err);
+        let (code, metrics) = broker.get("/metrics");
+        assert_eq!(code, "200");
+        assert!(metrics.contains("\ntidegate_store_state{state=\"ok\"} 1\n"), "{metrics}");
+        assert_eq!(broker.get("/readyz"), ("200".to_owned(), "ready\n".to_owned()));
+    }
+}
+
+#[test]
+fn an_import_leaves_a_store_alone_that_is_there() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    killed_with_state(&data);
+    let before = run(&["store", "export", &data]).out;
+    let imported = import(&data, &before);
+    assert_eq!(imported.code, Some(1), "{}", imported.err);
+    assert_eq!(run(&["store", "export", &data]).out, before);
+}
+
+#[test]
+fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let broker = Broker::start(&["--data", &data]);
+    let error = refused(&data);
+    assert!(error.contains(&format!("in use by process {}", broker.id())), "{error}");
+    let inspected = run(&["store", "export", &data]);
+    assert_eq!(inspected.code, Some(1));
+    assert!(inspected.err.contains(&broker.id().to_string()), "{}", inspected.err);
+    assert_eq!(broker.get("/readyz").0, "200", "the first one is not disturbed");
+    broker.signal("KILL");
+    broker.wait();
+    Broker::start(&["--data", &data]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_refused() {
+    let folder = Folder::new();
+    // Also the superuser cannot make a directory below a file.
+    let file = folder.write("file", "");
+    refused(&format!("{file}/data"));
+    let data = folder.file("data");
+    killed_with_state(&data);
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o500)).unwrap();
+    std::fs::set_permissions(format!("{data}/LOCK"), PermissionsExt::from_mode(0o400)).unwrap();
+    let may_write_all_the_same = std::fs::write(format!("{data}/probe"), "").is_ok();
+    if !may_write_all_the_same {
+        let error = refused(&data);
+        assert!(error.to_lowercase().contains("permission"), "{error}");
+    }
+    std::fs::set_permissions(&data, PermissionsExt::from_mode(0o700)).unwrap();
+}
+
+/// Turns the bits of the byte in the middle of what is written of a file.
+fn damage(path: &Path) {
+    let mut file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    // Frames begin behind the header of 4096 bytes.
+    let middle = usize::midpoint(4096, end);
+    file.seek(SeekFrom::Start(middle as u64)).unwrap();
+    file.write_all(&[!bytes[middle]]).unwrap();
+}
+
+#[test]
+fn damage_after_a_clean_stop_is_refused_with_what_to_do_and_what_is_whole_can_be_saved() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    killed_with_state(&data);
+    let broker = Broker::start(&["--data", &data]);
+    for number in 0..50 {
+        let published = client(&broker, &["pub", "-q", "1", "-r", "-t", &format!("more/{number}"), "-m", "value"]);
+        assert_eq!(published.code, Some(0), "{}", published.err);
+    }
+    broker.signal("TERM");
+    assert_eq!(broker.wait().code, Some(0));
+    let mut journals: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    journals.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("journal-"));
+    journals.sort();
+    damage(journals.last().unwrap());
+    for _ in 0..2 {
+        let error = refused(&data);
+        for part in ["is damaged at byte", "tidegate store check", "tidegate store export --salvage"] {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    let checked = run(&["store", "check", &data]);
+    assert!(checked.code == Some(1) && checked.out.contains("damaged"), "{}", checked.out);
+    assert_eq!(run(&["store", "export", &data]).code, Some(1), "nothing is skipped in silence");
+    let saved = run(&["store", "export", "--salvage", &data]);
+    assert!(saved.code == Some(1) && saved.err.contains("skipped: "), "{}", saved.err);
+    let fresh = folder.file("fresh");
+    assert_eq!(import(&fresh, &saved.out).code, Some(0));
+    Broker::start(&["--data", &fresh]);
+}
+
+#[test]
+fn bans_survive_kill_9_and_end_in_the_store_too() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let broker = Broker::start(&["--data", &data]);
+    let ban = |broker: &Broker, words: &[&str]| {
+        run(&[&["ban"], words, &["--admin", broker.address("admin=")]].concat())
+    };
+    for (kind, name) in [("client", "noisy"), ("user", "mallory"), ("address", "192.0.2.0/24"), ("client", "pardoned")] {
+        let added = ban(&broker, &["add", kind, name, "--reason", "a test"]);
+        assert_eq!(added.code, Some(0), "{}", added.err);
+    }
+    assert_eq!(ban(&broker, &["add", "client", "for a while", "--for", "1h"]).code, Some(0));
+    assert_eq!(ban(&broker, &["remove", "client", "pardoned"]).code, Some(0));
+    broker.signal("KILL");
+    broker.wait();
+    let exported = run(&["store", "export", &data]);
+    assert!(exported.out.contains(r#"ban of client \"noisy\" for ever, by operator: a test"#), "{}", exported.out);
+    assert!(run(&["store", "stats", &data]).out.contains("  bans\n"));
+    let broker = Broker::start(&["--data", &data, "--shards", "3"]);
+    let listed = ban(&broker, &["list"]).out;
+    for part in ["client noisy", "user mallory", "address 192.0.2.0/24", "client for a while  until 2"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert!(!listed.contains("pardoned"), "{listed}");
+    assert_ne!(client(&broker, &["pub", "-i", "noisy", "-t", "a", "-m", "x"]).code, Some(0));
+    assert_eq!(client(&broker, &["pub", "-i", "pardoned", "-t", "a", "-m", "x"]).code, Some(0));
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// Passwords of wills, payloads and user names are in the store's files: nobody else reads them, whatever the umask says.
+#[test]
+fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
+    let folder = Folder::new();
+    let (data, copy) = (folder.file("data"), folder.file("copy"));
+    let program = env!("CARGO_BIN_EXE_tidegate");
+    let open = |script: &str| -> Output {
+        let script = format!("umask 000; {script}");
+        std::process::Command::new("sh").args(["-c", &script, program, &data, &copy]).output().unwrap()
+    };
+    killed_with_state(&folder.file("other"));
+    let lines = folder.write("lines", &run(&["store", "export", &folder.file("other")]).out);
+    let imported = open(&format!("\"$0\" store import \"$1\" < '{lines}' && \"$0\" store import \"$2\" < '{lines}'"));
+    assert!(imported.status.success(), "{}", String::from_utf8_lossy(&imported.stderr));
+    // A broker that inherits the open umask adds its files to one of them.
+    let started = open(
+        "\"$0\" --listen 127.0.0.1:0 --admin off --data \"$1\" >\"$1.out\" & broker=$!; \
+         while ! [ -s \"$1.out\" ]; do kill -0 $broker || exit 1; done; kill -TERM $broker; wait $broker",
+    );
+    assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+    for directory in [&data, &copy] {
+        assert_eq!(mode(Path::new(directory)), 0o700, "{directory}");
+        let files: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(files.len() >= 3, "{files:?}");
+        for file in files {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+    }
+}
