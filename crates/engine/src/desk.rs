@@ -206,6 +206,12 @@ impl Desk {
         self.tenants.add_subscription(tenant);
     }
 
+    /// Counts a place that a session has given up.
+    pub(crate) fn uncount_membership(&mut self, tenant: TenantId) {
+        self.shared_memberships -= 1;
+        self.tenants.remove_subscriptions(tenant, 1);
+    }
+
     /// The output of a connection for appending a packet; it is written at the end of the turn.
     #[inline]
     pub(crate) fn output_for(&mut self, key: ConnectionKey) -> Option<&mut Output> {

@@ -199,13 +199,10 @@ impl Engine {
         let Some(rare) = self.desk.sessions.get_mut(key.0).and_then(|session| session.rare.as_mut()) else {
             return false;
         };
-        let Some(at) = rare.memberships.iter().position(|other| &*other.share == share && &*other.filter == filter)
-        else {
-            return false;
-        };
+        let named = |other: &Rc<Membership>| &*other.share == share && &*other.filter == filter;
+        let Some(at) = rare.memberships.iter().position(named) else { return false };
         let membership = rare.memberships.swap_remove(at);
-        self.desk.shared_memberships -= 1;
-        self.desk.tenants.remove_subscriptions(membership.tenant, 1);
+        self.desk.uncount_membership(membership.tenant);
         self.leave_home(now, key, &membership);
         self.return_waiting(now, key, &membership);
         true

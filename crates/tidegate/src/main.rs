@@ -20,6 +20,7 @@ mod physical_memory;
 mod reload;
 mod signals;
 mod status;
+mod tenant_numbers;
 mod store_status;
 
 use std::process::ExitCode;

@@ -251,11 +251,12 @@ fn a_tenant_keeps_only_so_many_retained_messages() {
     everywhere_with(quota, |world| {
         let (inside, outside) = (world.connect(v5("a").through(1)), world.connect(v5("a")));
         let retain = |client: &Client, stem: &str, payload: &str| {
-            client.publish(message(&at_home(world, stem), payload).qos1().retain());
+            client.publish(message(&at_home(world, stem), payload).qos1().retain())
         };
         for stem in ["t", "u", "v"] {
-            retain(&inside, stem, "old");
-            retain(&outside, stem, "old");
+            let inside = retain(&inside, stem, "old");
+            assert_eq!(inside == ReasonCode::QuotaExceeded, stem == "v", "{stem}: {inside:?}");
+            assert_ne!(retain(&outside, stem, "old"), ReasonCode::QuotaExceeded);
         }
         assert_eq!(world.dropped(Reason::TenantRetained), 1);
         assert_eq!(world.gauges().retained_messages, 5);

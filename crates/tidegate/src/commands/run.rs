@@ -53,8 +53,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let store = crate::durable::open_store(config)?;
+    // A reload compares with what was written; everything else needs the numbers that tenants have.
+    let written = config;
+    let config = &crate::tenant_numbers::settle(written)?;
+    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
     if let Some(authentication) = &authentication {
@@ -70,7 +73,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }
-    operations.ready(Reloader::new(sources.clone(), config, reloadable(config, log, &node, authentication)));
+    operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {

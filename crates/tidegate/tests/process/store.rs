@@ -64,7 +64,8 @@ fn what_was_acknowledged_survives_kill_9_and_a_way_through_export_and_import() {
     assert_eq!(imported.code, Some(0), "{}", imported.err);
     for data in [&data, &copy] {
         let broker = Broker::start(&["--data", data]);
-        let owed = client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", "1", "-W", "20", "-v"]);
+        let owed =
+            client(&broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", "1", "-W", "20", "-v"]);
         assert_eq!((owed.code, owed.out.as_str()), (Some(0), "in/a owed\n"), "{}", owed.err);
         let kept = client(&broker, &["sub", "-t", "kept", "-C", "1", "-W", "20", "-v"]);
         assert_eq!((kept.code, kept.out.as_str()), (Some(0), "kept value\n"), "{}", kept.err);
@@ -169,10 +170,10 @@ fn bans_survive_kill_9_and_end_in_the_store_too() {
     let folder = Folder::new();
     let data = folder.file("data");
     let broker = Broker::start(&["--data", &data]);
-    let ban = |broker: &Broker, words: &[&str]| {
-        run(&[&["ban"], words, &["--admin", broker.address("admin=")]].concat())
-    };
-    for (kind, name) in [("client", "noisy"), ("user", "mallory"), ("address", "192.0.2.0/24"), ("client", "pardoned")] {
+    let ban =
+        |broker: &Broker, words: &[&str]| run(&[&["ban"], words, &["--admin", broker.address("admin=")]].concat());
+    for (kind, name) in [("client", "noisy"), ("user", "mallory"), ("address", "192.0.2.0/24"), ("client", "pardoned")]
+    {
         let added = ban(&broker, &["add", kind, name, "--reason", "a test"]);
         assert_eq!(added.code, Some(0), "{}", added.err);
     }

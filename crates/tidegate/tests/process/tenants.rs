@@ -21,6 +21,14 @@ impl House {
         Self { broker: Broker::start_with(&["--admin", "off", "--config", &config]), folder }
     }
 
+    /// The same after a restart with another configuration.
+    fn restarted(self, text: &str) -> Self {
+        self.broker.signal("TERM");
+        let ended = self.broker.wait();
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        Self::new(self.folder, text)
+    }
+
     fn flags<'a>(&'a self, door: &Door<'a>, command: &'a str) -> Vec<&'a str> {
         let mut addresses = self.broker.ready.split_whitespace().filter(|word| word.starts_with("mqtt"));
         let port = addresses.nth(door.0).and_then(|address| address.rsplit_once(':')).unwrap().1;
@@ -180,4 +188,28 @@ fn a_tenant_at_its_quota_is_told_and_another_one_is_not_held_up() {
     house.retain(&inside, "c", "y");
     assert_eq!(house.first(&outside, "4"), "a x\nb x\nc x\nd x\n");
     assert_eq!(house.first(&inside, "2"), "c y\nd x\n", "what is kept may still be replaced");
+}
+
+#[test]
+fn what_is_stored_stays_with_its_tenant_whatever_order_the_configuration_has() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let config = |tenants: &[&str]| {
+        let listener = |name: &&str| format!("[[listener]]\nname = '{name}'\naddress = '127.0.0.1:0'\n");
+        let tenant = |name: &&str| format!("[[tenant]]\nname = '{name}'\nlisteners = ['{name}']\n");
+        let listeners: String = ["acme", "bolt", "cafe"].iter().map(listener).collect();
+        let tenants: String = tenants.iter().map(tenant).collect();
+        format!("[store]\ndirectory = {data:?}\n{listeners}{tenants}")
+    };
+    let (acme, bolt, cafe) = (Door(0, &[]), Door(1, &[]), Door(2, &[]));
+    let mut house = House::new(folder, &config(&["acme", "bolt"]));
+    house.retain(&acme, "a", "of acme");
+    house.retain(&bolt, "b", "of bolt");
+    house = house.restarted(&config(&["cafe", "bolt"]));
+    house.retain(&cafe, "c", "of cafe");
+    assert_eq!(house.first(&bolt, "1"), "b of bolt\n");
+    assert_eq!(house.first(&cafe, "1"), "c of cafe\n");
+    house = house.restarted(&config(&["cafe", "acme"]));
+    assert_eq!(house.first(&acme, "1"), "a of acme\n");
+    assert_eq!(house.first(&cafe, "1"), "c of cafe\n");
 }

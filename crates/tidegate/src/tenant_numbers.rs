@@ -1,0 +1,161 @@
+//! Keeps the numbers of tenants with the store, whose keys carry them: a tenant has the same one after every restart, in
+//! whatever order the configuration names it, and nobody else ever gets that of one that is gone.
+
+use std::collections::HashSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use tidegate_engine::Durability;
+
+use crate::config::Config;
+use crate::config::sections::tenant::Tenant;
+
+/// The file in the directory of the store: a line for each number, from 1 on, with the name of its tenant.
+const NAME: &str = "tenants";
+/// Its next content, before it takes the place of the present one.
+const ASIDE: &str = "tenants.new";
+/// Numbers that there are, beside that of the default tenant.
+const MAX_NUMBERS: usize = u16::MAX as usize;
+
+/// The configuration with its tenants in the order of their numbers. Where a tenant is gone, one that nobody belongs to
+/// keeps its place. Called once the store is open, so that no other broker writes the file.
+///
+/// # Errors
+/// In words for people: when the file cannot be read, is not what this function writes, or cannot be written.
+pub(crate) fn settle(config: &Config) -> Result<Config, String> {
+    let mut settled = config.clone();
+    let Some(directory) = &config.store.directory else { return Ok(settled) };
+    if config.durability() == Durability::Memory {
+        return Ok(settled);
+    }
+    let directory = Path::new(directory);
+    let path = directory.join(NAME);
+    let failed = |what: &str, error: &dyn std::fmt::Display| {
+        format!("cannot {what} the numbers of tenants in {}: {error}", path.display())
+    };
+    let known = read(&path).map_err(|error| failed("read", &error))?;
+    let names = with_new(known.clone(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
+    if names.len() > MAX_NUMBERS {
+        return Err(failed("add to", &format_args!("all {MAX_NUMBERS} are given away")));
+    }
+    if names != known {
+        write(directory, &names).map_err(|error| failed("write", &error))?;
+    }
+    settled.tenants = names.into_iter().map(|name| of_name(config, name)).collect();
+    Ok(settled)
+}
+
+/// The tenant of this name, or one of it that nobody belongs to.
+fn of_name(config: &Config, name: String) -> Tenant {
+    let known = config.tenants.iter().find(|tenant| tenant.name == name);
+    known.cloned().unwrap_or_else(|| Tenant { name, ..Tenant::default() })
+}
+
+/// The names by their numbers, with those that are new behind.
+fn with_new<'a>(mut names: Vec<String>, configured: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let known: HashSet<String> = names.iter().cloned().collect();
+    names.extend(configured.filter(|name| !known.contains(*name)).map(str::to_owned));
+    names
+}
+
+/// The names that are there; none where there is no file yet.
+fn read(path: &Path) -> io::Result<Vec<String>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut seen = HashSet::new();
+    match names.iter().position(|name| name.is_empty() || !seen.insert(name)) {
+        None if text.is_empty() || text.ends_with('\n') => Ok(names),
+        None => Err(damaged("the last line has no end")),
+        Some(at) => Err(damaged(&format!("line {} is empty or there twice", at + 1))),
+    }
+}
+
+fn damaged(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{what}; bring the file back from a copy of the directory"))
+}
+
+/// Writes them so that a crash leaves the file as it was or as it is to be.
+fn write(directory: &Path, names: &[String]) -> io::Result<()> {
+    let aside = directory.join(ASIDE);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    for name in names {
+        writeln!(file, "{name}")?;
+    }
+    file.sync_all()?;
+    fs::rename(&aside, directory.join(NAME))?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    /// A folder of a test's own.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("tidegate-tenant-numbers-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Self(folder)
+        }
+
+        /// The names of the tenants by their numbers, for a configuration with these.
+        fn settle(&self, tenants: &[&str]) -> Result<Vec<String>, String> {
+            let mut config = Config::default();
+            config.store.directory = self.0.to_str().map(str::to_owned);
+            let tenant = |name: &&str| Tenant { name: (*name).to_owned(), max_sessions: 7, ..Tenant::default() };
+            config.tenants = tenants.iter().map(tenant).collect();
+            let settled = settle(&config)?.tenants;
+            for tenant in &settled {
+                assert_eq!(tenant.max_sessions == 7, tenants.contains(&tenant.name.as_str()), "{}", tenant.name);
+            }
+            Ok(settled.into_iter().map(|tenant| tenant.name).collect())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_number_stays_whatever_becomes_of_the_others() {
+        let folder = Folder::new("stay");
+        assert_eq!(folder.settle(&[]).unwrap(), [""; 0]);
+        assert!(!folder.0.join(NAME).exists(), "who has no tenants has no file of them");
+        assert_eq!(folder.settle(&["a", "b"]).unwrap(), ["a", "b"]);
+        assert_eq!(folder.settle(&["c", "b", "a"]).unwrap(), ["a", "b", "c"]);
+        assert_eq!(folder.settle(&["d", "c"]).unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(folder.settle(&[]).unwrap(), ["a", "b", "c", "d"]);
+        assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), "a\nb\nc\nd\n");
+        assert!(!folder.0.join(ASIDE).exists());
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_taken_for_another_one() {
+        let folder = Folder::new("damaged");
+        for (text, what) in [("a\nb", "no end"), ("a\n\nb\n", "line 2"), ("a\nb\na\n", "line 3")] {
+            fs::write(folder.0.join(NAME), text).unwrap();
+            let error = folder.settle(&["a"]).unwrap_err();
+            assert!(error.contains(what) && error.contains("tenants"), "{error}");
+            assert_eq!(fs::read_to_string(folder.0.join(NAME)).unwrap(), text, "it is left alone");
+        }
+    }
+
+    #[test]
+    fn what_lives_in_memory_needs_no_numbers() {
+        let mut config = Config::default();
+        config.tenants.push(Tenant { name: "a".to_owned(), ..Tenant::default() });
+        assert_eq!(settle(&config).unwrap().tenants.len(), 1);
+    }
+}
