@@ -6,8 +6,8 @@ use tidegate_node::{FlightAnswer, FlightKind, FlightSubject, Node};
 use crate::wire::*;
 use crate::{addresses, settings};
 
-fn why(node: &Node, subject: FlightSubject) -> FlightAnswer {
-    node.handle().why(&subject).unwrap()
+fn why(node: &Node, subject: &FlightSubject) -> FlightAnswer {
+    node.handle().why(subject).unwrap()
 }
 
 #[test]
@@ -31,13 +31,13 @@ fn a_dropped_message_is_found_by_its_client_and_by_its_topic() {
         while node.handle().report().unwrap().counters.dropped[Reason::OfflineQos0.number()] < 300 {
             std::thread::yield_now();
         }
-        let story = why(&node, FlightSubject::Client("reader".into()));
+        let story = why(&node, &FlightSubject::Client("reader".into()));
         let dropped: Vec<_> = story.events.iter().filter(|event| event.kind == FlightKind::Dropped).collect();
         assert!(dropped.iter().all(|event| event.reason == Some(Reason::OfflineQos0)));
         assert_eq!(dropped[0].topic.as_deref(), Some("t/0"));
         let before: u64 = story.events.iter().map(|event| event.suppressed).sum();
         assert_eq!(dropped.len() as u64 + before + story.suppressed, 300, "each is told or counted: {story:?}");
-        let of_topic = why(&node, FlightSubject::Topic("t/0".into()));
+        let of_topic = why(&node, &FlightSubject::Topic("t/0".into()));
         let clients: Vec<_> = of_topic.events.iter().map(|event| event.client_id.as_deref()).collect();
         assert_eq!(clients, [Some("reader")]);
         assert_eq!(node.handle().slow_sessions(10).unwrap(), []);

@@ -109,6 +109,7 @@ mod tests {
 
     #[test]
     fn rules_reach_the_engine_in_their_order() {
+        use engine::{OverflowPolicy, PrioritySource, Reason};
         let config = load(
             "[[overflow]]\nclients = \"dash-*\"\npolicy = \"keep-last\"\n\
              [[overflow]]\nfilter = \"bill/#\"\npolicy = \"reject\"\nmax_messages = 7\n\
@@ -117,13 +118,22 @@ mod tests {
         );
         let settings = config.unwrap().engine_settings(2);
         let policies: Vec<_> = settings.overflow_rules.iter().map(|rule| (rule.policy, rule.max_messages)).collect();
-        use engine::{OverflowPolicy, PrioritySource, Reason};
         assert_eq!(policies, [(OverflowPolicy::KeepLast, None), (OverflowPolicy::Reject, Some(7))]);
         let sources: Vec<_> = settings.priority.iter().map(|rule| (rule.source, rule.default)).collect();
         assert_eq!(sources, [(PrioritySource::Fixed(9), 9), (PrioritySource::Property, 3)]);
         let letters = settings.dead_letter.unwrap();
         assert_eq!((letters.prefix.as_str(), letters.max_rate), ("$DEAD", 5));
         assert_eq!(letters.reasons, [Reason::MessageExpired]);
+    }
+
+    #[test]
+    fn what_a_listener_may_take_is_divided_between_the_shards_and_what_a_client_may_send_is_not() {
+        let text = "[[listener]]\naddress = \"127.0.0.1:0\"\nmax_message_rate = 10\nmax_total_message_rate = 100\n\
+                    max_total_byte_rate = \"4KiB\"\n";
+        let settings = load(text).unwrap().engine_settings(4);
+        let listener = &settings.listeners[0];
+        assert_eq!((listener.max_message_rate, listener.max_total_message_rate), (10, 25));
+        assert_eq!(listener.max_total_byte_rate, 1024);
     }
 
     #[test]

@@ -48,7 +48,11 @@ fn what_was_rejected_stays_away_and_a_full_queue_rejects_after_a_restart_as_well
         }
         let publisher = world.connect(v5("p"));
         let publish = |publisher: &Client, n: u32| {
-            publisher.publish(message("t", n.to_string()).qos(if n.is_multiple_of(2) { AtLeastOnce } else { ExactlyOnce }))
+            publisher.publish(message("t", n.to_string()).qos(if n.is_multiple_of(2) {
+                AtLeastOnce
+            } else {
+                ExactlyOnce
+            }))
         };
         assert_eq!([publish(&publisher, 1), publish(&publisher, 2)], [ReasonCode::Success; 2]);
         assert_eq!(taken(&world, "other-0"), ["1", "2"]);
