@@ -34,6 +34,22 @@ impl Engine {
         true
     }
 
+    /// Ends the connections of everybody who came in with a proven user name that `is_meant`; says how many there were.
+    /// Takes a look at every session.
+    pub fn disconnect_users(&mut self, now: Now, is_meant: impl Fn(TenantId, &str) -> bool, reason: Reason) -> u64 {
+        let name_is_meant = |session: &Session| {
+            let name = session.identity.as_ref().and_then(|identity| identity.user_name.as_deref());
+            name.is_some_and(|name| is_meant(session.tenant, name))
+        };
+        let sessions = self.desk.sessions.iter().filter(|(_, session)| name_is_meant(session));
+        let meant: Vec<ConnectionKey> = sessions.filter_map(|(_, session)| session.connection).collect();
+        for key in &meant {
+            self.close_connection(now, *key, reason, None);
+        }
+        self.after_frame(now);
+        meant.len() as u64
+    }
+
     /// A packet was refused: its sender is told and the connection ends ([MQTT-4.13.1-1]).
     pub(crate) fn refuse(&mut self, now: Now, key: ConnectionKey, refused: Refused) {
         if let Some(session) = self.desk.session_of(key).and_then(|session| self.desk.sessions.get(session.0)) {

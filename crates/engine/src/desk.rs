@@ -266,7 +266,9 @@ impl Desk {
         if session.is_inner() {
             return;
         }
-        if !session.lasts() {
+        // What waits in the store alone can only be read as long as its session is there.
+        let reads = session.flow.as_ref().is_some_and(|flow| flow.tail.is_some());
+        if !session.lasts() && !reads {
             if let Some(stored) = session.stored.take() {
                 self.journal.delete(Key::Session(stored));
             }

@@ -24,6 +24,7 @@ use crate::session::Flow;
 use crate::settings::Settings;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
+use crate::turn_share::TurnShare;
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
@@ -59,6 +60,8 @@ pub struct Engine {
     pub(crate) admissions: Admissions,
     /// The PUBLISH at hand has to wait, and its publisher is parked.
     pub(crate) held_back: bool,
+    /// What the present turn has delivered.
+    pub(crate) turn_share: TurnShare,
     /// What a store holds, while it is taken in.
     pub(crate) restoration: Option<Restoration>,
     /// What an earlier process left on its way between shards, until all shards know of each other.
@@ -111,6 +114,7 @@ impl Engine {
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
+            turn_share: TurnShare::default(),
             restoration: None,
             replay: None,
             replayed: Vec::new(),
@@ -266,9 +270,14 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
+            || self.turn_share.has_waiting()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);
+        }
+        if self.replay.is_some() {
+            // Other shards' subscribers are not known yet, and what is published now would not reach them.
+            return Millis::NEVER;
         }
         self.desk.timers.next().min(self.retained.next_expiry())
     }
@@ -276,13 +285,15 @@ impl Engine {
     /// Does what is due, a bounded part of it at a time.
     pub fn handle_timers(&mut self, now: Now) {
         self.desk.journal.now = now;
-        for _ in 0..TIMERS_PER_TURN {
+        let timers = if self.replay.is_some() { 0 } else { TIMERS_PER_TURN };
+        for _ in 0..timers {
             let Some((_, timer)) = self.desk.timers.pop_due(now.monotonic) else { break };
             self.handle_timer(now, timer);
         }
         self.retained.expire(now.monotonic, RETAINED_EXPIRED_PER_TURN);
         self.forget_expired();
         self.recheck_rights(now);
+        self.begin_turn(now);
         self.run_fetches(now);
         self.after_frame(now);
     }

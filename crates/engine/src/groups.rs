@@ -424,8 +424,7 @@ impl Desk {
 impl Groups {
     /// The partition whose place deals for a group.
     pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
-        let dealt = self.dealt.get(key.0)?;
-        Some(group_partition(dealt.tenant, &dealt.share, &dealt.filter))
+        self.dealt.get(key.0).map(|dealt| group_partition(dealt.tenant, &dealt.share, &dealt.filter))
     }
 
     fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {

@@ -110,6 +110,7 @@ mod tenants;
 mod timers;
 mod topic_limits;
 mod topics;
+mod turn_share;
 mod wire;
 
 pub use access::{Access, Subject};

@@ -277,7 +277,11 @@ impl Engine {
             0,
         );
         publication.priority = traits.priority.level(forwarding.properties);
+        let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if self.turn_share.charge(now, deliveries) {
+            self.wait_for_next_turn(now, key);
+        }
         if raw.packet_id.is_some() {
             if !done.reached && code == ReasonCode::Success {
                 code = ReasonCode::NoMatchingSubscribers;

@@ -169,17 +169,18 @@ impl Engine {
         (waits && session.stored.map(|stored| stored.0.get()) == Some(stored)).then_some(key)
     }
 
-    /// Puts one message back into memory; returns how many that were.
+    /// Puts one message back into memory, or passes over one that is there; returns how many that were.
     fn take_read(&mut self, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
-        let allowed = self.may_receive(key, delivery.message.topic());
+        let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
         let Some(flow) = session.flow.as_mut() else { return 0 };
         let Some(tail) = flow.tail.as_mut().filter(|tail| number >= tail.first && tail.messages > 0) else { return 0 };
-        let cost = delivery.cost();
         tail.first = number + 1;
+        let Some(delivery) = delivery else { return 1 };
+        let cost = delivery.cost();
         tail.messages -= 1;
         let out = cost.min(tail.bytes);
         tail.bytes -= out;

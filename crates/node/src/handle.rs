@@ -1,7 +1,7 @@
 //! The control plane's hold on a running node.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -173,6 +173,17 @@ impl NodeHandle {
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
         (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
+    }
+
+    /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
+    /// client is told. Returns how many there were.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it closes its connections in its next turn, if it has one.
+    pub fn disconnect_users(&self, users: BTreeSet<String>, reason: Reason) -> Result<u64, NoAnswer> {
+        let users = Arc::new(users);
+        let ended = self.ask_all(|answer| Admin::DisconnectUsers { users: Arc::clone(&users), reason, answer })?;
+        Ok(ended.into_iter().sum())
     }
 
     /// Closes the connection of a client with a reason; an MQTT 5 client is told. Returns whether there was one.

@@ -1,5 +1,6 @@
 //! What other threads put before a shard, and how they wake it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -59,6 +60,8 @@ pub(crate) enum Admin {
     Slow { limit: usize, answer: Sender<Vec<SlowSession>> },
     /// Close the connections that a ban is about and answer how many.
     Enforce { target: BanTarget, answer: Sender<u64> },
+    /// End the connections of these users, and say how many there were.
+    DisconnectUsers { users: Arc<BTreeSet<String>>, reason: Reason, answer: Sender<u64> },
     /// Stop accepting, publish the wills of all clients, and report when what they cause is before the other shards.
     LastWills { sent: Sender<ShardId> },
     /// Say goodbye to every client and report when the last connection is closed.

@@ -168,8 +168,7 @@ impl Node {
         let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
-        let (restorer, mut restores) =
-            store.as_ref().map(|_| restorer(settings.shards, admission, clock.now())).unzip();
+        let (restorer, mut seeds) = store.as_ref().map(|_| restorer(settings.shards, admission, clock.now())).unzip();
         let parts = event_loops.into_iter().zip(spread);
         for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
@@ -183,21 +182,21 @@ impl Node {
                 acceptors,
                 shared: Arc::clone(&shared),
                 access: settings.access.clone(),
-                restore: restores.as_mut().and_then(VecDeque::pop_front),
+                restore: seeds.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
         }
         if let (Some(store), Some(restorer)) = (store, restorer) {
             node.restored = restorer.run(&store)?;
-            node.serve_from(store, senders)?;
+            node.serve_from(store, &senders)?;
         }
         Ok(node)
     }
 
     /// Lets clients in, now that all that the store holds is taken in.
-    fn serve_from(&mut self, store: Store, inboxes: Vec<InboxSender>) -> Result<(), StartError> {
-        let running = durable::start(store, inboxes.clone(), self.handle.stored_bans())?;
-        for (shard, inbox) in (0..).zip(&inboxes) {
+    fn serve_from(&mut self, store: Store, inboxes: &[InboxSender]) -> Result<(), StartError> {
+        let running = durable::start(store, inboxes.to_vec(), self.handle.stored_bans())?;
+        for (shard, inbox) in (0..).zip(inboxes) {
             let journal =
                 ShardJournal { writer: running.writer(shard), reader: running.reader(), status: running.status() };
             inbox.send(ToShard::Admin(Admin::Serve(journal)));

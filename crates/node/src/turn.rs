@@ -146,6 +146,11 @@ impl Shard {
             Admin::Enforce { target, answer } => {
                 let _ = answer.send(self.enforce(&target));
             }
+            Admin::DisconnectUsers { users, reason, answer } => {
+                let ended = self.engine.disconnect_users(self.now, |_, name| users.contains(name), reason);
+                // Whoever asked may have given up waiting.
+                let _ = answer.send(ended);
+            }
             Admin::LastWills { sent } => self.publish_last_wills(&sent),
             Admin::Stop { drained } => self.begin_stop(drained),
             Admin::Serve(journal) => {

@@ -20,8 +20,8 @@ mod physical_memory;
 mod reload;
 mod signals;
 mod status;
-mod tenant_numbers;
 mod store_status;
+mod tenant_numbers;
 
 use std::process::ExitCode;
 

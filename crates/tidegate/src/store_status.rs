@@ -97,7 +97,8 @@ mod tests {
     #[test]
     fn a_disk_with_too_little_room_makes_it_full_before_it_fails() {
         let disk = SimulatedDisk::new(4);
-        let store = opened(&disk, u64::MAX);
+        disk.set_capacity(Some(64 << 20));
+        let store = opened(&disk, 128 << 20);
         let status = store.status();
         assert_eq!(numbers(&status).condition, StoreCondition::Full);
         assert!(hindrance(&status).unwrap().contains("store.min_free"));

@@ -1,6 +1,6 @@
 //! What a reload has changed.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::provider_set::{Member, ProviderSet};
@@ -22,6 +22,8 @@ pub struct Differences {
     pub users_removed: usize,
     /// Users of files whose password is another.
     pub users_changed: usize,
+    /// The names of those that are gone or have another password, in order.
+    pub users_ended: BTreeSet<String>,
     /// What takes effect only after a restart.
     pub needs_restart: Vec<String>,
 }
@@ -60,9 +62,14 @@ impl Differences {
         };
         let (before, after) = (users(before), users(after));
         self.users_added += after.keys().filter(|name| !before.contains_key(*name)).count();
-        self.users_removed += before.keys().filter(|name| !after.contains_key(*name)).count();
-        self.users_changed +=
-            after.iter().filter(|(name, digest)| before.get(*name).is_some_and(|old| old != *digest)).count();
+        for (name, digest) in before {
+            match after.get(&name) {
+                Some(new) if *new == digest => continue,
+                Some(_) => self.users_changed += 1,
+                None => self.users_removed += 1,
+            }
+            self.users_ended.insert(name);
+        }
     }
 
     /// Whether nothing is different.

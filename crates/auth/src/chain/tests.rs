@@ -353,6 +353,7 @@ fn a_reload_takes_effect_as_a_whole_and_says_what_is_different() {
     let text =
         "users added: 1; users removed: 1; users changed: 1; needs a restart: the number of threads for authentication";
     assert_eq!(differences.to_string(), text);
+    assert_eq!(differences.users_ended.iter().collect::<Vec<_>>(), ["ann", "bob"]);
     assert!(!comes_in(&chain), "the cache is empty");
 }
 

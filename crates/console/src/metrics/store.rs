@@ -130,6 +130,7 @@ mod tests {
             logins: Default::default(),
             store,
             shards: 1,
+            slow_sessions: Default::default(),
             started: SystemTime::UNIX_EPOCH,
             version: "1",
         }

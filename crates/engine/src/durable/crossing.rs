@@ -187,8 +187,28 @@ impl Engine {
         }
     }
 
+    /// Another shard has told all that it has taken in.
+    pub(crate) fn note_restored(&mut self, now: Now) {
+        self.others_restored += 1;
+        self.go_on_restoring(now);
+    }
+
+    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
+    pub(super) fn go_on_restoring(&mut self, now: Now) {
+        if self.others_restored + 1 >= self.place.shards
+            && let Some(replay) = self.replay.take()
+        {
+            self.replay(now, replay);
+        }
+    }
+
+    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
+    pub fn is_settled(&self) -> bool {
+        self.interest_under_way == 0 && self.replay.is_none()
+    }
+
     /// Delivers what an earlier process left crossing, as far as it is for this shard. All shards know of each other.
-    pub(crate) fn replay(&mut self, now: Now, replay: Replay) {
+    fn replay(&mut self, now: Now, replay: Replay) {
         let mut done = Vec::new();
         for (number, left) in replay.left {
             done.push((number, left.crossed.clone()));

@@ -284,7 +284,8 @@ impl SessionRecord {
         out.put_u8(RECORD_VERSION);
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
-        out.put_u32(session.expiry_seconds);
+        // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
+        out.put_u32(session.expiry_seconds.max(1));
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);
         out.put_u8(u8::from(session.connection.is_some()));
@@ -446,14 +447,21 @@ pub(super) fn delivery(entry: ReadEntry, message: MessageRef, number: u64) -> De
 pub(crate) struct EntryRead {
     pub session: StoredSession,
     pub number: u64,
-    pub delivery: Delivery,
+    /// What is delivered, if it is one that may wait in the store alone. What else lies between those is in memory.
+    pub delivery: Option<Delivery>,
 }
 
-/// Reads an entry that waits in the store alone; `None` when it is none.
+/// Reads an entry of a queue; `None` when it is none.
 pub(crate) fn read_entry(key: &[u8], value: &[u8], now: Now, tenant: TenantId) -> Option<EntryRead> {
     let super::keys::Key::Entry(session, number) = super::keys::Key::read(key).ok()? else { return None };
     let entry = ReadEntry::read(value, now, tenant, &[]).ok()?;
-    let Content::Here(message) = &entry.content else { return None };
-    let message = Rc::clone(message);
-    Some(EntryRead { session, number, delivery: delivery(entry, message, number) })
+    let dealt = value.first().is_some_and(|flags| flags & DEALT != 0);
+    let delivery = match &entry.content {
+        Content::Here(message) if !dealt && !entry.latest && entry.sent.is_none() && message.priority == 0 => {
+            let message = Rc::clone(message);
+            Some(delivery(entry, message, number))
+        }
+        _ => None,
+    };
+    Some(EntryRead { session, number, delivery })
 }

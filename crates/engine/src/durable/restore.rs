@@ -376,26 +376,6 @@ impl Engine {
         Ok(all.done)
     }
 
-    /// Another shard has told all that it has taken in.
-    pub(crate) fn note_restored(&mut self, now: Now) {
-        self.others_restored += 1;
-        self.go_on_restoring(now);
-    }
-
-    /// Once this shard knows of all the others, it delivers what was on its way from shard to shard.
-    fn go_on_restoring(&mut self, now: Now) {
-        if self.others_restored + 1 >= self.place.shards
-            && let Some(replay) = self.replay.take()
-        {
-            self.replay(now, replay);
-        }
-    }
-
-    /// Whether this shard knows all that the others have taken in, and all of them what this one has.
-    pub fn is_settled(&self) -> bool {
-        self.interest_under_way == 0 && self.replay.is_none()
-    }
-
     /// All parts of a session have come: what it is owed is put together, unless some of that comes later.
     fn close_restored(&mut self, all: &mut Restoration) -> Result<(), RestoreError> {
         let Some((stored, mut restoring)) = all.current.take() else { return Ok(()) };
@@ -455,7 +435,7 @@ impl Engine {
         let kept = unanswered.iter().filter_map(|(_, _, item)| item.delivery.as_ref());
         flow.inflight_bytes = kept.map(crate::session::Delivery::cost).sum();
         match Inflight::from_entries(unanswered) {
-            Some(inflight) => flow.inflight = inflight,
+            Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
         let mut queue_bytes = 0;

@@ -249,15 +249,7 @@ impl<'a> Record<'a> {
             Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
                 self.write_reservation(out);
             }
-            Self::Crossing { number } => {
-                out.put_u8(20);
-                out.put_u64(*number);
-            }
-            Self::Crossed { number } => {
-                out.put_u8(21);
-                out.put_u64(*number);
-            }
-            Self::Replayed => out.put_u8(22),
+            Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -286,6 +278,21 @@ impl<'a> Record<'a> {
                 out.put_u8(33);
                 out.put_u32(*number);
             }
+            _ => {}
+        }
+    }
+
+    fn write_crossing(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Crossing { number } => {
+                out.put_u8(20);
+                out.put_u64(*number);
+            }
+            Self::Crossed { number } => {
+                out.put_u8(21);
+                out.put_u64(*number);
+            }
+            Self::Replayed => out.put_u8(22),
             _ => {}
         }
     }
@@ -346,6 +353,14 @@ impl<'a> Record<'a> {
             }),
             kind => Self::read_rare(kind, head, reader, shared),
         }
+    }
+
+    fn read_crossing(kind: u8, reader: &mut WireReader<'a>) -> Result<Self, WireError> {
+        Ok(match kind {
+            20 => Self::Crossing { number: reader.u64("a message's number")? },
+            21 => Self::Crossed { number: reader.u64("a message's number")? },
+            _ => Self::Replayed,
+        })
     }
 
     fn read_reservation(kind: u8, reader: &mut WireReader<'a>) -> Result<Self, WireError> {
@@ -418,10 +433,8 @@ impl<'a> Record<'a> {
             16 => Self::GiveUp { connection: read_some_connection(reader)? },
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
+            20..=22 => Self::read_crossing(kind, reader)?,
             30..=33 => Self::read_reservation(kind, reader)?,
-            20 => Self::Crossing { number: reader.u64("a message's number")? },
-            21 => Self::Crossed { number: reader.u64("a message's number")? },
-            22 => Self::Replayed,
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

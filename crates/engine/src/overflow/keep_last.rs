@@ -25,6 +25,10 @@ impl Desk {
         let cost = older.cost();
         let Some(session) = self.sessions.get_mut(to.0) else { return };
         let stored = session.stored;
+        // What took its place may not need the window that it waited for.
+        if session.connection.is_some() && self.to_refill.last() != Some(&to) {
+            self.to_refill.push(to);
+        }
         if let Some(flow) = session.flow.as_mut() {
             flow.queue_bytes -= cost;
         }

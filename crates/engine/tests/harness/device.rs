@@ -46,6 +46,8 @@ pub(crate) struct Device {
     /// The test lets it leave for good.
     pub is_leaving: bool,
     connections: u32,
+    /// Whether the session of the last connection did not outlive it, as both sides know.
+    ends_with_connection: bool,
     /// Session Present of the last CONNACK.
     pub session_present: bool,
     /// How often a session of the device began without one before it.
@@ -86,6 +88,7 @@ impl Device {
             online: false,
             is_leaving: false,
             connections: 0,
+            ends_with_connection: false,
             session_present: false,
             begun: 0,
             refused: Vec::new(),
@@ -114,9 +117,11 @@ impl Device {
     pub(crate) fn connect(&mut self, connecting: Connecting) {
         self.go_offline();
         let connecting = Connecting { client_id: self.name.clone(), automatic: false, ..connecting };
-        if connecting.clean_start {
+        // Before MQTT 5 a clean session ends with its connection, and MQTT 3.1 tells nobody whether there was one.
+        if connecting.clean_start || self.ends_with_connection {
             self.forget();
         }
+        self.ends_with_connection = connecting.clean_start && !connecting.version.is_v5();
         let client = self.world.open(&connecting);
         client.send_bytes(&connecting.encode());
         self.abandoned.extend(self.client.replace(client));

@@ -51,7 +51,7 @@ enum Stand {
 }
 
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Socket {
     pub side: Side,
     stand: Stand,

@@ -42,7 +42,7 @@ impl Store {
 }
 
 /// Carries out the operations of a batch.
-pub(crate) fn apply(pairs: &mut Pairs, operations: &[u8]) {
+fn apply(pairs: &mut Pairs, operations: &[u8]) {
     let mut rest = operations;
     while let Some((operation, behind)) = rest.split_first() {
         let (len, behind) = behind.split_first_chunk::<2>().expect("the length of a key");

@@ -66,6 +66,20 @@ fn of_each_topic_the_newest_message_is_kept() {
 }
 
 #[test]
+fn a_newer_message_that_needs_no_window_goes_at_once() {
+    let rules = |settings: &mut Settings| settings.queue.overflow = OverflowPolicy::KeepLast;
+    everywhere_with(rules, |world| {
+        let client = world.connect(v5("a").receive_maximum(1).manual());
+        client.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        publisher.publish(message("t", "in flight").qos1());
+        publisher.publish(message("t", "replaced").qos1());
+        publisher.publish(message("t", "newest"));
+        assert_eq!(client.payloads(), ["in flight", "newest"]);
+    });
+}
+
+#[test]
 fn keep_last_outlives_being_away() {
     let rules = |settings: &mut Settings| settings.queue.overflow = OverflowPolicy::KeepLast;
     everywhere_with(rules, |world| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tidegate_engine::{Reason, Settings};
+use tidegate_engine::{Durability, Reason, Settings};
 use tidegate_mqtt::{Disconnect, QoS, ReasonCode, RetainHandling, SubscriptionOptions};
 
 use crate::harness::*;
@@ -332,7 +332,8 @@ impl Play {
         assert_eq!(found, model.counts(), "sessions on and off, subscriptions, memberships");
         assert_eq!(gauges.retained_messages, model.retained.len() as u64, "retained messages");
         let (queued, in_flight) = model.waiting();
-        assert_eq!(gauges.queued_messages + self.world.paged_messages(), queued, "queued messages");
+        let outside = gauges.stored_messages + self.world.paged_messages();
+        assert_eq!(gauges.queued_messages + outside, queued, "queued messages");
         assert_eq!(gauges.inflight_messages, in_flight, "messages in flight");
         assert_eq!((gauges.input_bytes, self.world.batches_under_way()), (0, 0));
         let dropped = self.world.counters().dropped;
@@ -381,6 +382,13 @@ fn settings(settings: &mut Settings) {
     settings.limits.max_session_expiry_seconds = SESSION_SECONDS as u32;
 }
 
+/// The same with a store whose promises have to be waited for.
+fn stored(settings: &mut Settings) {
+    self::settings(settings);
+    settings.durability = Durability::Commit;
+    settings.queue.memory_bytes = 500;
+}
+
 fn play(world: World, ops: &[Op]) {
     let mut play = Play::new(world);
     for op in ops {
@@ -394,11 +402,13 @@ proptest! {
     #[test]
     fn every_client_gets_what_the_model_says(ops in prop::collection::vec(op(), 1..60)) {
         play(World::with(1, settings), &ops);
+        play(World::with(1, stored), &ops);
     }
 
     #[test]
     fn shards_change_nothing_but_the_order_of_events(ops in prop::collection::vec(op(), 1..60), seed in any::<u64>()) {
         play(World::with(3, settings), &ops);
         play(World::seeded_links(3, seed, &format!("random order {seed}"), settings), &ops);
+        play(World::seeded_links(3, seed, &format!("random order {seed}, with a store"), stored), &ops);
     }
 }

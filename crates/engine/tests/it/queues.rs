@@ -842,3 +842,27 @@ fn what_a_parked_publisher_sent_before_it_left_is_not_lost() {
         assert_eq!((world.counters().dropped_total(), world.gauges().input_bytes), (0, 0));
     });
 }
+
+#[test]
+fn a_publisher_with_many_subscribers_does_not_keep_others_waiting() {
+    let world = World::new(1);
+    let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
+    for client in &many {
+        client.subscribe("flood", AtMostOnce);
+    }
+    let flood = world.connect(v311("flood"));
+    let other = world.connect(v311("other"));
+    other.subscribe("other", AtMostOnce);
+    for number in 0..30 {
+        flood.send_publish(message("flood", format!("{number}")));
+    }
+    flood.send_bytes(&PingReq::BYTES);
+    other.send_publish(message("other", "at once"));
+    world.turns();
+    let delivered = || world.counters().messages_out[0];
+    assert!((4_000..15_000).contains(&delivered()), "{}", delivered());
+    assert!(other.has_arrived(PacketType::Publish), "nobody else waits");
+    assert!(flood.has_arrived(PacketType::PingResp), "nor do its own pings");
+    world.run();
+    assert_eq!(delivered(), 500 * 30 + 1);
+}

@@ -269,18 +269,20 @@ impl Shard {
         }
     }
 
-    /// Ends the connections that a new ban is about, and says how many. Users are known only while their connections are
-    /// counted.
+    /// Ends the connections that a new ban is about, and says how many. A user name that nobody has proved is known only
+    /// while its connections are counted.
     pub(crate) fn enforce(&mut self, target: &BanTarget) -> u64 {
+        let mut ended = 0;
         let clients: Vec<(TenantId, Box<str>)> = match target {
             BanTarget::Client(tenant, client_id) => vec![(*tenant, client_id.clone())],
             BanTarget::User(tenant, user) => {
+                let is_meant = |of: TenantId, name: &str| of == *tenant && name == &**user;
+                ended += self.engine.disconnect_users(self.now, is_meant, Reason::AdministrativeAction);
                 let counted = self.gate.counted.values();
                 let banned = counted.filter(|it| it.tenant == *tenant && it.user.as_ref() == Some(user));
                 banned.map(|it| (it.tenant, it.client_id.clone())).collect()
             }
             BanTarget::Address(network) => {
-                let mut ended = 0;
                 for key in self.table.keys() {
                     if self.address_of(key).is_some_and(|address| network.contains(address)) {
                         self.lose(key);
@@ -290,7 +292,6 @@ impl Shard {
                 return ended;
             }
         };
-        let mut ended = 0;
         for (tenant, client_id) in clients {
             ended +=
                 u64::from(self.engine.disconnect_client(self.now, tenant, &client_id, Reason::AdministrativeAction));

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use tidegate_engine::Reason;
+use tidegate_node::NodeHandle;
+
 use super::{Authentication, Next};
 use crate::config::Config;
 use crate::config::path::KeyPath;
@@ -9,18 +12,24 @@ use crate::reload::{Prepared, Reloadable};
 
 /// `[[auth]]`, `[authentication]` and who may come in without a name. When anything of it is wrong, or a file is missing,
 /// everybody who came in before still does (CVE-2017-7652).
-pub(crate) struct Providers(Arc<Authentication>);
+pub(crate) struct Providers {
+    authentication: Arc<Authentication>,
+    node: NodeHandle,
+}
 
 impl Providers {
-    /// Of this authentication.
-    pub(crate) fn new(authentication: Arc<Authentication>) -> Self {
-        Self(authentication)
+    /// Of this authentication, for the clients of this node.
+    pub(crate) fn new(authentication: Arc<Authentication>, node: NodeHandle) -> Self {
+        Self { authentication, node }
     }
 }
 
 struct NewProviders {
     authentication: Arc<Authentication>,
+    node: NodeHandle,
     next: Next,
+    /// Whether connections end whose user is gone or has another password.
+    disconnects: bool,
 }
 
 impl Reloadable for Providers {
@@ -38,8 +47,10 @@ impl Reloadable for Providers {
     }
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
-        let next = self.0.prepare(new)?;
-        Ok(Box::new(NewProviders { authentication: Arc::clone(&self.0), next }))
+        let next = self.authentication.prepare(new)?;
+        let (authentication, node) = (Arc::clone(&self.authentication), self.node.clone());
+        let disconnects = new.authentication.disconnect_on_reload;
+        Ok(Box::new(NewProviders { authentication, node, next, disconnects }))
     }
 }
 
@@ -48,6 +59,16 @@ impl Prepared for NewProviders {
         let differences = self.authentication.commit(self.next);
         if !differences.is_empty() {
             tracing::info!(%differences, "authentication has changed");
+        }
+        if !self.disconnects || differences.users_ended.is_empty() {
+            return;
+        }
+        // After the new providers are in force, so that who comes back at once is asked by them.
+        match self.node.disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
+            Ok(closed) => {
+                tracing::info!(closed, "connections of users that are gone or have another password are closed");
+            }
+            Err(error) => tracing::warn!(%error, "connections of users that are gone are closed there later"),
         }
     }
 }

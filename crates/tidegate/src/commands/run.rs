@@ -112,7 +112,7 @@ fn reloadable(
         Box::new(LogLevels::new(log.clone())),
     ];
     if let Some(authentication) = authentication {
-        parts.push(Box::new(authentication::Providers::new(authentication)));
+        parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }
     parts
 }

@@ -11,5 +11,6 @@ mod life;
 mod reload;
 mod store;
 mod tenants;
+mod users;
 mod web;
 mod why;

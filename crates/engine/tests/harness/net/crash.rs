@@ -106,7 +106,7 @@ impl Net {
     /// Nobody is served before all shards know of each other.
     fn settle(&mut self) {
         while !self.engines.iter().all(Engine::is_settled) {
-            let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. });
+            let between = |step: &Step| matches!(step, Step::Ship(_) | Step::Deliver { .. } | Step::Timers(_));
             let steps: Vec<Step> = self.steps().into_iter().filter(between).collect();
             let step = match &mut self.schedule {
                 super::Schedule::InTurn => steps.first().copied(),

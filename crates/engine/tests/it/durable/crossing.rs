@@ -92,7 +92,7 @@ fn a_retained_qos_2_message_whose_packet_id_is_taken_reaches_the_home_of_its_top
 fn what_a_group_dealt_to_another_shard_is_dealt_once_more_if_it_had_not_arrived() {
     let names = World::new(3);
     let home = |filter: &str| names.home_of(&format!("g/{filter}"));
-    let topic = (0..1000).map(|number| format!("t{number}")).find(|topic| home(topic) == 0).unwrap();
+    let topic = (0..10_000).map(|number| format!("t{number}")).find(|topic| home(topic) == 0).unwrap();
     let member = names.name_on(1, "m");
     for (qos, kept) in [(AtLeastOnce, 0), (ExactlyOnce, 0), (AtLeastOnce, 1), (ExactlyOnce, 1)] {
         for to in 1..=3 {
@@ -120,7 +120,7 @@ fn what_a_group_dealt_to_another_shard_is_dealt_once_more_if_it_had_not_arrived(
 fn what_a_member_gave_back_across_shards_is_not_lost() {
     let names = World::new(3);
     let topic =
-        (0..1000).map(|number| format!("t{number}")).find(|topic| names.home_of(&format!("g/{topic}")) == 0).unwrap();
+        (0..10_000).map(|number| format!("t{number}")).find(|topic| names.home_of(&format!("g/{topic}")) == 0).unwrap();
     let filter = format!("$share/g/{topic}");
     let (leaves, stays) = (names.name_on(1, "m"), names.name_on(2, "m"));
     for kept in 1..=2 {

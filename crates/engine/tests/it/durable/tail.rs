@@ -77,6 +77,43 @@ fn it_counts_towards_the_limits_of_its_queue_and_ends_with_its_session() {
 }
 
 #[test]
+fn what_is_in_memory_between_what_is_not_comes_once() {
+    let world = stored_with(1, small);
+    let client = world.connect(v5("a").lasting());
+    client.subscribe("t/#", AtLeastOnce);
+    client.subscribe("$share/g/s", AtLeastOnce);
+    client.lose();
+    let publisher = world.connect(v5("p"));
+    let mut texts = Vec::new();
+    for number in 0..60 {
+        // Messages of a group stay in memory, since another member may get them.
+        let topic = if number % 3 == 2 { "s" } else { "t/1" };
+        texts.push(format!("message {number:2}"));
+        publisher.publish(message(topic, texts.last().unwrap()).qos1());
+    }
+    assert!(world.gauges().stored_messages > 20 && world.gauges().queued_messages > 20);
+    let client = world.connect(v5("a").lasting());
+    let mut got = client.payloads();
+    got.sort();
+    assert_eq!(got, texts);
+    let gauges = world.gauges();
+    assert_eq!((gauges.stored_messages, gauges.queued_messages, gauges.inflight_messages), (0, 0, 0));
+}
+
+#[test]
+fn a_client_that_comes_back_for_the_last_time_gets_all_of_it() {
+    let world = stored_with(1, small);
+    let texts = fill(&world, 80);
+    let client = world.connect(v5("a").clean(false));
+    assert_eq!(client.payloads(), texts);
+    client.disconnect();
+    world.run();
+    assert_eq!((world.gauges().sessions_disconnected, world.gauges().stored_messages), (0, 0));
+    world.crash(Crash::now(1));
+    assert_eq!(world.gauges().sessions_disconnected, 0);
+}
+
+#[test]
 fn a_client_that_leaves_while_it_is_read_gets_all_of_it_later() {
     let world = stored_with(1, small);
     let texts = fill(&world, 80);

@@ -89,6 +89,9 @@ impl Profile {
         let shards = random.pick(&[1, 2, 3, 3, 4]);
         if kind.crashes() {
             settings.durability = Durability::Commit;
+            if tight && random.percent(30) {
+                settings.queue.overflow = OverflowPolicy::KeepLast;
+            }
             settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
         }
         Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }

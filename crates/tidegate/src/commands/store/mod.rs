@@ -17,8 +17,9 @@ const EXPORT: &str = "\
 Examples:
   tidegate store export data > backup.jsonl
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
-Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of the keys. An import reads the
-key and the value. What is exported holds what clients have sent: keep it as private as the store.
+Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of
+the keys; an import does not look at the text. What is exported holds what clients have sent:
+keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
 /// What can be done with a data directory.

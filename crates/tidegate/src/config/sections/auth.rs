@@ -193,6 +193,9 @@ section! {
         refused_entries: u32 = 10_000, in Kind::Integer(Range::of(1, 10_000_000).or_zero("none"));
         /// How long.
         refused_ttl: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3_600 * SECOND).or_zero("not at all"));
+        /// Whether a reload ends the connections of users whom a file no longer has, or has with another password. Those who
+        /// may come in all the same come back.
+        disconnect_on_reload: bool = true, in Kind::Boolean;
     }
 }
 

@@ -1,0 +1,162 @@
+//! Users of a password file: what becomes of their connections when a reload takes them away, and of those who guess.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use crate::broker::{Broker, Ended, Folder, PATIENCE, run};
+
+/// Few rounds, so that no test waits for a hash.
+fn set_user(file: &str, name: &str, password: &str) {
+    let ended = run(&["passwd", "-b", "-H", "sha512-pbkdf2", "-I", "100", file, name, password]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+}
+
+/// A broker whose users are in a file, with further settings.
+fn broker(folder: &Folder, settings: &str) -> Broker {
+    let users = folder.file("users");
+    let auth = format!("[[auth]]\nkind = 'password-file'\nfile = {users:?}\n[access]\ndefault = 'allow'\n");
+    let config = folder.write("t.toml", &format!("{auth}{settings}"));
+    Broker::start(&["--config", &config])
+}
+
+fn reload(broker: &Broker) -> Ended {
+    let ended = run(&["reload", "--admin", &format!("http://{}", broker.address("admin=http://"))]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    ended
+}
+
+fn text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&u16::try_from(text.len()).unwrap().to_be_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Connects with MQTT 3.1.1; the stream and the return code, or none when the broker closed at once.
+fn dial(broker: &Broker, client_id: &str, user: &str, password: &str) -> (TcpStream, Option<u8>) {
+    let mut body = b"\0\x04MQTT\x04\xc2\0\0".to_vec();
+    for field in [client_id, user, password] {
+        text(&mut body, field);
+    }
+    let packet = [&[0x10, u8::try_from(body.len()).unwrap()], body.as_slice()].concat();
+    let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut answer = [0; 4];
+    let answered = stream.write_all(&packet).and_then(|()| stream.read_exact(&mut answer)).is_ok();
+    (stream, answered.then_some(answer[3]))
+}
+
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.read(&mut [0]).map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |read| read == 0)
+}
+
+fn is_served(stream: &mut TcpStream) -> bool {
+    let mut answer = [0; 2];
+    stream.write_all(b"\xc0\0").and_then(|()| stream.read_exact(&mut answer)).is_ok() && answer == [0xd0, 0]
+}
+
+#[test]
+fn a_reload_ends_connections_of_users_that_are_gone_or_have_another_password_and_of_no_others() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    for name in ["alice", "bob", "carol"] {
+        set_user(&users, name, "old");
+    }
+    let broker = broker(&folder, "");
+    let [mut alice, mut bob, mut carol] = ["alice", "bob", "carol"].map(|name| {
+        let (stream, code) = dial(&broker, name, name, "old");
+        assert_eq!(code, Some(0), "{name}");
+        stream
+    });
+    let gone = run(&["passwd", "-D", &users, "alice"]);
+    assert_eq!(gone.code, Some(0), "{}", gone.err);
+    set_user(&users, "bob", "new");
+    assert!(is_served(&mut alice) && is_served(&mut bob), "nothing changes without a reload");
+    reload(&broker);
+    assert!(is_closed(&mut alice) && is_closed(&mut bob));
+    assert!(is_served(&mut carol));
+    assert_ne!(dial(&broker, "alice", "alice", "old").1, Some(0));
+    assert_ne!(dial(&broker, "bob", "bob", "old").1, Some(0));
+    assert_eq!(dial(&broker, "bob", "bob", "new").1, Some(0));
+    reload(&broker);
+    assert!(is_served(&mut carol), "a reload that changes nobody ends nothing");
+    let story = run(&["why", "client", "alice", "--admin", broker.address("admin=")]);
+    assert!(story.out.contains("administrative_action"), "{}", story.out);
+}
+
+#[test]
+fn a_ban_of_a_user_closes_what_that_user_has_open() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    set_user(&users, "alice", "old");
+    set_user(&users, "bob", "old");
+    let broker = broker(&folder, "");
+    let [mut alice, mut bob] = ["alice", "bob"].map(|name| dial(&broker, name, name, "old").0);
+    let banned = run(&["ban", "add", "user", "alice", "--admin", broker.address("admin=")]);
+    assert_eq!(banned.out, "banned user alice; connections closed: 1\n", "{}", banned.err);
+    assert!(is_closed(&mut alice) && is_served(&mut bob));
+}
+
+#[test]
+fn connections_stay_where_the_configuration_says_so() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    set_user(&users, "alice", "old");
+    set_user(&users, "bob", "old");
+    let broker = broker(&folder, "[authentication]\ndisconnect_on_reload = false\n");
+    let (mut alice, code) = dial(&broker, "alice", "alice", "old");
+    assert_eq!(code, Some(0));
+    run(&["passwd", "-D", &users, "alice"]);
+    reload(&broker);
+    assert!(is_served(&mut alice));
+    assert_ne!(dial(&broker, "again", "alice", "old").1, Some(0));
+}
+
+#[test]
+fn who_guesses_passwords_is_banned_counted_and_explained_and_this_machine_never_is() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    set_user(&users, "alice", "let-me-in");
+    set_user(&users, "bob", "let-me-in");
+    let limits = "[admission]\nfailed_logins_per_user = 3\nfailed_logins_per_address = 2\n";
+    let broker = broker(&folder, limits);
+    let admin = broker.address("admin=").to_owned();
+    for _ in 0..3 {
+        assert_eq!(dial(&broker, "guesser", "alice", "a-guess").1, Some(4));
+    }
+    assert_eq!(dial(&broker, "guesser", "alice", "let-me-in").1, Some(5), "the user name is banned");
+    assert_eq!(dial(&broker, "other", "bob", "let-me-in").1, Some(0), "loopback is not");
+    let listed = run(&["ban", "list", "--admin", &admin]).out;
+    assert!(listed.contains("user alice") && listed.contains("by failed logins"), "{listed}");
+    assert!(!listed.contains("address"), "{listed}");
+    let (_, metrics) = broker.get("/metrics");
+    assert!(metrics.contains("\ntidegate_bans_added_total{origin=\"failed_logins\"} 1\n"), "{metrics}");
+    let story = run(&["why", "client", "guesser", "--admin", &admin]).out;
+    for part in ["bad_credentials", "banned"] {
+        assert!(story.contains(part), "{part}: {story}");
+    }
+    broker.signal("TERM");
+    let log = broker.wait().err;
+    assert!(log.contains("banned=") && log.contains("3 failed logins"), "{log}");
+    assert!(!log.contains("a-guess") && !log.contains("let-me-in"), "no password is logged: {log}");
+}
+
+#[test]
+fn an_address_that_is_not_exempt_and_a_client_that_flaps_are_banned() {
+    let folder = Folder::new();
+    let users = folder.write("users", "");
+    set_user(&users, "alice", "let-me-in");
+    let limits = "[admission]\nflapping_connects = 3\nfailed_logins_per_address = 2\nexempt_networks = []\n";
+    let broker = broker(&folder, limits);
+    let admin = broker.address("admin=").to_owned();
+    for _ in 0..3 {
+        assert_eq!(dial(&broker, "flapper", "alice", "let-me-in").1, Some(0));
+    }
+    assert_eq!(dial(&broker, "flapper", "alice", "let-me-in").1, Some(5));
+    for _ in 0..2 {
+        assert_eq!(dial(&broker, "c", "alice", "a-guess").1, Some(4));
+    }
+    assert_eq!(dial(&broker, "c", "alice", "let-me-in").1, None, "closed at once");
+    let listed = run(&["ban", "list", "--admin", &admin]).out;
+    for part in ["client flapper", "flapping", "address 127.0.0.1", "by failed logins"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+}
