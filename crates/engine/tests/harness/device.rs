@@ -34,6 +34,7 @@ struct Outgoing {
     sent: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Device {
     pub name: String,
     pub habits: Habits,
