@@ -126,7 +126,6 @@ mod tests {
             gauges: Default::default(),
             shell: Default::default(),
             admission: Default::default(),
-            slow_sessions: 0,
             logins: Default::default(),
             store,
             shards: 1,
