@@ -116,20 +116,22 @@ fn sync_seconds(it: &Reading<'_>, out: &mut Samples<'_>) {
 mod tests {
     use std::time::SystemTime;
 
+    use tidegate_engine::{Counters, Gauges};
+
     use super::*;
     use crate::metrics::exposition;
-    use crate::status::Status;
+    use crate::status::{AdmissionStatus, Logins, Shell, Status};
 
     fn status(store: Option<StoreNumbers>) -> Status {
         Status {
-            counters: Default::default(),
-            gauges: Default::default(),
-            shell: Default::default(),
-            admission: Default::default(),
-            logins: Default::default(),
+            counters: Counters::default(),
+            gauges: Gauges::default(),
+            shell: Shell::default(),
+            admission: AdmissionStatus::default(),
+            logins: Logins::default(),
             store,
             shards: 1,
-            slow_sessions: Default::default(),
+            slow_sessions: 0,
             started: SystemTime::UNIX_EPOCH,
             version: "1",
         }
