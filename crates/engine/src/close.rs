@@ -285,7 +285,7 @@ impl Engine {
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
         self.desk.discard(reason, &delivery.message);
-        self.desk.tell_dropped_of(reason, client_id, delivery.message.topic(), None);
+        self.desk.tell_given_up(reason, client_id, delivery.message.topic());
     }
 
     fn return_to_group(&mut self, now: Now, from: SessionKey, delivery: &Delivery) {

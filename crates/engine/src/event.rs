@@ -290,6 +290,8 @@ pub enum Delay {
     Rate,
     /// The rate of all clients of its listener.
     ListenerRate,
+    /// The rate of all clients of its tenant.
+    TenantRate,
 }
 
 impl std::fmt::Display for Delay {
@@ -303,6 +305,7 @@ impl std::fmt::Display for Delay {
             Self::ListenerRate => {
                 f.write_str("the clients of its listener publish faster than the limit for all of them")
             }
+            Self::TenantRate => f.write_str("the clients of its tenant publish faster than the limit for all of them"),
         }
     }
 }

@@ -52,12 +52,12 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    /// Counts a packet; returns for how many milliseconds whoever sent it has to wait.
+    /// Counts a packet; returns for how many nanoseconds whoever sent it has to wait.
     fn take(&mut self, now: Now, packet_len: usize, messages: Limit, bytes: Limit) -> u64 {
         let at = nanoseconds(now);
         let messages = self.messages.take(at, 1, messages.rate, messages.burst);
         let bytes = self.bytes.take(at, packet_len as u64, bytes.rate, bytes.burst);
-        messages.max(bytes).div_ceil(NANOSECONDS_PER_MILLISECOND)
+        messages.max(bytes)
     }
 }
 
@@ -97,8 +97,8 @@ impl ListenerSettings {
 }
 
 impl Engine {
-    /// Counts a PUBLISH packet towards what its client, all clients of its listener, and its tenant may publish; the client
-    /// waits with the next one if that was too fast. What waits does not count yet, so that all of a listener take turns.
+    /// Counts a PUBLISH packet towards what its client, all clients of its listener and its client's tenant may publish; the
+    /// client waits with the next one if that was too fast. What waits does not count yet, so that all take turns.
     #[cold]
     pub(crate) fn charge_rate(&mut self, now: Now, key: ConnectionKey, packet_len: usize) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -106,21 +106,25 @@ impl Engine {
         if connection.leaving || connection.phase != crate::connection::Phase::Open {
             return;
         }
-        let tenant = connection.tenant;
+        let of_tenant = self.desk.tenants.take_message(connection.tenant, nanoseconds(now));
+        if of_tenant.is_none() && !limits.limits_rate() {
+            return;
+        }
         let place = usize::from(connection.listener.0);
         let fresh = || Box::new(Rate { published: Published::default(), waits_until: Millis::NEVER });
         let rate = connection.extra_mut().rate.get_or_insert_with(fresh);
         let (messages, bytes) = limits.client_rate();
-        let own_wait = rate.published.take(now, packet_len, messages, bytes);
+        let own = rate.published.take(now, packet_len, messages, bytes);
         let (messages, bytes) = limits.total_rate();
         let all = self.desk.published_by_listener.get_mut(place).filter(|_| limits.limits_total_rate());
-        let total_wait = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
-        let of_tenant = self.desk.tenants.take_message(tenant, nanoseconds(now)).unwrap_or(0);
-        let wait = own_wait.max(total_wait).max(of_tenant.div_ceil(NANOSECONDS_PER_MILLISECOND));
+        let of_listener = all.map_or(0, |all| all.take(now, packet_len, messages, bytes));
+        let waits =
+            [(own, Delay::Rate), (of_listener, Delay::ListenerRate), (of_tenant.unwrap_or(0), Delay::TenantRate)];
+        let Some((wait, delay)) = waits.into_iter().max_by_key(|(wait, _)| *wait) else { return };
+        let wait = wait.div_ceil(NANOSECONDS_PER_MILLISECOND);
         if wait == 0 {
             return;
         }
-        let delay = if total_wait > own_wait { Delay::ListenerRate } else { Delay::Rate };
         let (before, until) = (rate.waits_until, now.monotonic.plus(wait));
         rate.waits_until = until;
         self.desk.timers.cancel(before, Timer::Rate(key));

@@ -28,6 +28,8 @@ pub(crate) struct Tail {
     pub batch: u64,
     /// Whether a part of it is on its way.
     pub loading: bool,
+    /// Whether all of it was committed when that was asked for: then some of it has to come.
+    pub seen: bool,
 }
 
 /// Bytes asked for at once.
@@ -97,6 +99,7 @@ impl Desk {
         let Some(flow) = session.flow.as_mut().filter(|flow| flow.queue_bytes <= share / 2) else { return };
         let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
         tail.loading = true;
+        tail.seen = tail.batch <= self.journal.committed();
         let (from, to) = entries_from(stored, tail.first);
         let wanted = WantedQueue {
             tenant: session.tenant,
@@ -200,11 +203,11 @@ impl Engine {
     }
 
     fn go_on_after_read(&mut self, now: Now, key: SessionKey, taken: u64) {
-        let committed = self.desk.journal.committed();
         let flow = self.desk.sessions.get_mut(key.0).and_then(|session| session.flow.as_mut());
         let Some(tail) = flow.and_then(|flow| flow.tail.as_mut()) else { return };
         tail.loading = false;
-        let (left, seen) = (tail.messages, tail.batch <= committed);
+        // What was committed after the store had looked tells nothing about what it saw.
+        let (left, seen) = (tail.messages, tail.seen);
         if left == 0 {
             self.drop_tail(key);
         } else if taken == 0 && seen {

@@ -100,22 +100,19 @@ impl Desk {
 
     fn tell_dropped(&mut self, reason: Reason, to: SessionKey, topic: &str, by: Option<BlockedPublisher>) {
         let Some(session) = self.sessions.get(to.0) else { return };
-        self.tell_dropped_of(reason, &session.client_id.clone(), topic, by);
-    }
-
-    /// The same where the session is about to be forgotten.
-    pub(crate) fn tell_dropped_of(
-        &mut self,
-        reason: Reason,
-        client_id: &str,
-        topic: &str,
-        by: Option<BlockedPublisher>,
-    ) {
-        let Some(untold) = self.telling.take(self.journal.now.monotonic, client_id) else { return };
+        let Some(untold) = self.telling.take(self.journal.now.monotonic, &session.client_id) else { return };
         // That of another shard is not known here.
         let publisher = by.filter(|by| by.shard == self.shard).and_then(|by| self.client_of(by.connection));
-        let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
+        let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
         self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher, untold }));
+    }
+
+    /// Tells a message that a session did not get which is not there any more.
+    #[cold]
+    pub(crate) fn tell_given_up(&mut self, reason: Reason, client_id: &str, topic: &str) {
+        let Some(untold) = self.telling.take(self.journal.now.monotonic, client_id) else { return };
+        let (client_id, topic) = (client_id.to_owned(), topic.to_owned());
+        self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher: None, untold }));
     }
 
     /// Tells that a client was not allowed something.

@@ -116,7 +116,7 @@ impl Restoring {
         let first = *first;
         let left = self.entries.split_off(&first);
         let bytes = left.values().map(RestoredEntry::cost).sum();
-        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false });
+        self.tail = Some(Tail { first, messages: left.len() as u64, bytes, batch: 0, loading: false, seen: false });
     }
 }
 

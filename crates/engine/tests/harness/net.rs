@@ -35,6 +35,7 @@ pub(crate) enum Step {
     Adopt(SocketId),
     Load,
     ReadStore,
+    Bring,
     Ship(usize),
     Read(SocketId),
     Write(SocketId),
@@ -113,6 +114,8 @@ pub(crate) struct Net {
     pub asked: VecDeque<Asked>,
     /// Parts of queues that are wanted from the store, and by which shard.
     pub reading: VecDeque<(usize, WantedQueue)>,
+    /// What the store has read for them.
+    pub brought: VecDeque<(usize, LoadedQueue)>,
     /// Answers to challenges, by shard and connection.
     pub challenged: VecDeque<(usize, ConnectionKey, Vec<u8>)>,
     /// Queues that were moved out of memory.
@@ -200,6 +203,7 @@ impl Net {
             log: Vec::new(),
             asked: VecDeque::new(),
             reading: VecDeque::new(),
+            brought: VecDeque::new(),
             challenged: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
@@ -356,7 +360,7 @@ impl Net {
             Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
             Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
             Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
-            Step::Load | Step::ReadStore | Step::Commit => false,
+            Step::Load | Step::ReadStore | Step::Bring | Step::Commit => false,
         };
         let kinds: [fn(&Step) -> bool; 7] = [
             |step| matches!(step, Step::Read(_)),
@@ -418,6 +422,9 @@ impl Net {
         if !self.reading.is_empty() {
             steps.push(Step::ReadStore);
         }
+        if !self.brought.is_empty() {
+            steps.push(Step::Bring);
+        }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
@@ -469,6 +476,7 @@ impl Net {
             Step::Adopt(id) => self.adopt(id),
             Step::Load => self.load(),
             Step::ReadStore => self.read_store(),
+            Step::Bring => self.bring(),
             Step::Ship(shard) => self.ship(shard),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
@@ -570,7 +578,14 @@ impl Net {
         }
         self.trace.note(format!("shard {shard}: reads {} messages of {}", entries.len(), wanted.client_id));
         let (tenant, client_id, session) = (wanted.tenant, wanted.client_id, wanted.session);
-        self.engines[shard].handle_read(self.now, &LoadedQueue { tenant, client_id, session, entries });
+        // What it has seen is on its way while other things happen, commits among them.
+        self.brought.push_back((shard, LoadedQueue { tenant, client_id, session, entries }));
+    }
+
+    fn bring(&mut self) {
+        let Some((shard, loaded)) = self.brought.pop_front() else { return };
+        self.trace.note(format!("shard {shard}: takes {} messages of {}", loaded.entries.len(), loaded.client_id));
+        self.engines[shard].handle_read(self.now, &loaded);
         self.gather(shard);
     }
 

@@ -7,6 +7,7 @@ use crate::harness::*;
 mod crossing;
 mod damage;
 mod full;
+mod policies;
 mod promises;
 mod restart;
 mod sweep;

@@ -76,3 +76,25 @@ fn a_client_whose_queue_is_full_is_named_by_whichever_shard_it_lives_on() {
         assert_eq!(node.handle().slow_sessions(1).unwrap().len(), 1);
     }
 }
+
+#[test]
+fn what_a_client_may_not_do_and_what_it_waits_for_is_found() {
+    let mut settings = settings(1);
+    settings.engine.limits.max_subscriptions_per_client = 1;
+    settings.engine.listeners[0].max_message_rate = 1;
+    let node = Node::start(settings).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let mut client = Client::connect(&tcp, "c");
+    for filter in ["one", "two"] {
+        client.send(&subscribe(filter));
+        client.receive(SUBACK.len());
+    }
+    client.send(&[publish("t", b"1"), publish("t", b"2"), PINGREQ.to_vec()].concat());
+    client.expect(&PINGRESP);
+    let story = why(&node, &FlightSubject::Client("c".into()));
+    let denied = story.events.iter().find(|event| event.kind == FlightKind::Denied).unwrap();
+    assert_eq!((denied.topic.as_deref(), denied.reason), (Some("two"), Some(Reason::TooManySubscriptions)));
+    assert_eq!(&*denied.detail, "it wanted to subscribe");
+    let delayed = story.events.iter().find(|event| event.kind == FlightKind::Delayed).unwrap();
+    assert_eq!(&*delayed.detail, "it may not publish: it publishes faster than its rate limit");
+}

@@ -128,6 +128,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_listener_may_take_is_divided_between_the_shards_and_what_a_client_may_send_is_not() {
+        let text = "[[listener]]\naddress = \"127.0.0.1:0\"\nmax_message_rate = 10\nmax_total_message_rate = 100\n\
+                    max_total_byte_rate = \"4KiB\"\n";
+        let settings = load(text).unwrap().engine_settings(4);
+        let listener = &settings.listeners[0];
+        assert_eq!((listener.max_message_rate, listener.max_total_message_rate), (10, 25));
+        assert_eq!(listener.max_total_byte_rate, 1024);
+    }
+
+    #[test]
     fn slips_are_said_with_their_place() {
         for (text, said) in [
             ("[[overflow]]\nfilter = \"a/#/b\"", "`overflow.0.filter` must be a topic filter"),

@@ -48,6 +48,46 @@ fn a_ban_is_added_felt_explained_listed_and_removed() {
     assert_eq!(dial(&broker, "device").1, [0x20, 2, 0, 0]);
 }
 
+/// A packet of a client that is answered with so many bytes.
+fn exchange(stream: &mut TcpStream, packet: &[u8], answer: usize) {
+    stream.write_all(packet).unwrap();
+    stream.read_exact(&mut vec![0; answer]).unwrap();
+}
+
+#[test]
+fn a_dropped_message_is_explained_by_client_and_topic_and_its_full_queue_is_named() {
+    let broker = Broker::start(&["--set", "queue.max_messages=1", "--set", "queue.overflow=drop-newest"]);
+    let admin = broker.address("admin=");
+    let nobody = run(&["why", "slow", "--admin", admin]);
+    assert!(nobody.code == Some(0) && nobody.out.starts_with("no client is slow"), "{}", nobody.out);
+    let mut away = TcpStream::connect(broker.address("mqtt://")).unwrap();
+    away.set_read_timeout(Some(PATIENCE)).unwrap();
+    exchange(&mut away, b"\x10\x10\0\x04MQTT\x04\0\0\0\0\x04away", 4);
+    exchange(&mut away, b"\x82\x06\0\x01\0\x01t\x01", 5);
+    // DISCONNECT: it is gone when the broker closes.
+    away.write_all(b"\xe0\0").unwrap();
+    assert_eq!(away.read(&mut [0]).unwrap(), 0);
+    let (mut publisher, _) = dial(&broker, "publisher");
+    for _ in 0..2 {
+        exchange(&mut publisher, b"\x32\x06\0\x01t\0\x07x", 4);
+    }
+    for (story, parts) in [
+        (["client", "away"], ["  dropped, topic t", "(reason 22, queue_full_drop_newest)"]),
+        (["topic", "t"], ["  dropped, client away", "(reason 22, queue_full_drop_newest)"]),
+    ] {
+        // The dropped message's shard need not be the one that has answered.
+        let told = std::iter::repeat_with(|| run(&["why", story[0], story[1], "--admin", admin]).out);
+        let told = told.take(100).find(|out| out.contains("dropped")).unwrap();
+        assert!(parts.iter().all(|part| told.contains(part)), "{told}");
+    }
+    let slow = run(&["why", "slow", "--admin", admin]);
+    assert!(slow.out.starts_with("away, away\n    1 messages wait ("), "{}", slow.out);
+    let json = run(&["why", "slow", "--limit", "1", "--json", "--admin", admin]);
+    assert!(json.out.contains("\"client\":\"away\""), "{}", json.out);
+    let (_, metrics) = broker.get("/metrics");
+    assert!(metrics.contains("\ntidegate_slow_sessions 1\n"), "{metrics}");
+}
+
 #[test]
 fn an_address_is_closed_as_the_configuration_says_and_its_story_is_known() {
     let broker = Broker::start(&["--set", "admission.banned_addresses=127.0.0.0/8"]);

@@ -97,6 +97,7 @@ impl Net {
         self.paged.clear();
         self.wanted.clear();
         self.reading.clear();
+        self.brought.clear();
         self.asked_back.clear();
         let pairs = self.store.swept();
         restore(&mut self.engines, now, &pairs).expect("what the engines wrote can be taken in");

@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""What an attack does to everybody else: thousands of clients that subscribe and never read, and one that publishes as fast as it can.
+
+    cargo build --release
+    bench/attack.py [--broker target/release/tidegate] [--slow 10000] [--seconds 20] [--ceiling 256MiB]
+
+Starts the broker with a memory ceiling, measures the latency of a well-behaved pair (100 messages a second at QoS 0 and 1) undisturbed, then with
+the attack, and prints both beside the broker's memory. Linux only, standard library only. The client's end of a slow reader is a socket with a
+small receive buffer that nobody reads, so that what it is sent piles up at the broker.
+"""
+import argparse
+import os
+import pathlib
+import resource
+import select
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def text(value):
+    data = value.encode()
+    return struct.pack(">H", len(data)) + data
+
+
+def packet(first, body):
+    length, head = len(body), bytearray([first])
+    while True:
+        head.append(length % 128 | (128 if length >= 128 else 0))
+        length //= 128
+        if not length:
+            return bytes(head) + body
+
+
+def connect(name):
+    return packet(0x10, text("MQTT") + bytes([4, 2, 0, 0]) + text(name))
+
+
+def subscribe(topic, qos):
+    return packet(0x82, struct.pack(">H", 1) + text(topic) + bytes([qos]))
+
+
+def publish(topic, payload, qos=0, number=1):
+    identifier = struct.pack(">H", number) if qos else b""
+    return packet(0x30 | qos << 1, text(topic) + identifier + payload)
+
+
+def dial(port, name, small=False):
+    client = socket.socket()
+    if small:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client.connect(("127.0.0.1", port))
+    client.sendall(connect(name))
+    return client
+
+
+class Pair:
+    """One publisher and one subscriber that behave, and the latencies between them."""
+
+    def __init__(self, port, name):
+        self.topic = f"good/{name}"
+        self.subscriber = dial(port, f"sub-{name}")
+        self.subscriber.sendall(subscribe(self.topic, 1))
+        self.publisher = dial(port, f"pub-{name}")
+        time.sleep(0.5)
+        self.rest = b""
+        while select.select([self.subscriber], [], [], 0)[0]:
+            self.subscriber.recv(65536)
+
+    def measure(self, seconds, rate=100):
+        """Latencies in milliseconds, from the moment at which each message was due."""
+        found, begin, sent = [], time.perf_counter(), 0
+        total = int(seconds * rate)
+        deadline = begin + seconds + 10
+        while len(found) < total and time.perf_counter() < deadline:
+            due = begin + sent / rate
+            now = time.perf_counter()
+            if sent < total and now >= due:
+                self.publisher.sendall(publish(self.topic, struct.pack(">d", due), sent % 2, sent % 60_000 + 1))
+                sent += 1
+                continue
+            wait = max(0.0, due - now) if sent < total else 0.1
+            if select.select([self.subscriber], [], [], wait)[0]:
+                self.take(found)
+            if select.select([self.publisher], [], [], 0)[0]:
+                self.publisher.recv(65536)
+        return found, total
+
+    def take(self, found):
+        self.rest += self.subscriber.recv(65536)
+        while len(self.rest) >= 2 and len(self.rest) >= 2 + self.rest[1]:
+            frame, self.rest = self.rest[: 2 + self.rest[1]], self.rest[2 + self.rest[1] :]
+            if frame[0] >> 4 != 3:
+                continue
+            found.append((time.perf_counter() - struct.unpack(">d", frame[-8:])[0]) * 1000)
+            if frame[0] & 6:
+                at = 4 + len(self.topic)
+                self.subscriber.sendall(b"\x40\x02" + frame[at : at + 2])
+
+
+def memory(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def firehose(port, stop, counts):
+    """Publishes without pause to the topic of the slow readers, and reads nothing."""
+    payload = os.urandom(1024)
+    burst = publish("flood", payload) * 64
+    client = dial(port, "firehose")
+    client.settimeout(0.2)
+    while not stop.is_set():
+        try:
+            counts[0] += client.send(burst) / (len(burst) / 64)
+        except TimeoutError:
+            continue
+        except OSError:
+            counts[1] += 1
+            client = dial(port, "firehose")
+            client.settimeout(0.2)
+
+
+def row(name, latencies, expected, peak):
+    latencies = sorted(latencies)
+    quantile = lambda share: latencies[min(len(latencies) - 1, int(share * len(latencies)))]
+    p50, p99 = quantile(0.5), quantile(0.99)
+    print(f"| {name} | {len(latencies)} of {expected} | {p50:.2f} | {p99:.2f} | {max(latencies):.2f} | {peak:.0f} |", flush=True)
+    return p99
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", default=ROOT / "target/release/tidegate")
+    parser.add_argument("--slow", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--ceiling", default="256MiB")
+    parser.add_argument("--port", type=int, default=21_883)
+    arguments = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    command = [arguments.broker, "--listen", f"127.0.0.1:{arguments.port}", "--admin", "off", "--log", "error"]
+    command += ["--set", f"limits.memory_ceiling={arguments.ceiling}"]
+    broker = subprocess.Popen(command, stdout=subprocess.PIPE)
+    broker.stdout.readline()
+    stop, peak, counts = threading.Event(), [0.0], [0, 0]
+
+    def watch():
+        while not stop.wait(0.1):
+            peak[0] = max(peak[0], memory(broker.pid))
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        pair = Pair(arguments.port, "a")
+        print("| | received | p50 ms | p99 ms | max ms | peak RSS MiB |\n| --- | --- | --- | --- | --- | --- |")
+        calm = row("undisturbed", *pair.measure(arguments.seconds), peak[0])
+        slow = [dial(arguments.port, f"slow-{number}", small=True) for number in range(arguments.slow)]
+        for client in slow:
+            client.sendall(subscribe("flood", 0))
+        threading.Thread(target=firehose, args=(arguments.port, stop, counts), daemon=True).start()
+        time.sleep(2)
+        attacked = row(f"{arguments.slow} slow readers, a firehose", *pair.measure(arguments.seconds), peak[0])
+        print(f"\np99 under attack is {attacked / calm:.1f} times that of before; the firehose sent {counts[0]:,.0f} messages of 1 KiB")
+        print(f"peak memory {peak[0]:.0f} MiB, ceiling {arguments.ceiling}")
+    finally:
+        stop.set()
+        broker.send_signal(signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
