@@ -97,6 +97,8 @@ impl Side {
                 assert!(!self.connected, "{name}: a second CONNACK: {packet:?}");
                 self.connected = true;
             }
+            // The one packet that may come before.
+            Packet::Auth(_) => {}
             _ => assert!(self.connected, "{name}: a packet before CONNACK [MQTT-3.2.0-1]: {packet:?}"),
         }
         match &packet {

@@ -289,6 +289,15 @@ impl World {
         net.run();
     }
 
+    /// Decides about the answer to a challenge that has waited longest, and returns it.
+    pub(crate) fn decide_challenge(&self, verdict: Verdict) -> Vec<u8> {
+        let mut net = self.0.borrow_mut();
+        let (shard, key, data) = net.challenged.pop_front().expect("an answer to a challenge");
+        net.with_engine(shard, |engine, now| engine.handle_verdict(now, key, verdict));
+        net.run();
+        data
+    }
+
     /// Calls the engine of a shard.
     pub(crate) fn engine<T>(&self, shard: u16, call: impl FnOnce(&mut Engine, Now) -> T) -> T {
         self.0.borrow_mut().with_engine(usize::from(shard), call)

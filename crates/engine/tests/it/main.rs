@@ -13,6 +13,7 @@ mod access;
 mod authentication;
 mod connections;
 mod durable;
+mod enhanced;
 mod inner;
 mod keep_alive;
 mod links;
