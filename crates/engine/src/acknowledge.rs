@@ -210,7 +210,7 @@ impl Desk {
         let window = usize::from(session.receive_maximum);
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
-        let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
+        let room = connection.output_len() <= self.high_water / 2;
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend == 0 || sent >= window || !room {

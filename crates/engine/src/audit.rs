@@ -162,7 +162,7 @@ impl Engine {
             });
             return;
         };
-        let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
+        let room = connection.output_len() <= self.desk.high_water / 2;
         let window = usize::from(session.receive_maximum);
         let sent = flow.inflight.len() - flow.to_resend.min(flow.inflight.len());
         let next = flow

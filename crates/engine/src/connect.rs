@@ -201,6 +201,10 @@ impl Engine {
             version: connect.version,
             session_present: resumed.is_some(),
         }));
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            // What the wait for a verdict needed is over.
+            connection.settle();
+        }
         self.publish_client_event(now, session, None);
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);

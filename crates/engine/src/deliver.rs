@@ -58,7 +58,7 @@ impl Desk {
             .is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
         if !queue_is_empty
             || session.is_loading()
-            || connection.output_len() > self.settings.limits.output_high_water as usize
+            || connection.output_len() > self.high_water
             || (qos != QoS::AtMostOnce && !has_window(session, self.settings.queue.max_bytes))
         {
             self.enqueue(now, publication, to, terms, qos);
@@ -206,7 +206,7 @@ impl Desk {
             }
             let Some(key) = session.connection else { return };
             let Some(connection) = self.connections.get_mut(key) else { return };
-            let room = connection.output_len() <= self.settings.limits.output_high_water as usize / 2;
+            let room = connection.output_len() <= self.high_water / 2;
             let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
@@ -315,7 +315,7 @@ impl Desk {
         let Some(session) = self.sessions.get(to.0) else { return false };
         let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return false };
         session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty())
-            && connection.output_len() <= self.settings.limits.output_high_water as usize / 2
+            && connection.output_len() <= self.high_water / 2
     }
 }
 

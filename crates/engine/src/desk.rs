@@ -97,6 +97,10 @@ pub(crate) struct Desk {
     pub roomy: Vec<SessionKey>,
     /// Sessions whose queue has another message at its front, which may be sent at once.
     pub to_refill: Vec<SessionKey>,
+    /// Connections whose socket takes no output.
+    pub blocked_connections: u64,
+    /// Encoded output per connection beyond which messages wait in the session's queue.
+    pub high_water: usize,
     /// What is to be stored.
     pub journal: Journal,
     /// Messages that wait in the store alone, and what they will cost in memory.
@@ -111,6 +115,7 @@ pub(crate) struct Desk {
 impl Desk {
     pub(crate) fn new(settings: Arc<Settings>, shard: ShardId, now: Now) -> Self {
         let listeners = settings.listeners.len();
+        let high_water = settings.limits.output_high_water as usize;
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let tenants = TenantUses::new(&settings.tenant_quotas);
@@ -147,6 +152,8 @@ impl Desk {
             hungry: Vec::new(),
             roomy: Vec::new(),
             to_refill: Vec::new(),
+            blocked_connections: 0,
+            high_water,
             journal,
             stored_messages: 0,
             stored_bytes: 0,
@@ -358,6 +365,17 @@ impl Desk {
         self.events.shrink_to_fit();
         self.journal.shrink();
     }
+}
+
+/// Output that a connection may hold in any case, bytes.
+const OUTPUT_LEAST_BYTES: u64 = 4 * 1024;
+
+/// Encoded output that a connection may hold while so many of the shard take none: all of them together a quarter of what
+/// the shard may hold.
+pub(crate) fn high_water(settings: &Settings, blocked: u64) -> usize {
+    let (most, ceiling) = (settings.limits.output_high_water as usize, settings.limits.memory_ceiling);
+    let share = (ceiling / 4 / blocked.max(1)).max(OUTPUT_LEAST_BYTES);
+    if ceiling == 0 { most } else { most.min(usize::try_from(share).unwrap_or(most)) }
 }
 
 /// A connection's output, taken from the pool on first use in a turn, and the connection noted for writing.

@@ -6,7 +6,7 @@ use crate::access::Rules;
 use crate::admission::Admissions;
 use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
-use crate::desk::{Desk, Timer};
+use crate::desk::{Desk, Timer, high_water};
 use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
 use crate::groups::Groups;
@@ -178,6 +178,8 @@ impl Engine {
         }
         if connection.blocked {
             self.desk.memory -= KERNEL_BUFFER_BYTES;
+            self.desk.blocked_connections -= 1;
+            self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
         }
         if let Some(tail) = &connection.tail {
             self.desk.memory -= tail.len() as u64;
@@ -221,9 +223,12 @@ impl Engine {
             connection.blocked = !done;
             if done {
                 self.desk.memory -= KERNEL_BUFFER_BYTES;
+                self.desk.blocked_connections -= 1;
             } else {
                 self.desk.memory += KERNEL_BUFFER_BYTES;
+                self.desk.blocked_connections += 1;
             }
+            self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
         }
         if connection.paused {
             // It reads, so it lives, and what it sends may be read again once it has caught up.

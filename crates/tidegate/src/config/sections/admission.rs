@@ -94,9 +94,9 @@ section! {
     /// The flight recorder: what `tidegate why` tells. See why.md.
     "flight" => Flight, FLIGHT {
         /// Events that each shard remembers; the oldest makes room.
-        entries: u32 = 4096, in Kind::Integer(Range::of(16, 1_000_000).or_zero("nothing is remembered"));
+        entries: u32 = 1024, in Kind::Integer(Range::of(16, 1_000_000).or_zero("nothing is remembered"));
         /// Clients and addresses of each shard whose last events are kept beside those.
-        subjects: u32 = 1024, in Kind::Integer(Range::of(1, 1_000_000));
+        subjects: u32 = 512, in Kind::Integer(Range::of(1, 1_000_000));
         /// Last events kept of each of them.
         entries_per_subject: u32 = 8, in Kind::Integer(Range::of(1, 1_000));
         /// Events of one client or address remembered per second, of connections and of messages each; further ones are only
