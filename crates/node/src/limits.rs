@@ -46,7 +46,7 @@ pub(crate) const SHORTAGE_LOG_MS: u64 = 10_000;
 pub(crate) const TRIM_QUIET_MS: u64 = 1_000;
 
 /// When memory is given back although connections still come and go, milliseconds after they fell to half of the peak.
-pub(crate) const TRIM_LATEST_MS: u64 = 10_000;
+pub(crate) const TRIM_LATEST_MS: u64 = 120_000;
 
 /// Peaks of fewer connections than this are not worth giving memory back.
 pub(crate) const TRIM_MIN_PEAK: usize = 256;
