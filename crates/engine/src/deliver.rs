@@ -314,8 +314,7 @@ impl Desk {
     pub(crate) fn has_room(&self, to: SessionKey) -> bool {
         let Some(session) = self.sessions.get(to.0) else { return false };
         let Some(connection) = session.connection.and_then(|key| self.connections.get(key)) else { return false };
-        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty())
-            && connection.output_len() <= self.high_water / 2
+        session.flow.as_ref().is_none_or(|flow| flow.queue.is_empty()) && connection.output_len() <= self.high_water / 2
     }
 }
 
