@@ -20,6 +20,9 @@ use crate::session::{Delivery, Session, Will};
 impl Engine {
     /// The transport of a connection is gone.
     pub fn handle_transport_closed(&mut self, now: Now, key: ConnectionKey) {
+        if self.turn_share.ends_later(key) {
+            return;
+        }
         self.take_parked(now, key);
         self.end_connection(now, key, Reason::ConnectionLost, None);
         self.after_frame(now);

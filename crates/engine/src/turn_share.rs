@@ -4,7 +4,7 @@
 //! in one turn, whoever publishes waits with the next message until the shard's timers have their turn; acknowledgements,
 //! pings and subscriptions go on, and so does everybody else.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::connection::Connection;
 use crate::engine::Engine;
@@ -22,6 +22,8 @@ pub(crate) struct TurnShare {
     at: Millis,
     deliveries: usize,
     waiting: VecDeque<ConnectionKey>,
+    /// Of those who wait, whose transport is gone: what they have sent is worked off in their turns, and then they end.
+    gone: BTreeSet<ConnectionKey>,
 }
 
 impl TurnShare {
@@ -33,6 +35,16 @@ impl TurnShare {
     /// Whether this publisher waits for the next turn.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)
+    }
+
+    /// Whether a connection whose transport is gone ends only when what it has sent is worked off. At once that could be
+    /// a parked flood.
+    pub(crate) fn ends_later(&mut self, key: ConnectionKey) -> bool {
+        let later = self.holds(key);
+        if later {
+            self.gone.insert(key);
+        }
+        later
     }
 
     /// Counts deliveries; says whether they were too many for the turn.
@@ -71,6 +83,9 @@ impl Engine {
             let Some(key) = self.turn_share.waiting.pop_front() else { return };
             self.unpark(now, key);
             self.after_frame(now);
+            if !self.turn_share.holds(key) && self.turn_share.gone.remove(&key) {
+                self.handle_transport_closed(now, key);
+            }
         }
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Socket {
     upstream: VecDeque<u8>,
     /// The client has closed its end: the server sees it behind `upstream`.
     hung_up: bool,
+    /// The engine was told so; it may end the connection later.
+    end_told: bool,
     /// The server was asked not to read.
     pub paused: bool,
     /// Bytes that the client's end still takes.
@@ -229,6 +231,7 @@ impl Net {
             preset: connecting.preset.clone(),
             upstream: VecDeque::new(),
             hung_up: false,
+            end_told: false,
             paused: false,
             window: usize::MAX,
             dirty: false,
@@ -403,7 +406,7 @@ impl Net {
         let ids = || self.live.iter().copied();
         let readable = |id: &SocketId| {
             let socket = &self.sockets[*id];
-            let something = !socket.upstream.is_empty() || socket.hung_up;
+            let something = !socket.upstream.is_empty() || (socket.hung_up && !socket.end_told);
             at(*id).is_some() && something && !socket.paused && socket.closing.is_none()
         };
         steps.extend(ids().filter(readable).map(Step::Read));
@@ -595,6 +598,7 @@ impl Net {
         let name = self.sockets[id].side.client_id.clone();
         if all == 0 {
             self.trace.note(format!("shard {shard}: {name} is gone (socket {id})"));
+            self.sockets[id].end_told = true;
             self.engines[shard].handle_transport_closed(self.now, key);
         } else {
             let part = self.part(all).min(all);

@@ -866,3 +866,25 @@ fn a_publisher_with_many_subscribers_does_not_keep_others_waiting() {
     world.run();
     assert_eq!(delivered(), 500 * 30 + 1);
 }
+
+#[test]
+fn what_a_publisher_has_sent_before_it_is_gone_takes_its_turns_too() {
+    let world = World::new(1);
+    let many: Vec<Client> = (0..500).map(|number| world.connect(v311(&format!("s{number}")))).collect();
+    for client in &many {
+        client.subscribe("flood", AtMostOnce);
+    }
+    let flood = world.connect(v311("flood"));
+    for number in 0..60 {
+        flood.send_publish(message("flood", format!("{number}")));
+    }
+    let delivered = || world.counters().messages_out[0];
+    world.turns();
+    flood.cut(usize::MAX);
+    world.turns();
+    assert!(delivered() < 20_000, "{}", delivered());
+    assert_eq!(world.gauges().connections, 501, "it ends when all of it is worked off");
+    world.run();
+    assert_eq!(delivered(), 500 * 60);
+    assert_eq!(world.gauges().connections, 500);
+}
