@@ -1,0 +1,1 @@
+//! From loads to decisions: how many resources a level shall have, and why.

@@ -1,0 +1,1 @@
+//! From observations of resources to the load of a level.

@@ -1,0 +1,1 @@
+//! Decisions carried out, one step after the other.

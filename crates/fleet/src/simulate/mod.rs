@@ -1,0 +1,1 @@
+//! The decisions of policies against a model of a fleet, on a virtual clock.
