@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
+use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
     Drain, FilterSync, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters, UplinkError,
@@ -42,6 +43,8 @@ impl Engine {
             return Ok(());
         }
         let session = self.uplink_session(name);
+        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        let kept = self.desk.uplinks.kept_ids_of(stored);
         let key = UplinkKey(self.desk.uplinks.next_key);
         self.desk.uplinks.next_key += 1;
         let uplink = Uplink {
@@ -61,6 +64,8 @@ impl Engine {
             backoff_ms: 0,
             window: 1,
             probe: Probe::default(),
+            last: LastMessage::default(),
+            kept,
             counters: UplinkCounters::default(),
             last_error: String::new(),
         };

@@ -39,7 +39,16 @@ impl Engine {
         if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
-        let new = id.is_none_or(|id| self.is_news(now, &id));
+        let new = match &id {
+            Some(id) => {
+                let new = self.is_news(now, id);
+                if new {
+                    self.keep_id(uplink, session, raw.qos, id);
+                }
+                new
+            }
+            None => self.desk.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
+        };
         let mut waits = 0;
         if new {
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
