@@ -428,11 +428,12 @@ impl Engine {
             return missing;
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = record.state != State::AwaitPubComp;
+            let keep = record.state != State::AwaitPubComp || of_uplink;
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
         let unanswered: Vec<_> = unanswered.collect();

@@ -153,7 +153,7 @@ impl Engine {
         self.fit_window(key);
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well.
-            self.reassign_lost(now, key);
+            self.start_anew(now, key);
         }
         if !draining {
             self.announce_presence(session, true);
@@ -167,15 +167,6 @@ impl Engine {
         }
         self.set_uplink_timer(key);
         self.check_gate(now);
-    }
-
-    /// What a broker has acknowledged and forgotten is dealt anew.
-    fn reassign_lost(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let forgotten: Vec<_> = uplink.unreturned.keys().copied().collect();
-        for id in forgotten {
-            self.send_again(now, key, &id);
-        }
     }
 
     /// A broker holds all subscriptions.
