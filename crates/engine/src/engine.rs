@@ -55,6 +55,8 @@ pub struct Engine {
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
+    /// Clients are sent elsewhere; to where, if that is known.
+    pub(crate) redirecting: Option<Option<Box<str>>>,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
@@ -114,6 +116,7 @@ impl Engine {
             interest_under_way: 0,
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
+            redirecting: None,
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
