@@ -38,4 +38,5 @@ mod sys;
 mod takeover;
 mod telling;
 mod tenants;
+mod uplinks;
 mod wills;
