@@ -49,8 +49,8 @@ impl Decider {
         self.name
     }
 
-    /// Says that an action was under way at `time` which this decider did not decide, such as one that was resumed after a restart:
-    /// cool-downs count from it.
+    /// Says that an action was under way at `time`, such as one that ended just before a restart: cool-downs count from it. What is
+    /// under way at an observation is noted without being told.
     pub fn note_action(&mut self, time: Duration) {
         self.last_action = Some(LastAction { ended: time, observations_since: 0 });
     }
@@ -71,12 +71,10 @@ impl Decider {
     }
 
     fn note_time(&mut self, seen: &LevelObservation<'_>) {
-        let busy = seen.pending > 0 || seen.leaving > 0;
-        if let Some(action) = &mut self.last_action {
+        if seen.pending > 0 || seen.leaving > 0 {
+            self.note_action(seen.time);
+        } else if let Some(action) = &mut self.last_action {
             action.observations_since = action.observations_since.saturating_add(1);
-            if busy {
-                *action = LastAction { ended: seen.time, observations_since: 0 };
-            }
         }
     }
 

@@ -104,13 +104,13 @@ impl Hpa {
         while self.recommendations.front().is_some_and(|(then, _)| now.saturating_sub(*then) > longest) {
             self.recommendations.pop_front();
         }
-        self.recommendations.push_back((now, desired));
         let within = |window: Duration| {
-            let recent = self.recommendations.iter().filter(move |(then, _)| now.saturating_sub(*then) <= window);
-            recent.map(|(_, recommended)| *recommended)
+            let recent = self.recommendations.iter().filter(move |(then, _)| now.saturating_sub(*then) < window);
+            recent.map(|(_, recommended)| *recommended).chain([desired])
         };
         let lowest = within(self.grow_window).min().unwrap_or(desired);
         let highest = within(self.shrink_window).max().unwrap_or(desired);
+        self.recommendations.push_back((now, desired));
         let planned = seen.planned();
         let stable = if planned < lowest {
             lowest

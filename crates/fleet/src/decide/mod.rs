@@ -21,6 +21,9 @@ mod sla;
 mod steady;
 mod threshold;
 
+#[cfg(test)]
+mod tests;
+
 pub use decider::Decider;
 pub use decision::{Change, Decision};
 pub use explanation::{Explanation, HeldBack, Rule};

@@ -49,6 +49,10 @@ impl Judge {
     /// The `count` resources of an action serve no longer.
     pub(super) fn removed(&mut self, action: usize, now: u64, count: u32) {
         self.removed.push(Watch { action, since: now, count });
+        // What was added and is taken away again was needed by nobody, unless it has been by now.
+        for watch in &mut self.added {
+            watch.count = watch.count.saturating_sub(count);
+        }
     }
 
     /// Looks at the second that begins `now`, in which `offered` messages came.
@@ -60,8 +64,8 @@ impl Judge {
         let upper = self.upper;
         self.added.retain(|watch| {
             let rest = f64::from(tier.serving.saturating_sub(watch.count)) * tier.capacity_of_one();
-            let needed = offered > upper * rest || tier.backlog > BACKLOG_MAX_S * rest;
-            let over = now >= watch.since + WINDOW_S - 1;
+            let needed = watch.count > 0 && (offered > upper * rest || tier.backlog > BACKLOG_MAX_S * rest);
+            let over = watch.count == 0 || now >= watch.since + WINDOW_S - 1;
             if needed {
                 verdicts.push(Verdict::Needed(watch.action));
             } else if over {

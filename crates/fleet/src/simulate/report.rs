@@ -66,7 +66,7 @@ pub struct Report {
     /// Seconds of the trace in which more was offered than what served could do.
     pub under_provisioned_s: u64,
     /// Resource-seconds beyond what the offered load needed at the upper threshold.
-    pub spare: f64,
+    pub over_provisioned: f64,
     /// The longest that a message waited, in seconds.
     pub longest_wait_s: f64,
     /// The changes that were made.
@@ -98,7 +98,7 @@ impl Report {
             "efficiency": self.efficiency,
             "missed_s": self.missed_s,
             "under_provisioned_s": self.under_provisioned_s,
-            "spare": self.spare,
+            "over_provisioned": self.over_provisioned,
             "longest_wait_s": self.longest_wait_s,
             "false_positives": self.false_positives,
             "regretted_shrinks": self.regretted_shrinks,

@@ -44,7 +44,7 @@ struct Run<'a> {
     observations: Observations,
     elapsed: f64,
     cost: f64,
-    spare: f64,
+    over_provisioned: f64,
     missed_s: u64,
     under_provisioned_s: u64,
     longest_wait_s: f64,
@@ -75,7 +75,7 @@ impl<'a> Run<'a> {
             observations: Observations::default(),
             elapsed: 0.0,
             cost: 0.0,
-            spare: 0.0,
+            over_provisioned: 0.0,
             missed_s: 0,
             under_provisioned_s: 0,
             longest_wait_s: 0.0,
@@ -167,7 +167,7 @@ impl<'a> Run<'a> {
             let allocated = f64::from(watched.tier.allocated());
             let needed = (coming / watched.tier.capacity_of_one() / self.thresholds.upper()).ceil().max(1.0);
             self.cost += allocated;
-            self.spare += (allocated - needed).max(0.0);
+            self.over_provisioned += (allocated - needed).max(0.0);
             let verdicts = watched.judge.look(now, coming, &watched.tier);
             self.note(verdicts);
         }
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
             efficiency: alone_s / time_s * (resources_alone / resource),
             missed_s: self.missed_s,
             under_provisioned_s: self.under_provisioned_s,
-            spare: self.spare,
+            over_provisioned: self.over_provisioned,
             longest_wait_s: self.longest_wait_s,
             unjudged: self.actions.iter().map(|action| u64::from(action.justified.is_none())).sum(),
             actions: self.actions,

@@ -116,11 +116,13 @@ impl Tier {
 
     /// Observes the level, decides, and begins what was decided.
     pub(super) fn observe(&mut self, now: u64, interval: u64, elsewhere: u32, sla: &Sla) -> Decided {
-        let busy = if self.workable > 0.0 { self.worked / self.workable } else { 0.0 };
         let serving = f64::from(self.serving.max(1));
+        // Who came within the interval has been idle before; what those who left have done went with them.
+        let interval_s = interval as f64;
+        let busy = self.worked / self.workable.max(serving * self.model.capacity * interval_s);
         let sample = Sample {
             cpu: Some(Cpu { used: busy, allocated: 1.0 }),
-            message_rate: Some(self.worked / interval as f64 / serving),
+            message_rate: Some(busy * self.model.capacity),
             queued: Some(self.backlog / serving),
             loop_lag: None,
             waiting: Some(Duration::from_secs_f64(self.wait_s().min(1e9))),
