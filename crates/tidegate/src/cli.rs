@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Check, measure, export and import a data directory that no broker uses
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
+    /// Simulate fleets that grow and shrink with the load
+    #[command(subcommand)]
+    Fleet(crate::commands::fleet::FleetCommand),
     /// Make certificates
     #[command(subcommand)]
     Cert(CertCommand),

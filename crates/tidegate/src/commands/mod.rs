@@ -5,6 +5,7 @@ pub(crate) mod ban;
 mod cert;
 mod completions;
 mod config;
+pub(crate) mod fleet;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
 pub(crate) mod publish;
@@ -36,6 +37,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
+        Some(Command::Fleet(command)) => fleet::run(&command).into(),
         Some(Command::Store(command)) => store::run(&command).into(),
         Some(Command::Passwd(args)) => passwd::run(&args).into(),
         Some(Command::Reload(args)) => reload::run(&args).into(),
