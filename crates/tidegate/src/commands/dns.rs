@@ -178,15 +178,13 @@ fn settings(args: &Args) -> Result<Settings, String> {
 }
 
 fn ready_line(args: &Args, server: &Server) -> String {
-    let addresses: Vec<String> = server.addresses().iter().map(ToString::to_string).collect();
+    let mut line = format!("tidegate {} ready: zone={}", env!("CARGO_PKG_VERSION"), args.zone);
+    for address in server.addresses() {
+        let _ = write!(line, " dns={address}");
+    }
     let policy = Policy::from(args.policy).label();
-    format!(
-        "tidegate dns is ready: {} with {} endpoint(s), {policy}, TTL {} s, on {} (UDP and TCP)\n",
-        args.zone,
-        args.endpoints.len(),
-        args.ttl.seconds(),
-        addresses.join(", ")
-    )
+    let _ = writeln!(line, " policy={policy} ttl={} endpoints={}", args.ttl.seconds(), args.endpoints.len());
+    line
 }
 
 /// What was answered and dropped, one kind per line; kinds that did not happen are left out.
