@@ -76,13 +76,19 @@ impl Wanted {
     }
 }
 
-/// An endpoint among all, and a number that grows with every answer.
+/// An endpoint among all, and how often it was chosen before.
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     endpoints: Arc<[Endpoint]>,
     place: usize,
-    turn: usize,
+    turns: Turns,
 }
+
+/// How often an endpoint was chosen for an address of IPv4 and of IPv6.
+///
+/// Each endpoint and family has a count of its own: with one for all, an endpoint that is chosen every second time would only ever
+/// show every second of its addresses.
+type Turns = [usize; 2];
 
 impl Chosen {
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
@@ -92,7 +98,7 @@ impl Chosen {
     /// One of its addresses, the next with each turn.
     pub(crate) fn address(&self, v6: bool) -> Option<IpAddr> {
         let of_family = || self.endpoint().into_iter().flat_map(|one| &one.addresses).filter(|one| one.is_ipv6() == v6);
-        of_family().nth(self.turn % of_family().count().max(1)).copied()
+        of_family().nth(self.turns[usize::from(v6)] % of_family().count().max(1)).copied()
     }
 }
 
@@ -123,7 +129,29 @@ struct State {
     candidates: [Candidates; 4],
     choosers: [Chooser; 4],
     serial: u32,
-    turn: usize,
+    /// By place.
+    turns: Vec<Turns>,
+}
+
+impl State {
+    /// What an endpoint has, and one turn more for the families that an answer names.
+    fn chosen(&mut self, place: usize, v4: bool, v6: bool) -> Chosen {
+        let turns = self.turns.get_mut(place).map_or([0; 2], |turns| {
+            let before = *turns;
+            *turns = [before[0].wrapping_add(v4.into()), before[1].wrapping_add(v6.into())];
+            before
+        });
+        Chosen { endpoints: Arc::clone(&self.endpoints), place, turns }
+    }
+
+    /// The turns of endpoints that are about to take the place of those before.
+    fn turns_of(&self, endpoints: &[Endpoint]) -> Vec<Turns> {
+        let before = |endpoint: &Endpoint| {
+            let place = self.endpoints.binary_search_by(|old| old.name.cmp(&endpoint.name)).ok()?;
+            self.turns.get(place).copied()
+        };
+        endpoints.iter().map(|endpoint| before(endpoint).unwrap_or_default()).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -147,7 +175,7 @@ impl Zone {
             candidates: <[Candidates; 4]>::default(),
             choosers: Wanted::ALL.map(|_| Chooser::new(settings.policy, seed)),
             serial,
-            turn: 0,
+            turns: Vec::new(),
         };
         Self(Arc::new(Shared { none_healthy: settings.none_healthy, servers, state: Mutex::new(state) }))
     }
@@ -172,6 +200,7 @@ impl Zone {
         if *state.endpoints != *endpoints {
             state.serial = state.serial.wrapping_add(1);
         }
+        state.turns = state.turns_of(&endpoints);
         state.candidates = Wanted::ALL.map(|wanted| candidates(&endpoints, wanted));
         let State { endpoints: old, choosers, .. } = &mut *state;
         for chooser in choosers {
@@ -211,7 +240,7 @@ impl Zone {
     /// The endpoint that the policy names next.
     pub(crate) fn choose(&self, wanted: Wanted, asker: Option<Location>) -> Choice {
         let mut state = self.lock();
-        let State { endpoints, candidates, choosers, turn, .. } = &mut *state;
+        let State { endpoints, candidates, choosers, .. } = &mut *state;
         let healthy_at_all = candidates.iter().any(|candidates| !candidates.healthy.is_empty());
         let others_at_all = candidates.iter().any(|candidates| !candidates.unhealthy.is_empty());
         let least_bad = !healthy_at_all && self.0.none_healthy == NoneHealthy::LeastBad;
@@ -225,18 +254,16 @@ impl Zone {
         };
         let among = if least_bad { &candidates.unhealthy } else { &candidates.healthy };
         let Some(place) = chooser.choose(endpoints, among, asker) else { return Choice::NotOffered };
-        *turn = turn.wrapping_add(1);
-        let chosen = Chosen { endpoints: Arc::clone(endpoints), place, turn: *turn };
+        let chosen = state.chosen(place, wanted != Wanted::V6, wanted != Wanted::V4);
         if least_bad { Choice::LeastBad(chosen) } else { Choice::Healthy(chosen) }
     }
 
-    /// The endpoint of a name in lower case, unless it drains.
-    pub(crate) fn named(&self, label: &str) -> Option<Chosen> {
+    /// The endpoint of a name in lower case, for an address of one family, unless it drains.
+    pub(crate) fn named(&self, label: &str, v6: bool) -> Option<Chosen> {
         let mut state = self.lock();
         let place = state.endpoints.binary_search_by(|endpoint| endpoint.name.as_str().cmp(label)).ok()?;
         state.endpoints.get(place).filter(|endpoint| !endpoint.draining)?;
-        state.turn = state.turn.wrapping_add(1);
-        Some(Chosen { endpoints: Arc::clone(&state.endpoints), place, turn: state.turn })
+        Some(state.chosen(place, !v6, v6))
     }
 
     /// The state is whole between any two statements that could panic, so a panic elsewhere does not end the zone.

@@ -283,3 +283,18 @@ fn bounds_of_nothing_are_refused() {
     assert!(matches!(Server::start(&none), Err(StartError::Limit("tcp_connections"))));
     assert!(matches!(Server::start(&Settings { listen: Vec::new(), ..settings() }), Err(StartError::Listeners(0))));
 }
+
+#[test]
+fn a_panic_does_not_end_the_answers() {
+    let begun = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let task = {
+        let begun = Arc::clone(&begun);
+        move || {
+            let time = begun.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async move { assert!(time >= 2, "a decoder that panics, as this test wants it") }
+        }
+    };
+    runtime.block_on(keep_up(task));
+    assert_eq!(begun.load(std::sync::atomic::Ordering::Relaxed), 3);
+}

@@ -90,7 +90,7 @@ impl Contents {
         if matches!(query.record_type, RecordType::AXFR | RecordType::IXFR) {
             return Reply::of(ResponseCode::Refused);
         }
-        let Some(node) = self.node(&labels) else { return self.empty(ResponseCode::NXDomain) };
+        let Some(node) = self.node(&labels, query.record_type) else { return self.empty(ResponseCode::NXDomain) };
         if query.record_type == RecordType::ANY {
             let minimal = RData::HINFO(HINFO::new("RFC8482".to_owned(), String::new()));
             return Reply::with(vec![self.record(query, minimal)]);
@@ -109,7 +109,8 @@ impl Contents {
         }
     }
 
-    fn node(&self, labels: &[String]) -> Option<Node> {
+    fn node(&self, labels: &[String], record_type: RecordType) -> Option<Node> {
+        let v6 = record_type == RecordType::AAAA;
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         match labels.as_slice() {
             [] => Some(Node::Apex),
@@ -119,7 +120,7 @@ impl Contents {
             ["_secure-mqtt", "_tcp"] => Some(Node::Service(Wanted::SecureMqtt)),
             [label] => {
                 let server = self.servers.iter().position(|server| server.label.as_deref() == Some(*label));
-                server.map(Node::Server).or_else(|| self.zone.named(label).map(Node::Endpoint))
+                server.map(Node::Server).or_else(|| self.zone.named(label, v6).map(Node::Endpoint))
             }
             _ => None,
         }

@@ -45,7 +45,7 @@ fn a_drained_one_vanishes_at_once_even_from_its_own_name() {
     all[1].draining = true;
     zone.set_endpoints(all).unwrap();
     assert_eq!(turns(&zone, Wanted::V4), "+a+a+a+a");
-    assert!(zone.named("b").is_none() && zone.named("a").is_some());
+    assert!(zone.named("b", false).is_none() && zone.named("a", false).is_some());
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn without_a_healthy_one_the_setting_decides() {
     assert_eq!(turns(&zone(all.clone()), Wanted::V4), "abab");
     assert_eq!(named(&zone_with(NoneHealthy::ServerFailure, all.clone()), Wanted::V4), "nobody");
     // Its own name says where it is, not how it is.
-    assert!(zone(all).named("a").is_some());
+    assert!(zone(all).named("a", false).is_some());
 }
 
 #[test]
@@ -98,15 +98,25 @@ fn families_take_turns_apart() {
 }
 
 #[test]
-fn several_addresses_of_one_endpoint_take_turns() {
-    let mut all = endpoints(1);
-    all[0].addresses.push("192.0.2.200".parse().unwrap());
-    all[0].addresses.push("2001:db8::1".parse().unwrap());
-    let zone = zone(all);
-    let address = |v6| zone.named("a").unwrap().address(v6).unwrap();
-    let four: BTreeSet<IpAddr> = (0..2).map(|_| address(false)).collect();
-    assert_eq!(four.len(), 2);
-    assert_eq!(address(true), address(true));
+fn several_addresses_of_one_endpoint_take_turns_however_often_it_is_chosen() {
+    let mut all = endpoints(2);
+    all[0].addresses =
+        ["192.0.2.10", "2001:db8::10", "192.0.2.11", "2001:db8::11"].map(|one| one.parse().unwrap()).into();
+    let zone = zone(all.clone());
+    let address = |wanted, v6| match zone.choose(wanted, None) {
+        Choice::Healthy(chosen) => chosen.address(v6).unwrap().to_string(),
+        other => panic!("{other:?}"),
+    };
+    // `a` is every second choice of A and every one of AAAA, which are asked for in turn.
+    let asked: Vec<[String; 2]> = (0..4).map(|_| [address(Wanted::V4, false), address(Wanted::V6, true)]).collect();
+    let four: Vec<&str> = asked.iter().map(|[four, _]| four.as_str()).collect();
+    let six: Vec<&str> = asked.iter().map(|[_, six]| six.as_str()).collect();
+    assert_eq!(four, ["192.0.2.10", "192.0.2.2", "192.0.2.11", "192.0.2.2"]);
+    assert_eq!(six, ["2001:db8::10", "2001:db8::11", "2001:db8::10", "2001:db8::11"]);
+    // By its own name, it goes on, also after a change of others.
+    zone.set_endpoints(all[..1].to_vec()).unwrap();
+    let own = || zone.named("a", true).unwrap().address(true).unwrap().to_string();
+    assert_eq!([own(), own()], ["2001:db8::10", "2001:db8::11"]);
 }
 
 #[test]
