@@ -5,6 +5,7 @@ pub(crate) mod ban;
 mod cert;
 mod completions;
 mod config;
+pub(crate) mod dns;
 pub(crate) mod fleet;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
@@ -35,6 +36,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Rr(args)) => request::run(*args),
         Some(Command::Why(args)) => why::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
+        Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
