@@ -5,6 +5,8 @@
 //! [`provider`] is where resources come from.
 
 pub mod decide;
+pub mod document;
+pub mod level;
 pub mod load;
 pub mod manage;
 pub mod provider;
