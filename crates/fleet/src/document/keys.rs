@@ -71,7 +71,7 @@ impl<'a> Keys<'a> {
 
     /// True or false.
     pub fn truth(&mut self, key: &str) -> Option<bool> {
-        self.read(key, "true or false", |value| value.as_bool())
+        self.read(key, "true or false", value::truth)
     }
 
     /// A list of texts; a single text is a list of one.
@@ -111,7 +111,7 @@ impl<'a> Keys<'a> {
             return Vec::new();
         };
         let mut read_all = Vec::new();
-        for element in list.iter() {
+        for element in list {
             let Some(table) = element.get_ref().as_table() else {
                 self.findings.note(
                     element.span().start,
@@ -156,13 +156,10 @@ impl<'a> Keys<'a> {
             } else {
                 format!("{}.{}", self.path, name.get_ref())
             };
-            let hint = match nearest(name.get_ref(), self.asked.iter().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => {
-                    let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
-                    format!("known here: {}", known.join(", "))
-                }
-            };
+            let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
+            let near = nearest(name.get_ref(), known.iter().copied());
+            let hint = near
+                .map_or_else(|| format!("known here: {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
             self.findings.note(name.span().start, format!("unknown key `{path}`"), hint);
         }
     }

@@ -19,6 +19,10 @@ pub(super) fn float(value: &DeValue<'_>) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
+pub(super) fn truth(value: &DeValue<'_>) -> Option<bool> {
+    value.as_bool()
+}
+
 pub(super) fn texts(value: &DeValue<'_>) -> Option<Vec<String>> {
     if let Some(text) = value.as_str() {
         return Some(vec![text.to_owned()]);

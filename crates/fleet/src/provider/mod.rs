@@ -6,7 +6,7 @@
 //!
 //! | operation | what it must do |
 //! | --- | --- |
-//! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died, start it again on what it kept |
+//! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died or hangs, start it again on what it kept |
 //! | [`list`](Provider::list) | every resource that this fleet has, also those that a manager before this one allocated |
 //! | [`release`](Provider::release) | begin to take it away, or say that it is gone; the name of nothing is gone |
 //! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
@@ -64,8 +64,10 @@ pub enum Condition {
     Starting,
     /// It answers.
     Online,
-    /// It has died, or no longer answers; with what was seen.
+    /// It is there and no longer answers; with what was seen.
     Down(String),
+    /// It has died: nothing of it works any more. With what was seen.
+    Ended(String),
     /// It is being taken away.
     Stopping,
 }

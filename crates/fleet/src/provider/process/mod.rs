@@ -63,6 +63,8 @@ pub struct Processes {
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
     /// Those that have answered since they were spawned, as far as this manager has seen.
     answered: BTreeSet<ResourceName>,
+    /// Those that live and did not answer at the last observation.
+    hanging: BTreeSet<ResourceName>,
 }
 
 impl Processes {
@@ -90,8 +92,8 @@ impl Processes {
                 "the CPU of processes is not limited; loads are still told as fractions of their shares"
             );
         }
-        let (children, samples, answered) = Default::default();
-        Ok(Self { settings, cgroups, records, children, samples, answered })
+        let (children, samples, answered, hanging) = Default::default();
+        Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
     }
 
     /// Why CPU is not limited on this machine; `None` where it is.
@@ -160,6 +162,7 @@ impl Processes {
         self.children.insert(name.clone(), child);
         self.samples.remove(name);
         self.answered.remove(name);
+        self.hanging.remove(name);
         if let Some(record) = self.records.get_mut(name) {
             record.process = process;
             record.write(&directory)?;
@@ -206,12 +209,16 @@ impl Processes {
             return Condition::Stopping;
         }
         match (record.process.as_ref().is_some_and(Identity::lives), probed) {
-            (false, _) => Condition::Down("its process has ended".to_owned()),
+            (false, _) => Condition::Ended("its process has ended".to_owned()),
             (true, Some(Ok(()))) => {
                 self.answered.insert(name.clone());
+                self.hanging.remove(name);
                 Condition::Online
             }
-            (true, Some(Err(why))) if self.answered.contains(name) => Condition::Down(why),
+            (true, Some(Err(why))) if self.answered.contains(name) => {
+                self.hanging.insert(name.clone());
+                Condition::Down(why)
+            }
             (true, _) => Condition::Starting,
         }
     }
@@ -251,8 +258,7 @@ impl Processes {
     fn cut_logs(&self) {
         for name in self.records.keys() {
             let log = self.directory(name).join(spawn::LOG);
-            let long = log.metadata().is_ok_and(|metadata| metadata.len() > MAX_LOG);
-            if !long {
+            if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
                 continue;
             }
             let cut = fs::copy(&log, log.with_extension("1"))
@@ -273,6 +279,7 @@ impl Processes {
         self.children.remove(name);
         self.samples.remove(name);
         self.answered.remove(name);
+        self.hanging.remove(name);
         Ok(())
     }
 }
@@ -286,8 +293,8 @@ impl Provider for Processes {
         let record = self.records.get(&wanted.name);
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = record.is_some_and(|record| record.stopping_since_ms.is_some());
-        if !lives && !stopping {
-            // What a dead one has left behind would hold its ports.
+        if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
+            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
             proc_files::kill_marked(&mark(&self.settings, &wanted.name));
             self.spawn(&wanted.name)?;
         }
@@ -310,17 +317,14 @@ impl Provider for Processes {
         let (signal, limit) =
             template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
         let lives = record.process.as_ref().is_some_and(Identity::lives);
-        let since = match record.stopping_since_ms {
-            Some(since) => since,
-            None => {
-                record.stopping_since_ms = Some(now);
-                record.write(&directory)?;
-                if let Some(process) = &record.process {
-                    process.signal(signal.into());
-                }
-                now
+        let since = record.stopping_since_ms.unwrap_or(now);
+        if record.stopping_since_ms.is_none() {
+            record.stopping_since_ms = Some(now);
+            record.write(&directory)?;
+            if let Some(process) = &record.process {
+                process.signal(signal.into());
             }
-        };
+        }
         let waited = Duration::from_millis(now.saturating_sub(since));
         if lives && waited < limit {
             return Ok(Release::Stopping);

@@ -84,7 +84,7 @@ fn a_manager_after_this_one_finds_its_processes_and_takes_them_away() {
     let child = before.children.remove(&resource.name);
     drop(before);
     let mut after = folder.open("exec sleep 1000");
-    assert_eq!(after.list().unwrap(), [resource.clone()]);
+    assert_eq!(after.list().unwrap(), std::slice::from_ref(&resource));
     assert_eq!(after.allocate(&wanted("broker-1")).unwrap(), resource);
     // In this test the process has this one as its parent, which a real manager's death would change.
     after.children.extend(child.map(|child| (resource.name.clone(), child)));
@@ -115,7 +115,7 @@ fn what_dies_is_down_and_starts_again_where_it_was() {
     let child = processes.children.get_mut(&resource.name).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(matches!(condition(&mut processes), Some(Condition::Down(_))));
+    assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
     let again = processes.allocate(&wanted("broker-1")).unwrap();
     assert_eq!((again.address, condition(&mut processes)), (resource.address, Some(Condition::Online)));
     assert_ne!(again.pid, resource.pid);
