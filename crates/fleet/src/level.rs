@@ -18,8 +18,8 @@ impl Level {
     /// Both, in the order in which they are told.
     pub const ALL: [Self; 2] = [Self::Broker, Self::Orchestrator];
 
-    /// Its name for machines and people.
-    pub const fn label(self) -> &'static str {
+    /// The name in settings, explanations and JSON.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Broker => "broker",
             Self::Orchestrator => "orchestrator",
@@ -29,6 +29,6 @@ impl Level {
 
 impl fmt::Display for Level {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.label())
+        f.write_str(self.name())
     }
 }
