@@ -292,6 +292,14 @@ impl Manager {
             self.end(action, now);
             return;
         }
+        if action.kind == Kind::Adopt {
+            // It was there before: it is not taken away, only taken in again later.
+            for name in action.targets.clone() {
+                self.record(Record::Gone { name });
+            }
+            self.end(action, now);
+            return;
+        }
         let answers = action.targets.iter().all(|name| sight.orchestrators.contains_key(name));
         let (next, phase) = match (step, level) {
             (Step::Drain | Step::Evict, _) if action.kind == Kind::ScaleIn || again => (Step::Return, Phase::Serving),

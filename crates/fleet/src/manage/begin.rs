@@ -12,6 +12,7 @@ use super::moment::Moment;
 use super::settings::Victim;
 use super::sight::Sight;
 use crate::level::Level;
+use crate::provider::attached::ATTACHED;
 use crate::provider::{Allocation, Condition, ResourceName};
 
 /// Time after a failed action before the same is tried again.
@@ -35,47 +36,55 @@ impl Manager {
     }
 
     fn needs_more_than_judgement(&self, level: Level, sight: &Sight) -> bool {
-        !self.book.started.contains(&level) || self.dead(level, sight).is_some() || self.stray(level, sight).is_some()
+        !self.book.started.contains(&level)
+            || self.dead(level, sight).is_some()
+            || !self.strays(level, sight).is_empty()
     }
 
-    /// A resource without a place in the book, or a member that no action looks after.
-    fn stray(&self, level: Level, sight: &Sight) -> Option<ResourceName> {
-        let unknown = sight.resources.iter().flatten().find(|(name, observed)| {
-            let foreign = observed.condition == Condition::Stopping || self.book.members.contains_key(*name);
-            observed.resource.level == level && !foreign
+    /// Resources without a place in the book, and members that no action looks after.
+    fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
+        let unknown = sight.resources.iter().flatten().filter(|(name, observed)| {
+            let stopping = observed.condition == Condition::Stopping;
+            observed.resource.level == level && !stopping && !self.book.members.contains_key(*name)
         });
-        let unfinished = || {
-            let phases = [Phase::Pending, Phase::Joining, Phase::Draining, Phase::Leaving];
-            self.book.names(level, &phases).into_iter().next()
-        };
-        unknown.map(|(name, _)| name.clone()).or_else(unfinished)
+        let unfinished = self.book.names(level, &[Phase::Pending, Phase::Joining]);
+        unknown.map(|(name, _)| name.clone()).chain(unfinished).collect()
     }
 
     fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        let name = self.stray(level, sight)?;
-        if let Some(phase @ (Phase::Draining | Phase::Leaving)) = self.book.phase(&name) {
-            let reason = format!("{name} was found on its way out ({phase:?})");
-            return Some(self.begin_action(Kind::ScaleIn, level, vec![name], None, &reason, now));
+        let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
+        if !leaving.is_empty() {
+            return Some(self.begin_action(Kind::ScaleIn, level, leaving, None, "found on their way out", now));
         }
-        if self.book.phase(&name).is_none() {
-            let observed = sight.resource(&name)?;
-            let cores = self.settings.level(level)?.cores;
-            let wanted = Allocation { name: name.clone(), level, template: observed.resource.template.clone(), cores };
-            let named = book::number(level, &name).unwrap_or_default();
-            if named >= self.book.next(level) {
-                self.record(Record::Numbers { level, next: named + 1 });
+        let strays = self.strays(level, sight);
+        for name in &strays {
+            if self.book.phase(name).is_none() {
+                self.take_in(level, name, now, sight);
             }
-            self.add_member(wanted, named, now);
         }
-        let reason = format!("{name} belongs to this fleet and was not in the book");
-        Some(self.begin_action(Kind::Adopt, level, vec![name], None, &reason, now))
+        if strays.is_empty() {
+            return None;
+        }
+        let reason = "they belong to this fleet and were not in the book";
+        Some(self.begin_action(Kind::Adopt, level, strays, None, reason, now))
     }
 
-    /// The first member that serves no more.
+    fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
+        let Some(template) = sight.resource(name).map(|observed| observed.resource.template.clone()) else { return };
+        let cores = self.settings.level(level).map_or(1.0, |settings| settings.cores);
+        let number = book::number(level, name).unwrap_or_default();
+        if number >= self.book.next(level) {
+            self.record(Record::Numbers { level, next: number + 1 });
+        }
+        self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
+    }
+
+    /// The first member that serves no more. What is attached is not the manager's to replace.
     fn dead(&self, level: Level, sight: &Sight) -> Option<ResourceName> {
         let lost = self.book.names(level, &[Phase::Lost]);
         let serving = self.book.names(level, &[Phase::Serving]);
-        lost.into_iter().next().or_else(|| serving.into_iter().find(|name| self.is_dead(name, sight)))
+        let replaceable = |name: &ResourceName| !self.is_attached(name) && self.is_dead(name, sight);
+        lost.into_iter().next().or_else(|| serving.into_iter().find(replaceable))
     }
 
     /// A dead broker gives way to a new one: its messages are with the orchestrators. A dead orchestrator starts again where it was,
@@ -152,7 +161,7 @@ impl Manager {
         let mut serving: Vec<&Member> =
             self.book.level(level).filter(|member| member.phase == Phase::Serving).collect();
         let spare = u32::try_from(serving.len()).unwrap_or(u32::MAX).saturating_sub(settings.least);
-        serving.retain(|member| settings.templates.iter().any(|(template, _)| *template == member.wanted.template));
+        serving.retain(|member| member.wanted.template != ATTACHED);
         let load = |member: &Member| match (settings.victim, level) {
             (Victim::LastAdded, _) => 0,
             (Victim::LeastLoaded, Level::Broker) => sight.owed(&member.wanted.name),

@@ -12,6 +12,7 @@ use super::moment::Moment;
 use super::settings::Settings;
 use super::sight::Sight;
 use crate::level::Level;
+use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, ResourceName};
 
 /// The last decision of a level.
@@ -179,9 +180,17 @@ impl Manager {
         ended || self.silent.get(name).is_some_and(|silent| *silent >= self.settings.down_after)
     }
 
+    /// Whether a member was there before the fleet and belongs to somebody else.
+    pub(super) fn is_attached(&self, name: &ResourceName) -> bool {
+        self.book.members.get(name).is_some_and(|member| member.wanted.template == ATTACHED)
+    }
+
     /// What a judge gets to see.
     fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
-        let serving: Vec<ResourceName> = self.book.names(level, &[Phase::Serving]);
+        let all = self.book.names(level, &[Phase::Serving]);
+        // What is attached and dead is nobody's to replace, and does no work.
+        let (dead, serving): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
         let members = serving.iter().map(|name| self.member_seen(level, name, now, sight)).collect();
         let count = |names: &[Phase]| self.book.count(level, names);
         let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
@@ -190,7 +199,8 @@ impl Manager {
             level,
             serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
             pending: count(&[Phase::Pending, Phase::Joining]),
-            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost]),
+            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost])
+                .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
             elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
             lead_time: self.lead_times.get(&level).copied(),
             members,

@@ -13,6 +13,7 @@
 //!
 //! None of them waits for a resource: the manager asks again with its next observation (BRK-30).
 
+pub mod attached;
 mod name;
 pub mod process;
 
@@ -70,6 +71,15 @@ pub enum Condition {
     Ended(String),
     /// It is being taken away.
     Stopping,
+}
+
+/// How closely to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// What resources do. CPU is not sampled, and `None`.
+    Conditions,
+    /// CPU, too, since the last look at everything.
+    Everything,
 }
 
 /// A resource as it was observed.
@@ -160,9 +170,9 @@ pub trait Provider: Send {
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
-    /// All resources with what they do and how much CPU they use.
+    /// All resources with what they do and, when asked for everything, how much CPU they use.
     ///
     /// # Errors
     /// As of [`list`](Self::list).
-    fn observe(&mut self) -> Result<Vec<Observed>, ProviderError>;
+    fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError>;
 }

@@ -8,7 +8,7 @@
 mod cgroup;
 pub mod placeholder;
 mod ports;
-mod probe;
+pub(super) mod probe;
 mod proc_files;
 mod record;
 mod spawn;
@@ -29,7 +29,7 @@ use rustix::process::Signal;
 use self::cgroup::Cgroups;
 use self::proc_files::Identity;
 use self::record::Record;
-use super::{Allocation, Condition, Observed, Provider, ProviderError, Release, Resource, ResourceName};
+use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
 /// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `log.1`.
 pub const MAX_LOG: u64 = 1024 * 1024;
@@ -339,7 +339,7 @@ impl Provider for Processes {
         Ok(Release::Gone)
     }
 
-    fn observe(&mut self) -> Result<Vec<Observed>, ProviderError> {
+    fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
         self.reap();
         self.cut_logs();
         let mut probed = self.probe();
@@ -347,7 +347,7 @@ impl Provider for Processes {
         let names: Vec<ResourceName> = self.records.keys().cloned().collect();
         let mut observed = Vec::new();
         for name in names {
-            let cpu = self.cpu(&name, now);
+            let cpu = (look == Look::Everything).then(|| self.cpu(&name, now)).flatten();
             let condition = self.condition(&name, probed.remove(&name));
             if let Some(record) = self.records.get(&name) {
                 observed.push(Observed { resource: self.resource(record), condition, cpu });

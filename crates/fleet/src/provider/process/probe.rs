@@ -11,7 +11,12 @@ use super::template::Probe;
 ///
 /// # Errors
 /// What was seen instead of an answer.
-pub(super) fn ask(probe: &Probe, host: &str, ports: &BTreeMap<String, u16>, timeout: Duration) -> Result<(), String> {
+pub(in crate::provider) fn ask(
+    probe: &Probe,
+    host: &str,
+    ports: &BTreeMap<String, u16>,
+    timeout: Duration,
+) -> Result<(), String> {
     let port = |name: &String| ports.get(name).copied().ok_or_else(|| format!("there is no port `{name}`"));
     let (at, what) = match probe {
         Probe::Process => return Ok(()),

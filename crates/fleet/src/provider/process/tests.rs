@@ -56,7 +56,7 @@ fn release(processes: &mut Processes, name: &ResourceName) -> bool {
 }
 
 fn condition(processes: &mut Processes) -> Option<Condition> {
-    processes.observe().unwrap().pop().map(|observed| observed.condition)
+    processes.observe(Look::Everything).unwrap().pop().map(|observed| observed.condition)
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn cpu_is_a_fraction_of_the_share() {
     let folder = Folder::new();
     let mut processes = folder.open("while :; do :; done");
     processes.allocate(&wanted("broker-1")).unwrap();
-    assert_eq!(processes.observe().unwrap()[0].cpu, None);
+    assert_eq!(processes.observe(Look::Everything).unwrap()[0].cpu, None);
     let busy = (0..1_000_000).any(|_| {
         thread::yield_now();
-        processes.observe().unwrap()[0].cpu.is_some_and(|cpu| cpu > 0.1)
+        processes.observe(Look::Everything).unwrap()[0].cpu.is_some_and(|cpu| cpu > 0.1)
     });
     assert!(busy);
 }
