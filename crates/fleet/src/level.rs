@@ -1,34 +1,19 @@
-//! The levels of a fleet.
+//! The levels of a fleet in what is kept and told: by their names.
 
-use std::fmt;
+pub use crate::decide::Level;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// One of the two levels at which a fleet is elastic (BRK-13).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// Brokers, which work messages.
-    Broker,
-    /// Orchestrators, which clients connect to.
-    Orchestrator,
-}
-
-impl Level {
-    /// Both, in the order in which they are told.
-    pub const ALL: [Self; 2] = [Self::Broker, Self::Orchestrator];
-
-    /// The name in settings, explanations and JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Broker => "broker",
-            Self::Orchestrator => "orchestrator",
-        }
+impl Serialize for Level {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|level| level.name() == name);
+        found.ok_or_else(|| de::Error::custom(format!("no level is called {name:?}")))
     }
 }

@@ -37,7 +37,7 @@ impl Manager {
 
     fn needs_more_than_judgement(&self, level: Level, sight: &Sight) -> bool {
         !self.book.started.contains(&level)
-            || self.dead(level, sight).is_some()
+            || !self.dead(level, sight).is_empty()
             || !self.strays(level, sight).is_empty()
     }
 
@@ -79,34 +79,40 @@ impl Manager {
         self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
     }
 
-    /// The first member that serves no more. What is attached is not the manager's to replace.
-    fn dead(&self, level: Level, sight: &Sight) -> Option<ResourceName> {
-        let lost = self.book.names(level, &[Phase::Lost]);
-        let serving = self.book.names(level, &[Phase::Serving]);
+    /// Members that serve no more. What is attached is not the manager's to replace.
+    fn dead(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
         let replaceable = |name: &ResourceName| !self.is_attached(name) && self.is_dead(name, sight);
-        lost.into_iter().next().or_else(|| serving.into_iter().find(replaceable))
+        let mut dead = self.book.names(level, &[Phase::Lost]);
+        dead.extend(self.book.names(level, &[Phase::Serving]).into_iter().filter(replaceable));
+        dead
     }
 
-    /// A dead broker gives way to a new one: its messages are with the orchestrators. A dead orchestrator starts again where it was,
-    /// because the messages that it has accepted are there (LAV-30).
+    /// A dead broker gives way to a new one: its messages are with the orchestrators. Dead orchestrators start again where they were,
+    /// because the messages that they have accepted are there (LAV-30).
     fn heal(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        let dead = self.dead(level, sight)?;
-        let seen = match sight.condition(&dead) {
+        let mut dead = self.dead(level, sight);
+        if level == Level::Broker {
+            dead.truncate(1);
+        }
+        let first = dead.first()?.clone();
+        let seen = match sight.condition(&first) {
             Some(Condition::Ended(why) | Condition::Down(why)) => why.clone(),
             None => "the provider does not have it".to_owned(),
-            Some(_) => format!("silent for {} observations", self.silent.get(&dead).copied().unwrap_or_default()),
+            Some(_) => format!("silent for {} observations", self.silent.get(&first).copied().unwrap_or_default()),
         };
-        let reason = format!("{dead} is dead: {seen}");
-        self.set_phase(&dead, Phase::Lost, now);
+        let reason = format!("{first} is dead: {seen}");
+        for name in &dead {
+            self.set_phase(name, Phase::Lost, now);
+        }
         if let Some(judge) = self.judges.get_mut(&level) {
             judge.note_action(now);
         }
         match level {
             Level::Broker => {
                 let new = self.new_member(level, now)?;
-                Some(self.begin_action(Kind::Replace, level, vec![new], Some(dead), &reason, now))
+                Some(self.begin_action(Kind::Replace, level, vec![new], Some(first), &reason, now))
             }
-            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, vec![dead], None, &reason, now)),
+            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, dead, None, &reason, now)),
         }
     }
 

@@ -89,6 +89,13 @@ impl Provider for WithAttached {
         self.others.release(name)
     }
 
+    fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.stop(name)
+    }
+
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
         let mut all: Vec<Observed> = self.attached.iter().map(Attached::observe).collect();
         all.extend(self.others.observe(look)?);

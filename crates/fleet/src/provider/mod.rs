@@ -1,6 +1,6 @@
 //! Where resources come from.
 //!
-//! A [`Provider`] is all that is known of a cloud: four operations, each of which may be repeated without harm, because the manager
+//! A [`Provider`] is all that is known of a cloud: five operations, each of which may be repeated without harm, because the manager
 //! may die between asking and hearing the answer. A cloud's API is one file with one implementation of this trait;
 //! [`process`] spawns processes on this machine.
 //!
@@ -9,6 +9,7 @@
 //! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died or hangs, start it again on what it kept |
 //! | [`list`](Provider::list) | every resource that this fleet has, also those that a manager before this one allocated |
 //! | [`release`](Provider::release) | begin to take it away, or say that it is gone; the name of nothing is gone |
+//! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
 //! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
 //!
 //! None of them waits for a resource: the manager asks again with its next observation (BRK-30).
@@ -99,7 +100,7 @@ pub struct Observed {
 pub enum Release {
     /// It is stopping; ask again.
     Stopping,
-    /// Nothing is left of it.
+    /// Nothing is left of it, or nothing that runs when it was only to stop.
     Gone,
 }
 
@@ -169,6 +170,12 @@ pub trait Provider: Send {
     /// # Errors
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
+
+    /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on that.
+    ///
+    /// # Errors
+    /// As of [`release`](Self::release).
+    fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
     /// All resources with what they do and, when asked for everything, how much CPU they use.
     ///

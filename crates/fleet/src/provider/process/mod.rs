@@ -29,6 +29,8 @@ use rustix::process::Signal;
 use self::cgroup::Cgroups;
 use self::proc_files::Identity;
 use self::record::Record;
+use crate::level::Level;
+
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
 /// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `log.1`.
@@ -36,19 +38,41 @@ pub const MAX_LOG: u64 = 1024 * 1024;
 /// Probes at once.
 const PROBES: usize = 16;
 
+/// Where processes listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address.
+    pub host: String,
+    /// The ports that they may get.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl Default for Place {
+    /// This machine alone, below the ports that connections leave from.
+    fn default() -> Self {
+        Self { host: "127.0.0.1".to_owned(), ports: 20_000..=29_999 }
+    }
+}
+
 /// What processes are made with.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where each gets its directory.
     pub directory: PathBuf,
-    /// The address that they listen on.
-    pub host: String,
-    /// The ports that they may get.
-    pub ports: RangeInclusive<u16>,
+    /// Where they listen, by level.
+    pub places: BTreeMap<Level, Place>,
+    /// How orchestrators choose a broker, for `{routing}`.
+    pub routing: String,
     /// What they are made from, by name.
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
     pub executable: PathBuf,
+}
+
+impl Settings {
+    fn place(&self, level: Level) -> Place {
+        self.places.get(&level).cloned().unwrap_or_default()
+    }
 }
 
 /// A provider of processes on this machine.
@@ -118,7 +142,8 @@ impl Processes {
     fn plan(&mut self, wanted: &Allocation) -> Result<(), ProviderError> {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
-        let chosen = ports::choose(&self.settings.host, &self.settings.ports, &taken, names.len())?;
+        let place = self.settings.place(wanted.level);
+        let chosen = ports::choose(&place.host, &place.ports, &taken, names.len())?;
         let directory = self.directory(&wanted.name);
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
@@ -165,6 +190,7 @@ impl Processes {
         self.hanging.remove(name);
         if let Some(record) = self.records.get_mut(name) {
             record.process = process;
+            record.stopping_since_ms = None;
             record.write(&directory)?;
         }
         Ok(())
@@ -234,14 +260,14 @@ impl Processes {
             .filter(|(_, record)| lives(record))
             .filter_map(|(name, record)| Some((name, record, self.settings.templates.get(&record.wanted.template)?)))
             .collect();
-        let host = self.settings.host.as_str();
         let mut answers = BTreeMap::new();
         for group in asked.chunks(PROBES) {
             thread::scope(|scope| {
                 let threads: Vec<_> = group
                     .iter()
                     .map(|(name, record, template)| {
-                        let ask = || probe::ask(&template.probe, host, &record.ports, template.probe_timeout);
+                        let host = self.settings.place(record.wanted.level).host;
+                        let ask = move || probe::ask(&template.probe, &host, &record.ports, template.probe_timeout);
                         (*name, scope.spawn(ask))
                     })
                     .collect();
@@ -270,45 +296,8 @@ impl Processes {
         }
     }
 
-    /// Nothing of its processes is left: its directory goes too, its record last.
-    fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
-        let directory = self.directory(name);
-        keep_log(&self.settings.directory, &directory);
-        fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
-        self.records.remove(name);
-        self.children.remove(name);
-        self.samples.remove(name);
-        self.answered.remove(name);
-        self.hanging.remove(name);
-        Ok(())
-    }
-}
-
-impl Provider for Processes {
-    fn allocate(&mut self, wanted: &Allocation) -> Result<Resource, ProviderError> {
-        self.reap();
-        if !self.records.contains_key(&wanted.name) {
-            self.plan(wanted)?;
-        }
-        let record = self.records.get(&wanted.name);
-        let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
-        let stopping = record.is_some_and(|record| record.stopping_since_ms.is_some());
-        if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
-            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
-            self.spawn(&wanted.name)?;
-        }
-        let record = self.records.get(&wanted.name);
-        record
-            .map(|record| self.resource(record))
-            .ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
-    }
-
-    fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
-        Ok(self.records.values().map(|record| self.resource(record)).collect())
-    }
-
-    fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+    /// Ends everything of a resource that runs.
+    fn end(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         self.reap();
         let directory = self.directory(name);
         let Some(record) = self.records.get_mut(name) else { return Ok(Release::Gone) };
@@ -335,8 +324,66 @@ impl Provider for Processes {
             self.reap();
             return Ok(Release::Stopping);
         }
-        self.forget(name)?;
         Ok(Release::Gone)
+    }
+
+    /// Nothing of its processes is left: its directory goes too, its record last.
+    fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let directory = self.directory(name);
+        keep_log(&self.settings.directory, &directory);
+        fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
+        self.records.remove(name);
+        self.children.remove(name);
+        self.samples.remove(name);
+        self.answered.remove(name);
+        self.hanging.remove(name);
+        Ok(())
+    }
+}
+
+impl Provider for Processes {
+    fn allocate(&mut self, wanted: &Allocation) -> Result<Resource, ProviderError> {
+        self.reap();
+        if !self.records.contains_key(&wanted.name) {
+            self.plan(wanted)?;
+        }
+        let record = self.records.get(&wanted.name);
+        let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
+        let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
+        if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
+            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
+            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
+            self.spawn(&wanted.name)?;
+        }
+        let record = self.records.get(&wanted.name);
+        record
+            .map(|record| self.resource(record))
+            .ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
+    }
+
+    fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
+        Ok(self.records.values().map(|record| self.resource(record)).collect())
+    }
+
+    fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end(name)?;
+        if release == Release::Gone && self.records.contains_key(name) {
+            self.forget(name)?;
+        }
+        Ok(release)
+    }
+
+    fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end(name)?;
+        let directory = self.directory(name);
+        if release == Release::Gone
+            && let Some(record) = self.records.get_mut(name)
+        {
+            record.process = None;
+            record.stopping_since_ms = None;
+            record.write(&directory)?;
+        }
+        Ok(release)
     }
 
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
@@ -379,10 +426,11 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     let fixed = [
         ("name", record.wanted.name.to_string()),
         ("dir", directory.display().to_string()),
-        ("host", settings.host.clone()),
+        ("host", settings.place(record.wanted.level).host),
         ("port", port.to_string()),
         ("exe", settings.executable.display().to_string()),
         ("user", user),
+        ("routing", settings.routing.clone()),
     ];
     let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()

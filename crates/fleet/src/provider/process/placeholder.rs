@@ -8,6 +8,7 @@
 //! | `{port}`, `{port.NAME}` | the first port, and the port of that name |
 //! | `{exe}` | this program |
 //! | `{user}` | the user that the manager runs as |
+//! | `{routing}` | how orchestrators choose a broker for a message |
 //!
 //! Braces with anything but lower-case letters and dots between them are left as they are, so that configuration files may have them.
 
@@ -19,7 +20,7 @@ pub struct Unknown(pub String);
 
 /// The names of all placeholders of a template with these ports.
 pub fn names(ports: &[String]) -> Vec<String> {
-    let fixed = ["name", "dir", "host", "port", "exe", "user"].map(str::to_owned);
+    let fixed = ["name", "dir", "host", "port", "exe", "user", "routing"].map(str::to_owned);
     fixed.into_iter().chain(ports.iter().map(|port| format!("port.{port}"))).collect()
 }
 

@@ -24,8 +24,8 @@ impl Folder {
         let template = Template::read("sh", &Document { name: "sh.toml".to_owned(), text }).unwrap();
         Processes::open(Settings {
             directory: self.0.clone(),
-            host: "127.0.0.1".to_owned(),
-            ports: 20_000..=29_999,
+            places: BTreeMap::new(),
+            routing: "round-robin".to_owned(),
             templates: BTreeMap::from([("sh".to_owned(), template)]),
             executable: std::env::current_exe().unwrap(),
         })
