@@ -6,6 +6,7 @@
 
 pub mod decide;
 pub mod document;
+pub mod fleet_file;
 pub mod level;
 pub mod load;
 pub mod manage;

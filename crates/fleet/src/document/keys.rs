@@ -31,6 +31,11 @@ impl<'a> Keys<'a> {
         self.table.get(key).is_some()
     }
 
+    /// The names of all keys.
+    pub fn names(&self) -> Vec<String> {
+        self.table.iter().map(|(name, _)| name.get_ref().to_string()).collect()
+    }
+
     /// Text that is not empty.
     pub fn text(&mut self, key: &str) -> Option<String> {
         self.read(key, "text in quotes, such as \"a\"", |value| {

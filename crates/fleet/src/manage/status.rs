@@ -53,38 +53,38 @@ impl Manager {
             "max": settings.map(|settings| settings.most),
             "load": judged.and_then(|judged| judged.verdict.load),
             "reason": judged.map(|judged| &judged.verdict.reason),
-            "resources": members.into_iter().map(|member| self.member_status(member, sight)).collect::<Vec<_>>(),
+            "resources": members.into_iter().map(|member| member_status(member, sight)).collect::<Vec<_>>(),
         })
     }
+}
 
-    fn member_status(&self, member: &Member, sight: &Sight) -> Value {
-        let name = &member.wanted.name;
-        let observed = sight.resource(name);
-        let view = sight.orchestrators.get(name);
-        let state = match (member.phase, observed.map(|observed| &observed.condition)) {
-            (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
-            (Phase::Pending | Phase::Joining, _) => "pending",
-            (Phase::Serving, _) => "serving",
-            (Phase::Draining | Phase::Leaving, _) => "draining",
-        };
-        let owed = match member.wanted.level {
-            Level::Broker => Some(sight.owed(name)),
-            Level::Orchestrator => view.map(|view| view.owed),
-        };
-        json!({
-            "name": name,
-            "template": member.wanted.template,
-            "state": state,
-            "phase": member.phase,
-            "address": observed.map(|observed| &observed.resource.address),
-            "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
-            "cpu": observed.and_then(|observed| observed.cpu),
-            "cores": member.wanted.cores,
-            "since_ms": member.since.0,
-            "pid": observed.and_then(|observed| observed.resource.pid),
-            "owed": owed,
-            "clients": view.map(|view| view.clients),
-            "note": observed.map(|observed| &observed.resource.note),
-        })
-    }
+fn member_status(member: &Member, sight: &Sight) -> Value {
+    let name = &member.wanted.name;
+    let observed = sight.resource(name);
+    let view = sight.orchestrators.get(name);
+    let state = match (member.phase, observed.map(|observed| &observed.condition)) {
+        (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
+        (Phase::Pending | Phase::Joining, _) => "pending",
+        (Phase::Serving, _) => "serving",
+        (Phase::Draining | Phase::Leaving, _) => "draining",
+    };
+    let owed = match member.wanted.level {
+        Level::Broker => Some(sight.owed(name)),
+        Level::Orchestrator => view.map(|view| view.owed),
+    };
+    json!({
+        "name": name,
+        "template": member.wanted.template,
+        "state": state,
+        "phase": member.phase,
+        "address": observed.map(|observed| &observed.resource.address),
+        "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
+        "cpu": observed.and_then(|observed| observed.cpu),
+        "cores": member.wanted.cores,
+        "since_ms": member.since.0,
+        "pid": observed.and_then(|observed| observed.resource.pid),
+        "owed": owed,
+        "clients": view.map(|view| view.clients),
+        "note": observed.map(|observed| &observed.resource.note),
+    })
 }
