@@ -147,14 +147,16 @@ impl Desk {
     #[inline]
     fn note_received(&mut self, session: SessionKey, id: PacketId) -> Option<u64> {
         let session = self.sessions.get_mut(session.0)?;
-        let stored = session.stored;
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
         let flow = session.flow.as_mut()?;
         let order = flow.number();
         let entry = flow.inflight.get_mut(id).filter(|entry| entry.state != State::AwaitPubAck)?;
         let news = entry.state != State::AwaitPubComp;
         entry.state = State::AwaitPubComp;
         // What is left to finish needs no message any more.
-        let kept = entry.item.delivery.take().map_or(0, |delivery| delivery.cost());
+        // A broker's is kept until it has come back.
+        let dropped = if of_uplink { None } else { entry.item.delivery.take() };
+        let kept = dropped.map_or(0, |delivery| delivery.cost());
         if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
             entry.item.numbers.separate = true;
             self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
@@ -168,7 +170,7 @@ impl Desk {
     #[inline]
     fn finish(&mut self, now: Millis, by: SessionKey, id: PacketId, state: State, code: ReasonCode) {
         let Some(session) = self.sessions.get_mut(by.0) else { return };
-        let stored = session.stored;
+        let (stored, of_uplink) = (session.stored, session.is_uplink());
         let Some(flow) = session.flow.as_mut() else { return };
         if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
             return;
@@ -182,10 +184,13 @@ impl Desk {
         let kept = delivery.as_ref().map_or(0, Delivery::cost);
         flow.inflight_bytes -= kept;
         self.memory -= kept;
+        flow.waiting_since = now;
+        if of_uplink && self.uplinks.note_answered(by, code, delivery.as_ref(), numbers) {
+            return;
+        }
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
         }
-        flow.waiting_since = now;
         if code.is_error() {
             match &delivery {
                 Some(delivery) => self.discard_for(Reason::RefusedByReceiver, by, &delivery.message),

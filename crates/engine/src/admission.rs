@@ -236,7 +236,7 @@ impl Engine {
         Admission::Waits
     }
 
-    fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
+    pub(crate) fn start_withholding(&mut self, now: Now, key: ConnectionKey) {
         let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
         if let Some(connection) = self.desk.connections.get_mut(key) {
             let extra = connection.extra_mut();

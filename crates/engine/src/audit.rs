@@ -60,7 +60,13 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let held = input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
+        let held = desk.uplinks.unreturned_bytes()
+            + input as u64
+            + queued
+            + kept
+            + aliases
+            + wills
+            + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);
@@ -98,7 +104,11 @@ impl Engine {
             })
             .sum();
         let of_sys = usize::from(self.sys.has_timer());
-        found.equal("timers", desk.timers.len() as u64, (of_connections + of_sessions + of_sys) as u64);
+        found.equal(
+            "timers",
+            desk.timers.len() as u64,
+            (of_connections + of_sessions + of_sys + desk.uplinks.timers()) as u64,
+        );
     }
 
     fn audit_connection(&self, found: &mut Findings, key: ConnectionKey, connection: &Connection) {

@@ -16,6 +16,7 @@ use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{Delivery, Session, Will};
+use crate::uplink::UPLINK_LISTENER;
 
 impl Engine {
     /// The transport of a connection is gone.
@@ -66,7 +67,9 @@ impl Engine {
     /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
     pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        if connection.phase == Phase::Open && connection.version.is_v5() {
+        if connection.listener == UPLINK_LISTENER {
+            self.say_goodbye(key, false);
+        } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
             let reference = self
                 .desk
@@ -93,6 +96,7 @@ impl Engine {
             return;
         }
         connection.phase = Phase::Closing;
+        let connection_listener = connection.listener;
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {
             self.desk.memory -= extra.aliases_in.bytes();
@@ -106,8 +110,13 @@ impl Engine {
                 self.desk.input_bytes -= parked.bytes.len() as u64;
             }
         }
+        let of_uplink = connection_listener == UPLINK_LISTENER;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
+        if of_uplink {
+            self.lose_uplink(now, key, detail.as_deref());
+            return;
+        }
         let Some(session) = session else {
             self.desk.counters.connects_refused[reason.number()] += 1;
             let detail = detail.unwrap_or_default();
@@ -249,6 +258,7 @@ impl Engine {
         if let Some(paged) = session.rare.as_ref().and_then(|rare| rare.paged.as_ref()) {
             self.desk.counters.dropped[reason.number()] += paged.messages;
         }
+        let of_uplink = session.is_uplink();
         let Some(mut flow) = session.flow else { return };
         if let Some(tail) = flow.tail.take() {
             self.desk.forget_tail(&tail);
@@ -258,8 +268,9 @@ impl Engine {
         self.desk.memory -= flow.inflight_bytes;
         for entry in flow.inflight.drain() {
             // A QoS 2 message that was sent may have arrived: nobody else may get it ([MQTT-4.8.2-5]).
-            let sent_once = entry.state != State::AwaitPubAck;
-            if entry.state == State::AwaitPubComp {
+            // A broker is no such receiver: by its id the message is delivered once whoever gets it.
+            let sent_once = entry.state != State::AwaitPubAck && !of_uplink;
+            if entry.state == State::AwaitPubComp && !of_uplink {
                 // The receiver has said that it has the message.
                 continue;
             }
@@ -303,7 +314,7 @@ impl Engine {
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
-            Phase::AwaitConnect | Phase::Authenticating | Phase::AwaitAuth => {
+            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitAuth => {
                 self.close_connection(now, key, Reason::ConnectTimeout, None);
             }
             Phase::Open => {

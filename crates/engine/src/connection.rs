@@ -17,6 +17,8 @@ use crate::topics::RouteSlot;
 pub(crate) enum Phase {
     /// Nothing but CONNECT is taken.
     AwaitConnect,
+    /// An uplink: CONNECT was sent, and nothing but CONNACK is taken.
+    AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
     /// The client was asked something and answers with AUTH.

@@ -109,7 +109,7 @@ impl Desk {
 
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
-        let inner = self.sessions.get(to.0).is_some_and(Session::is_inner);
+        let inner = self.sessions.get(to.0).is_some_and(|session| session.is_inner() || session.is_uplink());
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
             self.drop_for(Reason::OfflineQos0, to, publication.topic);
             return;

@@ -29,6 +29,7 @@ use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
 use crate::tenants::TenantUses;
 use crate::timers::Timers;
+use crate::uplink::{UplinkKey, Uplinks};
 
 /// What a timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +46,8 @@ pub(crate) enum Timer {
     SessionEnd(SessionKey),
     /// The next round of `$SYS`.
     Sys,
+    /// An uplink is probed, reached again, or given up.
+    Uplink(UplinkKey),
 }
 
 /// Clients of a shard.
@@ -110,6 +113,8 @@ pub(crate) struct Desk {
     pub to_read: VecDeque<(u64, SessionKey)>,
     /// Messages on their way to other shards that are stored until they have arrived.
     pub crossings: Crossings,
+    /// The brokers of a fleet, where there is one.
+    pub uplinks: Uplinks,
 }
 
 impl Desk {
@@ -159,6 +164,7 @@ impl Desk {
             stored_bytes: 0,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
+            uplinks: Uplinks::default(),
         }
     }
 
@@ -175,6 +181,11 @@ impl Desk {
                 sessions.get(*key).is_some_and(|session| session.tenant == tenant && &*session.client_id == client_id)
             })
             .map(|key| SessionKey(*key))
+    }
+
+    /// Whether a session is that of the client whose id has this hash.
+    pub(crate) fn is_named(&self, key: SessionKey, hash: u64) -> bool {
+        self.sessions.get(key.0).is_some_and(|session| hash_name(session.tenant, &session.client_id) == hash)
     }
 
     /// Adds a session. The caller has made sure that its client id is new.

@@ -8,10 +8,10 @@ use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::groups::Groups;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::layouts::Layouts;
 use crate::link::Links;
-use crate::link::envelope::{DELIVER, Envelope, Passage, RETAIN_AT_HOME, Ticket};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, Passage, RETAIN_AT_HOME, Ticket};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
@@ -103,6 +103,15 @@ impl Engine {
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.
     pub(crate) fn publish_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
+        if self.goes_to_fleet(publication) {
+            self.publish_inside_to_fleet(now, publication, session);
+            return;
+        }
+        self.route_inside(now, publication, session);
+    }
+
+    /// Sends a message that no packet brought on its way.
+    pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
         if publication.retain {
@@ -118,6 +127,9 @@ impl Engine {
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
         if !self.place.owns(partition_of(publication.tenant, publication.topic)) {
             return None;
+        }
+        if publication.tenant == TenantId::UPLINK {
+            return self.retain_from_fleet(now, publication).err();
         }
         let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
@@ -166,14 +178,16 @@ impl Reach<'_> {
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         let remote = route.remote_bits();
-        let goes_on = remote != 0 || publication.retain || !route.groups().is_empty();
+        let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
         self.deliver_here(now, route, publication, source);
         if goes_on {
-            self.deal(now, route, publication, source);
+            if !publication.from_retained {
+                self.deal(now, route, publication, source);
+            }
             self.send_on(remote, publication, source, &mut done);
         }
         done
@@ -189,7 +203,9 @@ impl Reach<'_> {
         source: &Source,
     ) {
         self.deliver_here(now, route, publication, source);
-        self.deal(now, route, publication, source);
+        if !publication.from_retained {
+            self.deal(now, route, publication, source);
+        }
     }
 
     /// Delivers to this shard's own sessions.
@@ -200,6 +216,7 @@ impl Reach<'_> {
         self.layouts.begin(targets.len());
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
+        let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
         if publication.retain && self.place.shards > 1 {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
@@ -211,9 +228,13 @@ impl Reach<'_> {
                 self.deliver_to_publisher(now, publication, target, publisher);
                 continue;
             }
+            if by_fleet && target.options.no_local() && self.desk.is_named(target.session, publication.publisher) {
+                self.deliver_to_publisher(now, publication, target, publisher);
+                continue;
+            }
             let terms = Terms {
                 qos: target.qos(),
-                retain: publication.retain && target.options.retain_as_published(),
+                retain: publication.retain && (target.options.retain_as_published() || publication.from_retained),
                 subscription_ids: route.subscription_ids(target),
                 group: None,
                 publisher,
@@ -298,7 +319,7 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        if publication.retain {
+        if publication.retain && !publication.retain_is_done {
             let home = self.place.home_of(partition_of(publication.tenant, publication.topic));
             homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }
@@ -319,6 +340,9 @@ impl Reach<'_> {
             if homes & bit != 0 {
                 purpose |= RETAIN_AT_HOME;
             }
+            if publication.from_retained {
+                purpose |= FROM_RETAINED;
+            }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
             let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication);
@@ -329,6 +353,13 @@ impl Reach<'_> {
                 done.full |= bit;
             }
         }
+    }
+
+    /// Sends a value to its topic's home, to be retained there.
+    pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
+        let passage = self.passage(RETAIN_AT_HOME, source, None, publication.priority);
+        self.links.send_publish(home, &passage, publication);
+        self.desk.counters.shard_messages_out += 1;
     }
 
     /// The form in which a message leaves this shard.

@@ -25,6 +25,7 @@ use crate::settings::Settings;
 use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 use crate::turn_share::TurnShare;
+use crate::uplink::Uplinks;
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
@@ -92,10 +93,12 @@ impl Engine {
     pub fn new(settings: Arc<Settings>, place: Place, seed: u64, now: Now) -> Self {
         assert!(place.shards <= MAX_SHARDS && place.shard.0 < place.shards, "no such place: {place:?}");
         let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
+        let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
+        desk.uplinks = Uplinks::new(settings.uplinks.clone(), seed);
         retained.limit_tenants(settings.tenant_quotas.iter().map(|(tenant, quota)| (*tenant, quota.max_retained)));
         Self {
             place,
-            desk: Desk::new(Arc::clone(&settings), place.shard, now),
+            desk,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
             scratch_route: Route::default(),
@@ -311,6 +314,7 @@ impl Engine {
             Timer::Will(session) => self.handle_will_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::Sys => self.publish_sys(now),
+            Timer::Uplink(key) => self.handle_uplink_timer(now, key),
         }
     }
 
@@ -322,11 +326,13 @@ impl Engine {
     /// What there is at this moment.
     pub fn gauges(&self) -> Gauges {
         let desk = &self.desk;
+        let uplinks = &desk.uplinks;
+        let connected = desk.sessions_connected - uplinks.connected() as u64;
         let inflight = desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
         Gauges {
             connections: desk.connections.len() as u64,
-            sessions_connected: desk.sessions_connected,
-            sessions_disconnected: (desk.sessions.len() - self.inner.len()) as u64 - desk.sessions_connected,
+            sessions_connected: connected,
+            sessions_disconnected: (desk.sessions.len() - self.inner.len() - uplinks.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len(),

@@ -62,6 +62,12 @@ pub enum Event {
     /// The store is asked for a part of a queue: [`Engine::handle_read`](crate::Engine::handle_read) brings it,
     /// [`Engine::fail_read`](crate::Engine::fail_read) says why not.
     ReadQueue(WantedQueue),
+    /// A transport to a broker of the fleet is to be opened: [`Engine::open_uplink`](crate::Engine::open_uplink) takes it,
+    /// [`Engine::fail_uplink`](crate::Engine::fail_uplink) says why not.
+    Dial {
+        /// The broker's name.
+        uplink: String,
+    },
     /// Something for the log.
     Log(LogEvent),
 }
@@ -202,6 +208,18 @@ pub enum LogEvent {
         /// Its client id.
         client_id: String,
         /// What was wrong.
+        detail: String,
+    },
+    /// A broker of the fleet is there and holds all subscriptions.
+    BrokerServes {
+        /// Its name.
+        broker: String,
+    },
+    /// A broker of the fleet is there no more.
+    BrokerLost {
+        /// Its name.
+        broker: String,
+        /// What went wrong.
         detail: String,
     },
     /// Messages for a session are being dropped: told once until its queue has room again.

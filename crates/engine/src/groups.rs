@@ -146,7 +146,8 @@ impl Engine {
         seat: Seat,
         ticket: Option<Ticket>,
     ) -> u16 {
-        let key = self.groups.find_or_make(group, self.settings.shared.strategy);
+        let strategy = self.desk.uplinks.strategy(group.tenant).unwrap_or(self.settings.shared.strategy);
+        let key = self.groups.find_or_make(group, strategy);
         if let Some(dealt) = self.groups.dealt.get_mut(key.0) {
             dealt.members.join(Member { receiver: (shard, session), options: seat, identity: seat.client }, true);
         }
@@ -345,13 +346,25 @@ impl Reach<'_> {
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         // Whoever has no room or gave it back is asked only if there is no other.
         let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
+        let of_fleet = dealt.tenant == TenantId::UPLINK;
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
+            // Brokers are full all at once, and then nothing comes through the gate.
+            _ if of_fleet => false,
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let place = dealt
-            .members
-            .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
+        let place = if of_fleet && desk.uplinks.goes_by_load() {
+            let load = |member: &Member<Receiver, Seat>| desk.load_of(SessionKey(member.receiver.1));
+            dealt.members.least(load, |member| Some(member.receiver) == not_to)
+        } else {
+            None
+        };
+        let place = place
+            .or_else(|| {
+                dealt
+                    .members
+                    .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
+            })
             .or_else(|| dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
@@ -398,7 +411,7 @@ impl Reach<'_> {
             subscription_ids: if ids[0] == 0 { &[] } else { &ids },
             group: Some(&membership),
             publisher: source.publisher(),
-            metered: false,
+            metered: group.tenant == TenantId::UPLINK,
         };
         self.layouts.begin(1);
         self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::uplink::UPLINK_PREFIX;
+
 /// A shard of this process: one thread, one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
@@ -54,15 +56,25 @@ pub struct TenantId(pub u16);
 impl TenantId {
     /// The tenant of listeners that name none.
     pub const DEFAULT: Self = Self(0);
+
+    /// What clients publish to an orchestrator belongs to this one until it comes back from a broker. No client's.
+    pub const UPLINK: Self = Self(u16::MAX);
+
+    /// The tenant whose subscribers and retained messages it is about in the end.
+    #[must_use]
+    pub(crate) fn of_clients(self) -> Self {
+        if self == Self::UPLINK { Self::DEFAULT } else { self }
+    }
 }
 
 /// The partition of a client id, a retained topic, or a shared group's name and filter.
 pub fn partition_of(tenant: TenantId, name: &str) -> PartitionId {
     // `$SYS` has one writer; keeping its values together lets that writer be their home.
-    if name.starts_with("$SYS/") {
+    // So do uplinks, of which one shard has all.
+    if name.starts_with("$SYS/") || (tenant == TenantId::UPLINK && name.starts_with(UPLINK_PREFIX)) {
         return PartitionId(0);
     }
-    PartitionId((crate::hash::hash_name(tenant, name) >> 32) as u16 % PARTITIONS)
+    PartitionId((crate::hash::hash_name(tenant.of_clients(), name) >> 32) as u16 % PARTITIONS)
 }
 
 /// A connection of this shard. The generation keeps an event for a closed connection from reaching its successor.

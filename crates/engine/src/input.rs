@@ -14,6 +14,7 @@ use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
 use crate::settings::ListenerSettings;
+use crate::uplink::UPLINK_LISTENER;
 
 /// Whether the next frame of the same connection may be taken.
 #[derive(Debug, PartialEq, Eq)]
@@ -157,13 +158,16 @@ impl Engine {
             match connection.phase {
                 Phase::Closing => return bytes.len(),
                 Phase::Authenticating => return taken,
-                Phase::AwaitConnect | Phase::AwaitAuth | Phase::Open => {}
+                Phase::AwaitConnect | Phase::AwaitConnAck | Phase::AwaitAuth | Phase::Open => {}
             }
             let rest = &bytes[taken..];
             if rest.is_empty() {
                 return taken;
             }
-            let max = self.desk.listener(connection.listener).map_or(u32::MAX, |listener| listener.max_packet_size);
+            let max = match self.desk.listener(connection.listener) {
+                Some(listener) => listener.max_packet_size,
+                None => self.desk.uplinks.settings().map_or(u32::MAX, |settings| settings.max_packet_size),
+            };
             let result = match split_frame(rest, max) {
                 Ok(None) if connection.phase == Phase::AwaitConnect => match check_first_byte(rest) {
                     Ok(()) => return taken,
@@ -195,6 +199,9 @@ impl Engine {
     #[inline]
     fn take_frame(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>, whole: &[u8]) -> Result<Flow, Refused> {
         let Some(connection) = self.desk.connections.get(key) else { return Ok(Flow::Hold) };
+        if connection.listener == UPLINK_LISTENER {
+            return self.take_uplink_frame(now, key, frame, whole);
+        }
         let version = connection.version;
         let packet_type = frame.packet_type();
         if connection.phase == Phase::AwaitConnect {
@@ -299,7 +306,7 @@ impl Engine {
     }
 
     /// Keeps a packet of a publisher that has to wait, or stops reading when too much is kept.
-    fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
+    pub(crate) fn park_frame(&mut self, key: ConnectionKey, whole: &[u8]) -> Flow {
         let limit = self.settings.limits.parked_bytes as usize;
         let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };
         let paused = connection.paused;

@@ -111,6 +111,7 @@ mod timers;
 mod topic_limits;
 mod topics;
 mod turn_share;
+mod uplink;
 mod wire;
 
 pub use access::{Access, Subject};
@@ -133,4 +134,7 @@ pub use settings::{
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;
+pub use uplink::{
+    RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+};
 pub use wire::WireError;

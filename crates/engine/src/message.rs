@@ -61,6 +61,10 @@ pub(crate) struct Publication<'a> {
     pub wide: bool,
     /// Under which number it is stored for all of them; 0 if it is not yet.
     pub body: u64,
+    /// Whether its topic's home has been told that it is retained.
+    pub retain_is_done: bool,
+    /// Whether it is a retained message that a broker of the fleet had, for new subscriptions.
+    pub from_retained: bool,
 }
 
 impl<'a> Publication<'a> {
@@ -93,6 +97,8 @@ impl<'a> Publication<'a> {
             body: 0,
             priority: 0,
             kept: None,
+            retain_is_done: false,
+            from_retained: false,
         }
     }
 
@@ -193,6 +199,8 @@ impl Message {
             kept: Some(Rc::clone(self)),
             wide: false,
             body: 0,
+            retain_is_done: false,
+            from_retained: false,
         }
     }
 }

@@ -49,12 +49,27 @@ pub(crate) struct Inflight<T> {
     next: PacketId,
     /// How many ids from `next` on are known to be free; entries that finish can only make it more.
     free_run: u16,
+    /// How many ids from the highest one down are given out to others.
+    kept_back: u16,
+}
+
+impl<T: Default> InflightEntry<T> {
+    /// The same packet id, for which nothing is left to do but to release it.
+    pub(crate) fn released(&self) -> Self {
+        Self { id: self.id, state: State::AwaitPubComp, item: T::default() }
+    }
 }
 
 impl<T> Inflight<T> {
     /// Nothing in flight; the first id will be 1.
     pub(crate) const fn new() -> Self {
-        Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX }
+        Self { entries: VecDeque::new(), next: PacketId::MIN, free_run: u16::MAX, kept_back: 0 }
+    }
+
+    /// Leaves so many ids, from the highest one down, to packets that are not messages.
+    pub(crate) fn keep_back(&mut self, ids: u16) {
+        self.kept_back = ids;
+        self.free_run = 0;
     }
 
     /// Number in flight.
@@ -83,10 +98,16 @@ impl<T> Inflight<T> {
         Some(id)
     }
 
+    /// Adds what is in flight already, under an id that is not in use.
+    pub(crate) fn push_entry(&mut self, entry: InflightEntry<T>) {
+        self.entries.push_back(entry);
+        self.free_run = 0;
+    }
+
     /// What came from elsewhere, in the order of sending; `None` when two entries have the same id.
     pub(crate) fn from_entries(entries: impl IntoIterator<Item = (PacketId, State, T)>) -> Option<Self> {
         let entries = entries.into_iter().map(|(id, state, item)| InflightEntry { id, state, item });
-        let mut inflight = Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0 };
+        let mut inflight = Self { entries: entries.collect(), next: PacketId::MIN, free_run: 0, kept_back: 0 };
         let mut used = UsedIds::default();
         if !inflight.entries.iter().all(|entry| used.insert(entry.id)) {
             return None;
@@ -160,6 +181,9 @@ impl<T> Inflight<T> {
         let mut used = UsedIds::default();
         for entry in &self.entries {
             used.insert(entry.id);
+        }
+        for id in (u16::MAX - self.kept_back..u16::MAX).filter_map(|below| PacketId::new(below + 1)) {
+            used.insert(id);
         }
         let is_free = |id: &PacketId| !used.contains(*id);
         let round = || std::iter::successors(Some(self.next), |id| Some(id.next())).take(ALL_IDS);

@@ -10,7 +10,7 @@ use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::Batch;
-use crate::link::envelope::{DELIVER, Envelope, RETAIN_AT_HOME, Ticket};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, Ticket};
 use crate::link::record::{PUBLISH_KIND, ReadHead, Record};
 use crate::now::Now;
 use crate::reason::Reason;
@@ -84,6 +84,7 @@ impl Engine {
             Record::Crossing { number } => self.handle_crossing(from, number),
             Record::Crossed { number } => self.handle_crossed(from, number),
             Record::Replayed => self.handle_replayed(),
+            Record::UplinkRoom { open } => self.set_gate(now, open),
             Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
@@ -149,6 +150,8 @@ impl Engine {
         let source = source_of(&envelope);
         let mark = self.desk.journal.mark();
         let mut code = ReasonCode::Success;
+        envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
+        envelope.publication.retain_is_done = true;
         if envelope.purpose & RETAIN_AT_HOME != 0 {
             code = self.retain(now, &mut envelope.publication).map_or(code, Reason::code);
         }
@@ -159,6 +162,9 @@ impl Engine {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
+            if envelope.publication.tenant == TenantId::UPLINK {
+                self.check_gate_now_and_then(now);
+            }
         }
         let promises = self.desk.journal.has_written_since(mark);
         self.confirm_to(now, envelope.origin, envelope.ticket, code, promises);
@@ -176,12 +182,13 @@ impl Engine {
         if self.index.set_remote(tenant, filter, from, present) {
             self.note_sys_interest(now, tenant, filter, present);
         }
-        if let Some(ticket) = ticket {
+        let later = self.note_wanted(tenant, filter, from, present, ticket);
+        if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }
     }
 
-    fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
+    pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {
         self.interest_under_way = self.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);

@@ -16,6 +16,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::topics::RouteSlot;
+use crate::uplink::AtGate;
 
 /// What the properties of a PUBLISH say about passing it on.
 struct Forwarding<'a> {
@@ -51,13 +52,32 @@ impl Engine {
         if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) && !self.is_repeated(session, &raw) {
             return self.refuse_for_full_store(now, key, version, &raw);
         }
-        if raw.properties.is_empty() {
+        let fleet = self.desk.uplinks.is_on();
+        if fleet && !self.is_repeated(session, &raw) {
+            match self.pass_gate(now, key, session, version, &raw) {
+                AtGate::Open => {}
+                AtGate::Over => return Ok(()),
+                AtGate::Waits => {
+                    self.held_back = true;
+                    self.uncount(&raw);
+                    return Ok(());
+                }
+            }
+        }
+        let tenant = if fleet { TenantId::UPLINK } else { tenant };
+        if raw.properties.is_empty() && !fleet {
             let slot = self.slot_of(tenant, raw.topic)?;
             let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);
             return Ok(());
         }
         self.publish_with_properties(now, key, session, tenant, &raw)
+    }
+
+    /// A message that has to wait is counted when it comes again.
+    fn uncount(&mut self, raw: &RawPublish<'_>) {
+        self.desk.counters.messages_in[raw.qos as usize] -= 1;
+        self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
     }
 
     /// Whether it is a QoS 2 message that was taken before.
@@ -91,7 +111,7 @@ impl Engine {
 
     /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
     #[inline]
-    fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
+    pub(crate) fn slot_of(&mut self, tenant: TenantId, topic: &[u8]) -> Result<RouteSlot, Refused> {
         if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic) {
             return Ok(slot);
         }
@@ -134,6 +154,9 @@ impl Engine {
         let mut forwarded = std::mem::take(&mut self.scratch_properties);
         forwarded.clear();
         properties.copy_forwardable(&mut forwarded);
+        if tenant == TenantId::UPLINK {
+            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+        }
         let forwarding = Forwarding { properties: &forwarded, expires_at };
         self.publish(now, key, session, tenant, slot, raw, &forwarding);
         self.scratch_properties = forwarded;
@@ -234,7 +257,10 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) {
         let traits = self.cache.traits(slot);
-        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
+        if traits.may_reject
+            && tenant != TenantId::UPLINK
+            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
+        {
             return;
         }
         let mut ticket = None;
@@ -291,6 +317,9 @@ impl Engine {
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);
         }
+        if tenant == TenantId::UPLINK {
+            self.check_gate_now_and_then(now);
+        }
     }
 
     /// Whether a message does not go its way now, since a queue has no room for it and rejects it.
@@ -323,9 +352,7 @@ impl Engine {
             Admission::Over => {}
             Admission::Waits => {
                 self.held_back = true;
-                // It is counted when it comes again.
-                self.desk.counters.messages_in[raw.qos as usize] -= 1;
-                self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
+                self.uncount(raw);
             }
         }
         true
@@ -366,7 +393,7 @@ impl Engine {
     }
 
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
-    fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
+    pub(crate) fn is_first_receipt(&mut self, now: Now, key: ConnectionKey, session: SessionKey, id: PacketId) -> bool {
         let Some(session) = self.desk.sessions.get_mut(session.0) else { return false };
         let stored = session.stored;
         if session.flow_mut().received.insert(id) {
@@ -389,7 +416,7 @@ impl Engine {
     }
 
     #[inline]
-    fn answer_publish(
+    pub(crate) fn answer_publish(
         &mut self,
         now: Now,
         key: ConnectionKey,
@@ -428,7 +455,7 @@ impl Engine {
 
     /// The publisher waits until the links that it has filled have drained.
     #[cold]
-    fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
+    pub(crate) fn wait_for_links(&mut self, now: Now, key: ConnectionKey, mut full: u64) {
         self.desk.tell_delayed(Delay::Link, key);
         while full != 0 {
             let shard = ShardId(full.trailing_zeros() as u16);

@@ -165,6 +165,14 @@ reasons! {
     TenantSubscriptions = 63, "tenant_subscriptions", QuotaExceeded, "the tenant's limit of subscriptions is reached";
     /// A tenant has as many retained messages as it may have.
     TenantRetained = 64, "tenant_retained", QuotaExceeded, "the tenant's limit of retained messages is reached";
+    /// A broker of the fleet refused an orchestrator's CONNECT.
+    UplinkRefused = 65, "uplink_refused", NotAuthorized, "the broker refused the orchestrator";
+    /// A broker of the fleet has gone or does not answer.
+    UplinkLost = 66, "uplink_lost", UnspecifiedError, "the broker has gone or does not answer";
+    /// A broker was taken out of the fleet.
+    UplinkRemoved = 67, "uplink_removed", AdministrativeAction, "the broker was taken out of the fleet";
+    /// The fleet owes as much as it may.
+    FleetFull = 68, "fleet_full", QuotaExceeded, "no broker of the fleet can take more at the moment";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

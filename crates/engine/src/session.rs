@@ -19,6 +19,7 @@ use crate::packet_ids::{Inflight, ReceivedIds};
 use crate::queue::SessionQueue;
 use crate::tail::Tail;
 use crate::topics::FilterKey;
+use crate::uplink::UPLINK_LISTENER;
 
 /// A client's session. Most sessions are idle, so whatever a busy one needs hangs on a pointer.
 #[derive(Debug)]
@@ -302,6 +303,12 @@ impl Session {
         self.listener == INNER_LISTENER
     }
 
+    /// Whether it is that of an uplink, which a broker and not a client is behind.
+    #[inline]
+    pub(crate) fn is_uplink(&self) -> bool {
+        self.listener == UPLINK_LISTENER
+    }
+
     /// Whether a part of the queue is outside memory.
     #[inline]
     pub(crate) fn is_loading(&self) -> bool {
@@ -332,7 +339,7 @@ impl Session {
     pub(crate) fn settle(&mut self) {
         // What is outside memory may be stored under numbers that must not be given out again meanwhile.
         let numbered = self.stored.is_some() && self.is_loading();
-        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !numbered {
+        if self.flow.as_ref().is_some_and(|flow| flow.is_idle()) && !numbered && !self.is_uplink() {
             self.flow = None;
         }
         if self.rare.as_ref().is_some_and(|rare| rare.is_idle()) {

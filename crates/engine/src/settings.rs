@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::TenantId;
+use crate::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
 pub use policy::{DeadLetter, OverflowRule, PriorityRule, PrioritySource};
@@ -45,6 +46,8 @@ pub struct Settings {
     pub durability: Durability,
     /// Whose client a user's is, where that decides.
     pub tenants: Option<Arc<dyn Tenants>>,
+    /// Makes it an orchestrator in front of other brokers; `None` is a broker.
+    pub uplinks: Option<UplinkSettings>,
     /// How much tenants may have. One that is not named has no limits but those of the broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
 }
@@ -343,6 +346,7 @@ impl Default for Settings {
             wills_on_shutdown: true,
             durability: Durability::Memory,
             tenants: None,
+            uplinks: None,
             tenant_quotas: BTreeMap::new(),
         }
     }

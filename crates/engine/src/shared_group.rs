@@ -108,6 +108,20 @@ impl<R: PartialEq, O> Group<R, O> {
         })
     }
 
+    /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses are
+    /// asked only if there is no other.
+    pub(crate) fn least(
+        &self,
+        load: impl Fn(&Member<R, O>) -> u64,
+        exclude: impl Fn(&Member<R, O>) -> bool,
+    ) -> Option<usize> {
+        let candidates = if self.online > 0 { self.online } else { self.members.len() };
+        (0..candidates).min_by_key(|place| {
+            let member = &self.members[*place];
+            (exclude(member), load(member))
+        })
+    }
+
     fn pick_in_turn(&mut self, start: usize, end: usize, exclude: impl Fn(&Member<R, O>) -> bool) -> Option<usize> {
         let candidates = end - start;
         for tried in 0..candidates {

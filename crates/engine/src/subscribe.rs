@@ -233,6 +233,7 @@ impl Engine {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
+        told += u16::from(self.note_wanted(tenant, filter, self.place.shard, present, ticket));
         if ticket.is_none() {
             return 0;
         }
@@ -294,6 +295,8 @@ impl Engine {
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         let mut sys = Vec::new();
+        let mut unwanted = Vec::new();
+        let notes_unwanted = self.has_uplinks_here();
         for filter in filters.iter() {
             let (links, place) = (&mut self.links, self.place);
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
@@ -302,8 +305,13 @@ impl Engine {
                 }
                 if is_own_topic(filter) {
                     sys.push((tenant, filter.to_owned()));
+                } else if notes_unwanted {
+                    unwanted.push((tenant, filter.to_owned()));
                 }
             });
+        }
+        for (tenant, filter) in unwanted {
+            self.note_wanted(tenant, &filter, self.place.shard, false, None);
         }
         for (tenant, filter) in sys {
             self.note_sys_interest(now, tenant, &filter, false);

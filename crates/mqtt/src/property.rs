@@ -349,6 +349,20 @@ fn skip_value(reader: &mut Reader<'_>, wire_type: WireType) -> Result<(), Decode
 }
 
 /// Appends the properties of `block`, which has been checked before, in their order and without those that
+/// `leave_out` names, and without User Properties of the name `without_pair`.
+pub(crate) fn copy_without_pair(block: &[u8], leave_out: &[PropertyId], without_pair: &str, out: &mut Vec<u8>) {
+    out.reserve(block.len());
+    for property in RawProperties::new(block) {
+        let mut value = property.value;
+        let named = property.id == PropertyId::UserProperty
+            && value.data("user property").is_ok_and(|name| name == without_pair.as_bytes());
+        if !leave_out.contains(&property.id) && !named {
+            out.extend_from_slice(property.bytes);
+        }
+    }
+}
+
+/// Appends the properties of `block`, which has been checked before, in their order and without those that
 /// `leave_out` names.
 pub(crate) fn copy_without(block: &[u8], leave_out: &[PropertyId], out: &mut Vec<u8>) {
     out.reserve(block.len());

@@ -80,7 +80,7 @@ impl Shard {
     }
 
     /// Asks to be told about a socket. It reports at once what has arrived since it was read.
-    fn register(&mut self, key: ConnectionKey) {
+    pub(crate) fn register(&mut self, key: ConnectionKey) {
         let Some((flags, transport)) = self.table.get(key) else { return };
         if flags.has(Flags::BROKEN) {
             return;

@@ -16,6 +16,7 @@ use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
+use crate::uplink::Dialer;
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -29,6 +30,7 @@ pub struct NodeHandle {
     clock: Clock,
     admission: Arc<Admission>,
     stored_bans: Arc<StoredBans>,
+    dialer: Arc<Dialer>,
 }
 
 /// A shard did not answer.
@@ -46,8 +48,9 @@ impl NodeHandle {
         clock: Clock,
         admission: Arc<Admission>,
         stored_bans: Arc<StoredBans>,
+        dialer: Arc<Dialer>,
     ) -> Self {
-        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans }
+        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer }
     }
 
     /// What writes bans into the store.
@@ -74,6 +77,18 @@ impl NodeHandle {
     pub(crate) fn tell_all(&self, mut request: impl FnMut() -> Admin) {
         for inbox in &*self.inboxes {
             inbox.send(ToShard::Admin(request()));
+        }
+    }
+
+    /// Knows where the brokers of a fleet are.
+    pub(crate) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
+    /// Puts something before one shard.
+    pub(crate) fn tell(&self, shard: ShardId, message: ToShard) {
+        if let Some(inbox) = self.inboxes.get(usize::from(shard.0)) {
+            inbox.send(message);
         }
     }
 
@@ -220,6 +235,6 @@ impl NodeHandle {
     }
 }
 
-fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
+pub(crate) fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
     answers.recv_timeout(ANSWER_TIMEOUT).map_err(|_| NoAnswer { shard })
 }

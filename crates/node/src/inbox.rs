@@ -13,6 +13,7 @@ use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::report::ShardReport;
 use crate::transport::Transport;
+use crate::uplink::{Dialed, FleetOrder};
 use crate::wake::Gate;
 
 /// Something put before a shard. Batches and sockets come from other shards, the rest from the control plane.
@@ -28,6 +29,8 @@ pub(crate) enum ToShard {
     Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
+    /// A broker of the fleet was dialed.
+    Dialed(Dialed),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -68,6 +71,8 @@ pub(crate) enum Admin {
     Stop { drained: Sender<ShardId> },
     /// Take connections: all shards have taken in what there was.
     Serve(ShardJournal),
+    /// Something about the fleet, for the shard that has the uplinks.
+    Fleet(FleetOrder),
     /// Leave the loop and close what is left.
     Exit,
     /// Panic, so that a test sees what a failing shard does to the process.

@@ -37,6 +37,7 @@ mod tests;
 mod tls;
 mod transport;
 mod turn;
+mod uplink;
 mod wake;
 pub mod websocket;
 
@@ -64,3 +65,4 @@ pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
 };
+pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport};

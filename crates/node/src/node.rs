@@ -26,6 +26,7 @@ use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::stored_bans::StoredBans;
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
+use crate::uplink::Dialer;
 
 /// Why a node did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -141,7 +142,15 @@ impl Node {
         if store.is_some() {
             bans.follow(&admission);
         }
-        let handle = NodeHandle::new(senders.clone(), Arc::clone(&tls), clock, Arc::clone(&admission), bans);
+        let dialer = Arc::new(Dialer::default());
+        let handle = NodeHandle::new(
+            senders.clone(),
+            Arc::clone(&tls),
+            clock,
+            Arc::clone(&admission),
+            bans,
+            Arc::clone(&dialer),
+        );
         let mut node = Self {
             handle,
             clock,
@@ -164,6 +173,7 @@ impl Node {
             presets: settings.presets,
             admission: Arc::clone(&admission),
             flight: settings.flight,
+            dialer,
         });
         let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());

@@ -105,8 +105,12 @@ pub struct TracingObserver;
 impl Observer for TracingObserver {
     fn wants(&self, event: &LogEvent) -> bool {
         match event {
-            LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } => tracing::enabled!(tracing::Level::WARN),
-            LogEvent::Connected { .. } | LogEvent::Disconnected { .. } => tracing::enabled!(tracing::Level::INFO),
+            LogEvent::QueueFull { .. } | LogEvent::BadPacket { .. } | LogEvent::BrokerLost { .. } => {
+                tracing::enabled!(tracing::Level::WARN)
+            }
+            LogEvent::Connected { .. } | LogEvent::Disconnected { .. } | LogEvent::BrokerServes { .. } => {
+                tracing::enabled!(tracing::Level::INFO)
+            }
             LogEvent::Dropped { .. } | LogEvent::Denied { .. } | LogEvent::Delayed { .. } => {
                 tracing::enabled!(tracing::Level::DEBUG)
             }
@@ -133,6 +137,12 @@ impl Observer for TracingObserver {
             }
             LogEvent::BadPacket { client_id, detail, .. } => {
                 tracing::warn!(shard, %peer, client_id, detail, "packet refused");
+            }
+            LogEvent::BrokerServes { broker } => {
+                tracing::info!(shard, broker, "broker serves: it holds all subscriptions");
+            }
+            LogEvent::BrokerLost { broker, detail } => {
+                tracing::warn!(shard, broker, detail, "broker lost");
             }
             LogEvent::QueueFull { client_id, reason, unacknowledged, waiting_ms } => {
                 let policy = reason.label();

@@ -23,6 +23,7 @@ use crate::preset::Presets;
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
+use crate::uplink::Dialer;
 
 /// The token of a shard's waker.
 pub(crate) const WAKER: Token = Token(RESERVED_INDEX as usize);
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub presets: Option<Presets>,
     pub admission: Arc<Admission>,
     pub flight: FlightSettings,
+    /// Connects to the brokers of a fleet.
+    pub dialer: Arc<Dialer>,
 }
 
 /// What a shard's thread is started with. The engine is built there, for it never leaves its thread.

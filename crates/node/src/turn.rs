@@ -104,6 +104,7 @@ impl Shard {
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
+                Some(ToShard::Dialed(dialed)) => self.take_dialed(dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -157,6 +158,7 @@ impl Shard {
                 self.journal = Some(journal);
                 self.serving = true;
             }
+            Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
@@ -229,6 +231,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
+                Event::Dial { uplink } => self.dial(uplink),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -244,7 +247,7 @@ impl Shard {
 
     fn log(&mut self, event: &tidegate_engine::LogEvent) {
         use tidegate_engine::LogEvent::{
-            BadPacket, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
+            BadPacket, BrokerLost, BrokerServes, Connected, Delayed, Denied, Disconnected, Dropped, QueueFull, Refused,
         };
         self.record(event);
         if !self.shared.observer.wants(event) {
@@ -256,7 +259,7 @@ impl Shard {
             | Refused { key, .. }
             | BadPacket { key, .. }
             | Delayed { key, .. } => Some(*key),
-            QueueFull { .. } | Dropped { .. } | Denied { .. } => None,
+            QueueFull { .. } | Dropped { .. } | Denied { .. } | BrokerServes { .. } | BrokerLost { .. } => None,
         };
         let peer = key.and_then(|key| self.table.get(key)).map(|(_, transport)| transport.peer());
         let listener = key.filter(|_| peer.is_some()).map(|key| self.table.listener(key));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{ban, passwd, publish, request, subscribe, why};
+use crate::commands::{ban, orchestrator, passwd, publish, request, subscribe, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     /// Run the broker (the same as no command)
     #[command(after_help = EXAMPLES)]
     Run(ConfigArgs),
+    Orchestrator(Box<orchestrator::Args>),
     Pub(Box<publish::Args>),
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),

@@ -16,6 +16,7 @@ mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;
 mod operations;
+mod orchestrator;
 mod physical_memory;
 mod reload;
 mod signals;

@@ -17,6 +17,8 @@ pub(crate) const ENVELOPE_VERSION: u8 = 1;
 pub(crate) const DELIVER: u8 = 1;
 /// The receiver is the home of the topic and keeps (or clears) the retained value.
 pub(crate) const RETAIN_AT_HOME: u8 = 2;
+/// A retained message that a broker of the fleet had, for new subscriptions.
+pub(crate) const FROM_RETAINED: u8 = 4;
 
 /// Names an acknowledgement that waits for others: the connection that it goes to and its place among those pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

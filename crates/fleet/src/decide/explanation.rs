@@ -27,6 +27,8 @@ pub enum Rule {
     Forecast,
     /// The demand has been too much for longer than a peak lasts.
     SustainedDemand,
+    /// The demand has been rising for longer than a peak rises, and will be too much by when a resource serves.
+    SteadyRise,
     /// What waits would take too long.
     Backlog,
     /// The demand of the last minutes needs fewer resources.
@@ -49,6 +51,7 @@ impl Rule {
             Self::Ratio => "ratio",
             Self::Forecast => "forecast",
             Self::SustainedDemand => "sustained-demand",
+            Self::SteadyRise => "steady-rise",
             Self::Backlog => "backlog",
             Self::SpareCapacity => "spare-capacity",
             Self::SlaMinimum => "sla-minimum",

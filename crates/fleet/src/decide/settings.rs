@@ -61,7 +61,7 @@ impl Default for Settings {
             grow_stabilisation: Duration::from_secs(60),
             lead_time: Duration::from_secs(30),
             peak: Duration::from_secs(30),
-            backlog_target: Duration::from_secs(180),
+            backlog_target: Duration::from_secs(120),
             backlog_limit: Duration::from_secs(900),
             shrink_pause: Duration::from_secs(60),
             season: Duration::from_secs(86_400),

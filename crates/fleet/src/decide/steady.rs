@@ -18,7 +18,8 @@ const TREND_MAX: f64 = 2.0;
 const SPARE_MIN: f64 = 0.01;
 
 /// Grows when every observation for longer than the longest peak asks for more than the upper threshold and its tolerance, to
-/// what the median and the trend of these observations ask for; or when what waits would take too long. Shrinks, half of what is
+/// what the median and the trend of these observations ask for; or when the demand has risen for even longer and will be too
+/// much by when a resource serves; or when what waits would take too long. Shrinks, half of what is
 /// spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
 pub(super) struct Steady {
     settings: Settings,
@@ -108,6 +109,29 @@ impl Steady {
             return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }));
         }
         Some(proposal.to(wanted))
+    }
+
+    /// A rise from observation to observation for longer than a peak can rise, even where it begins and ends within an interval. It
+    /// is carried on from where it began at the smallest of its steps, so a peak on top of it adds nothing.
+    fn rise(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let planned = seen.planned();
+        let span = self.longer_than_a_peak() + self.settings.interval;
+        let back = self.history.iter().rev().position(|point| seen.time.saturating_sub(point.time) >= span)?;
+        let points: Vec<Point> = self.history.iter().rev().take(back + 1).rev().copied().collect();
+        let slope = steady_rise(&points);
+        let first = points.first()?;
+        let risen = seen.time.saturating_sub(first.time).as_secs_f64();
+        let ahead = self.lead_time(seen) + self.settings.interval.as_secs_f64();
+        let expected = first.demand + slope * (risen + ahead);
+        if slope <= 0.0 || expected <= self.trip() * f64::from(planned) {
+            return None;
+        }
+        let needed = self.settings.resources_for(expected).max(planned.saturating_add(1));
+        let text = format!(
+            "a demand of {:.2} resources has risen for {risen:.0} s and will be {expected:.2} in {ahead:.0} s: asks for {needed}",
+            reading.resources
+        );
+        Some(self.proposal(Rule::SteadyRise, reading, planned, text).to(Change::between(planned, needed)))
     }
 
     /// What waits is worked off with what is spare of the usual demand; should that take too long for longer than a peak lasts,
@@ -210,11 +234,13 @@ impl Policy for Steady {
         self.remember(seen.time, reading.resources);
         let work_off = self.work_off(&reading, seen);
         let grow = self.grow(&reading, seen);
-        match (grow, work_off) {
-            (Some(grow), Some(work_off)) if grow.change == Change::Hold => work_off,
-            (Some(grow), _) => grow,
-            (None, Some(work_off)) => work_off,
-            (None, None) => self.shrink(&reading, seen).unwrap_or_else(|| self.within(&reading, seen)),
+        let rise = self.rise(&reading, seen);
+        let mut causes: Vec<Proposal> = [grow, rise, work_off].into_iter().flatten().collect();
+        // What may be done goes before what is held back, and then the largest wins.
+        causes.sort_by_key(|cause| (cause.change.count(), cause.wanted.count()));
+        match causes.pop() {
+            Some(cause) => cause,
+            None => self.shrink(&reading, seen).unwrap_or_else(|| self.within(&reading, seen)),
         }
     }
 

@@ -89,11 +89,12 @@ impl<'a> PublishProperties<'a> {
     /// (which holds for one connection), the Message Expiry Interval (which has to be reduced) and the
     /// Subscription Identifiers (which are the receiver's).
     pub fn copy_forwardable(&self, out: &mut Vec<u8>) {
-        property::copy_without(
-            self.raw,
-            &[PropertyId::TopicAlias, PropertyId::MessageExpiryInterval, PropertyId::SubscriptionIdentifier],
-            out,
-        );
+        property::copy_without(self.raw, NOT_FORWARDED, out);
+    }
+
+    /// As [`PublishProperties::copy_forwardable`], and without User Properties of this name.
+    pub fn copy_forwardable_without(&self, user_property: &str, out: &mut Vec<u8>) {
+        property::copy_without_pair(self.raw, NOT_FORWARDED, user_property, out);
     }
 
     pub(super) fn write(&self, sink: &mut dyn Sink) {
@@ -109,3 +110,7 @@ impl<'a> PublishProperties<'a> {
         sink.user_properties(&self.user_properties);
     }
 }
+
+/// What belongs to one connection, or is reckoned anew for each receiver.
+const NOT_FORWARDED: &[PropertyId] =
+    &[PropertyId::TopicAlias, PropertyId::MessageExpiryInterval, PropertyId::SubscriptionIdentifier];

@@ -215,6 +215,8 @@ impl Shard {
     /// Takes note of an event of the engine, whoever else wants to know.
     pub(crate) fn record(&mut self, event: &LogEvent) {
         let note = match event {
+            // Brokers are no clients: what happens to them is in the log and the fleet's status.
+            LogEvent::BrokerServes { .. } | LogEvent::BrokerLost { .. } => return,
             LogEvent::Connected { key, client_id, version, session_present } => {
                 self.note_connect(*key);
                 let session = if *session_present { "session resumed" } else { "new session" };

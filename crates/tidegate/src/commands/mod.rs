@@ -5,6 +5,7 @@ pub(crate) mod ban;
 mod cert;
 mod completions;
 mod config;
+pub(crate) mod orchestrator;
 pub(crate) mod passwd;
 pub(crate) mod publish;
 pub(crate) mod reload;
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
     match cli.command {
         None => run::run(&cli.run).into(),
         Some(Command::Run(sources)) => run::run(&sources).into(),
+        Some(Command::Orchestrator(args)) => run::run(&args.sources()).into(),
         Some(Command::Pub(args)) => publish::run(*args),
         Some(Command::Sub(args)) => subscribe::run(*args),
         Some(Command::Rr(args)) => request::run(*args),

@@ -57,6 +57,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
     let config = &crate::tenant_numbers::settle(written)?;
+    let config = &crate::orchestrator::with_name(config)?;
     let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
@@ -70,6 +71,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     let node = node.map_err(|error| error.to_string())?;
     crate::durable::tell_restored(&node);
+    crate::orchestrator::add_brokers(&node.handle(), config)?;
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }

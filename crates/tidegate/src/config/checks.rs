@@ -28,6 +28,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
         }
     }
     check_admin_is_safe(config, findings);
+    check_orchestrator(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
     crate::authentication::check(config, findings);
@@ -36,6 +37,30 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {
     let path = KeyPath { section: "listener", index, key };
     config.source(&path).clone()
+}
+
+/// An orchestrator's brokers can be read, have names of their own, and its clients are all of one tenant.
+fn check_orchestrator(config: &Config, findings: &mut Findings) {
+    let source = || config.source_of("orchestrator", "brokers").clone();
+    match config.fleet_brokers() {
+        Err(error) => findings.push(Problem::new(error.to_string()), source()),
+        Ok(brokers) => {
+            let mut names = std::collections::BTreeSet::new();
+            for broker in brokers.iter().filter(|broker| !names.insert(&broker.name)) {
+                let text =
+                    format!("two brokers have the name `{}`; give one of them another: NAME=ADDRESS", broker.name);
+                findings.push(Problem::new(text), source());
+            }
+            if !brokers.is_empty() && !config.orchestrator.enabled {
+                let problem = Problem::new("names brokers, but this is no orchestrator");
+                findings.push(problem.hint("run `tidegate orchestrator`, or set orchestrator.enabled"), source());
+            }
+        }
+    }
+    if config.orchestrator.enabled && !config.tenants.is_empty() {
+        let text = "an orchestrator serves one tenant: run one orchestrator for each";
+        findings.push(Problem::new(text), config.source_of("orchestrator", "enabled").clone());
+    }
 }
 
 /// No two listeners share a name or a place.

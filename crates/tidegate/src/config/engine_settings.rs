@@ -83,6 +83,7 @@ impl Config {
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
             tenants: self.tenants_by_user(),
+            uplinks: self.uplink_settings(),
             tenant_quotas: self.tenant_quotas(shards),
         }
     }

@@ -36,6 +36,7 @@ use path::KeyPath;
 use sections::access::AccessRules;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
 use sections::{Admin, Limits, Listener, Log, Node, Queue, Retained, Shared, Shutdown, Store, Sys};
@@ -75,6 +76,7 @@ pub(crate) struct Config {
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
+    pub(crate) orchestrator: Orchestrator,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
     pub(crate) log: Log,
@@ -168,6 +170,7 @@ impl Config {
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
+            "orchestrator" => vec![&self.orchestrator],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
             "log" => vec![&self.log],
@@ -194,6 +197,7 @@ impl Config {
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
+            "orchestrator" => &mut self.orchestrator,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,
             "log" => &mut self.log,

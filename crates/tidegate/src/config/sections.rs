@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
 
@@ -346,6 +347,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &RETAINED,
     &SHARED,
     &STORE,
+    &orchestrator::ORCHESTRATOR,
     &SYS,
     &ADMIN,
     &LOG,

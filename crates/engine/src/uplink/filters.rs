@@ -1,0 +1,315 @@
+//! Each filter of this process once at each broker (BRK-24), however many clients and shards want it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tidegate_mqtt::{
+    Frame, PacketId, PacketType, QoS, RetainHandling, SubAck, Subscribe, SubscriptionOptions, Subscriptions,
+    TopicFilter, TopicFilters, UnsubAck, Unsubscribe, UserProperties, Version,
+};
+
+use super::{Stage, UplinkKey};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
+use crate::input::Refused;
+use crate::link::envelope::Ticket;
+use crate::now::Now;
+use crate::publish::is_own_topic;
+
+/// Filters in one SUBSCRIBE or UNSUBSCRIBE packet.
+const FILTERS_PER_PACKET: usize = 256;
+/// Bytes of filters in one packet, but for a single filter of any length.
+const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
+/// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
+pub(super) const PACKETS_UNDER_WAY: u16 = 8;
+/// Filters remembered that a broker that is away still holds; beyond it it sends in vain what nobody wants.
+const GONE_MAX: usize = 100_000;
+
+/// What the clients of this process want, and who waits until the brokers know of it.
+#[derive(Debug, Default)]
+pub(super) struct WantedFilters {
+    /// The shards that want a filter, one bit each.
+    filters: BTreeMap<Box<str>, u64>,
+    waits: BTreeMap<u64, Waiter>,
+    next_wait: u64,
+}
+
+/// Somebody whose SUBACK waits for the brokers.
+#[derive(Debug)]
+struct Waiter {
+    shard: ShardId,
+    ticket: Ticket,
+    /// Brokers that have not answered.
+    left: u32,
+}
+
+impl WantedFilters {
+    /// How many filters the clients of this process want.
+    pub(super) fn len(&self) -> usize {
+        self.filters.len()
+    }
+}
+
+/// One filter that a broker is asked for, or to forget.
+#[derive(Clone, Debug)]
+struct Change {
+    filter: Box<str>,
+    subscribe: bool,
+    /// Whose wait it ends, 0 for nobody's.
+    wait: u64,
+}
+
+/// What one broker holds of the filters.
+#[derive(Debug, Default)]
+pub(super) struct FilterSync {
+    /// To be asked for, in order.
+    queue: VecDeque<Change>,
+    /// Asked for and not answered.
+    asked: VecDeque<(PacketId, Vec<Change>)>,
+    /// How many of the first round are not confirmed.
+    first_left: u64,
+    /// Filters that it holds.
+    held: u64,
+    /// Filters that nobody wants any more, and that it may hold still.
+    gone: BTreeSet<Box<str>>,
+}
+
+impl FilterSync {
+    pub(super) fn held(&self) -> u64 {
+        self.held
+    }
+
+    pub(super) fn pending(&self) -> u64 {
+        (self.queue.len() + self.asked.iter().map(|(_, changes)| changes.len()).sum::<usize>()) as u64
+    }
+
+    /// A packet id that no SUBSCRIBE or UNSUBSCRIBE under way has.
+    fn free_id(&self) -> Option<PacketId> {
+        let ids = (u16::MAX - PACKETS_UNDER_WAY..u16::MAX).filter_map(|below| PacketId::new(below + 1));
+        ids.into_iter().find(|id| self.asked.iter().all(|(asked, _)| asked != id))
+    }
+
+    /// Whether it holds all that there was when it came.
+    pub(super) fn is_complete(&self) -> bool {
+        self.first_left == 0
+    }
+}
+
+/// Whether a filter is one that brokers are asked for. `$SYS` is this process's own.
+fn is_for_brokers(tenant: TenantId, filter: &str) -> bool {
+    tenant == TenantId::DEFAULT && !is_own_topic(filter)
+}
+
+impl Engine {
+    /// Whether the uplinks live on this shard.
+    #[inline]
+    pub(crate) fn has_uplinks_here(&self) -> bool {
+        self.desk.uplinks.is_on() && self.place.owns(PartitionId(0))
+    }
+
+    /// A shard wants a filter, or no longer does. Says whether the ticket is confirmed later, when the brokers know.
+    pub(crate) fn note_wanted(
+        &mut self,
+        tenant: TenantId,
+        filter: &str,
+        shard: ShardId,
+        present: bool,
+        ticket: Option<Ticket>,
+    ) -> bool {
+        if !self.has_uplinks_here() || !is_for_brokers(tenant, filter) {
+            return false;
+        }
+        let wanted = &mut self.desk.uplinks.wanted;
+        let bits = wanted.filters.entry(filter.into()).or_default();
+        let before = *bits;
+        let bit = 1u64 << shard.0;
+        *bits = if present { before | bit } else { before & !bit };
+        let after = *bits;
+        if after == 0 {
+            wanted.filters.remove(filter);
+        }
+        if (before == 0) == (after == 0) {
+            return false;
+        }
+        self.tell_brokers(filter, present, ticket.map(|ticket| (shard, ticket)))
+    }
+
+    /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
+    fn tell_brokers(&mut self, filter: &str, subscribe: bool, waits: Option<(ShardId, Ticket)>) -> bool {
+        let uplinks = &mut self.desk.uplinks;
+        let mut wait = 0;
+        let mut told = Vec::new();
+        if waits.is_some() && uplinks.all.values().any(|uplink| uplink.stage == Stage::Open) {
+            uplinks.wanted.next_wait += 1;
+            wait = uplinks.wanted.next_wait;
+        }
+        for (key, uplink) in &mut uplinks.all {
+            if uplink.stage == Stage::Open {
+                uplink.filters.queue.push_back(Change { filter: filter.into(), subscribe, wait });
+                told.push(*key);
+            } else if !subscribe && uplink.filters.gone.len() < GONE_MAX {
+                uplink.filters.gone.insert(filter.into());
+            }
+        }
+        if let (Some((shard, ticket)), true) = (waits, wait != 0) {
+            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left: told.len() as u32 });
+        }
+        for key in told {
+            self.send_filters(key);
+        }
+        wait != 0
+    }
+
+    /// A broker is there: it is asked for everything that is wanted.
+    pub(super) fn begin_filters(&mut self, key: UplinkKey, session_present: bool) {
+        let uplinks = &mut self.desk.uplinks;
+        let Some(uplink) = uplinks.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let gone = std::mem::take(&mut filters.gone);
+        if session_present {
+            let gone = gone.into_iter().filter(|filter| !uplinks.wanted.filters.contains_key(filter));
+            filters.queue.extend(gone.map(|filter| Change { filter, subscribe: false, wait: 0 }));
+        }
+        let wanted = uplinks.wanted.filters.keys();
+        filters.queue.extend(wanted.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
+        filters.first_left = filters.queue.len() as u64;
+        filters.held = 0;
+        self.send_filters(key);
+    }
+
+    /// A broker is gone: nobody waits for its answers.
+    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
+        let changes: Vec<Change> = changes.collect();
+        filters.held = 0;
+        let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
+        filters.gone.extend(unsubscribed.take(GONE_MAX));
+        for change in changes {
+            self.end_wait(now, change.wait);
+        }
+    }
+
+    /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
+    fn send_filters(&mut self, key: UplinkKey) {
+        loop {
+            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+            let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
+            let Some(id) = uplink.filters.free_id() else { return };
+            let changes = next_changes(&mut uplink.filters.queue);
+            let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
+            let version = uplink.version;
+            if subscribe {
+                self.desk.send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, &changes, out));
+            } else {
+                self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
+            }
+            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+            uplink.filters.asked.push_back((id, changes));
+        }
+    }
+
+    pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+        let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
+        let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
+        let refused = ack.reason_codes.iter().filter(|code| code.is_error()).count();
+        if refused > 0
+            && let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink)
+        {
+            uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
+        }
+        self.note_answered(now, uplink, ack.packet_id);
+        Ok(())
+    }
+
+    pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
+        let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
+        let ack = UnsubAck::decode(version, frame.first_byte, frame.body)?;
+        self.note_answered(now, uplink, ack.packet_id);
+        Ok(())
+    }
+
+    /// A broker has answered for some filters.
+    fn note_answered(&mut self, now: Now, key: UplinkKey, id: PacketId) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
+        let Some((_, changes)) = filters.asked.remove(at) else { return };
+        for change in &changes {
+            filters.held = if change.subscribe { filters.held + 1 } else { filters.held.saturating_sub(1) };
+        }
+        let before = filters.first_left;
+        filters.first_left = before.saturating_sub(changes.len() as u64);
+        let complete = before > 0 && filters.first_left == 0;
+        for change in changes {
+            self.end_wait(now, change.wait);
+        }
+        self.send_filters(key);
+        if complete {
+            self.begin_serving(now, key);
+        }
+    }
+
+    /// One broker less is waited for.
+    fn end_wait(&mut self, now: Now, wait: u64) {
+        let wanted = &mut self.desk.uplinks.wanted;
+        let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
+        waiter.left = waiter.left.saturating_sub(1);
+        if waiter.left > 0 {
+            return;
+        }
+        let Some(Waiter { shard, ticket, .. }) = wanted.waits.remove(&wait) else { return };
+        if shard == self.place.shard {
+            self.handle_interest_seen(now, ticket);
+        } else {
+            self.links.confirm_interest(shard, ticket);
+        }
+    }
+
+    /// The uplink of a connection and the version that it speaks.
+    pub(super) fn uplink_of(&self, key: ConnectionKey) -> Option<(UplinkKey, Version)> {
+        let uplink = self.desk.uplinks.of_connection(key)?;
+        Some((uplink, self.desk.uplinks.all.get(&uplink)?.version))
+    }
+}
+
+/// What goes into the next packet: changes of one kind, in order.
+fn next_changes(queue: &mut VecDeque<Change>) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    let mut bytes = 0;
+    while let Some(next) = queue.front() {
+        let same_kind = changes.first().is_none_or(|first| first.subscribe == next.subscribe);
+        let fits = changes.is_empty() || bytes + next.filter.len() <= FILTER_BYTES_PER_PACKET;
+        if !same_kind || !fits || changes.len() >= FILTERS_PER_PACKET {
+            break;
+        }
+        bytes += next.filter.len();
+        changes.extend(queue.pop_front());
+    }
+    changes
+}
+
+fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {
+    // The codec checked them when a client asked for them.
+    changes.iter().filter_map(|change| TopicFilter::new(&change.filter).ok())
+}
+
+fn put_subscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
+    let options = SubscriptionOptions {
+        qos: QoS::ExactlyOnce,
+        no_local: false,
+        // What has RETAIN set is a value that the broker kept, then, and nothing else.
+        retain_as_published: false,
+        retain_handling: RetainHandling::SendIfNew,
+    };
+    let filters: Vec<_> = valid(changes).map(|filter| (filter, options)).collect();
+    let subscriptions = Subscriptions::new(&filters);
+    let user_properties = UserProperties::EMPTY;
+    Subscribe { packet_id, subscription_identifier: None, user_properties, subscriptions }.encode(version, out).is_ok()
+}
+
+fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
+    let filters: Vec<_> = valid(changes).collect();
+    let user_properties = UserProperties::EMPTY;
+    Unsubscribe { packet_id, user_properties, topic_filters: TopicFilters::new(&filters) }.encode(version, out).is_ok()
+}

@@ -1,0 +1,264 @@
+//! The id that a message carries to a broker and back, and the memory of those that have come back.
+//!
+//! It rides in a user property, so brokers of MQTT 5 bring it back; earlier versions have no place for it.
+
+use std::collections::VecDeque;
+
+use tidegate_mqtt::PublishProperties;
+
+/// The name of the user property.
+pub(crate) const PROPERTY: &str = "tidegate-id";
+
+/// Characters of an encoded id.
+const TEXT_LEN: usize = 11 + 11 + 8 + 11 + 1;
+
+/// What a message that goes through a fleet of brokers is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MessageId {
+    /// The shard of the process where it entered; another number with each start.
+    pub origin: u64,
+    /// Counts the messages of the origin from 1, without gaps.
+    pub number: u64,
+    /// When it entered, Unix milliseconds: between two retained values of one topic the later one wins.
+    pub entered: u64,
+    /// Hash of its publisher's client id, for No Local ([MQTT-3.8.3-3]); 0 where there is none.
+    pub publisher: u64,
+    /// Whether it was published with RETAIN.
+    pub retain: bool,
+}
+
+const ALPHABET: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+
+fn put(out: &mut Vec<u8>, mut value: u64, digits: usize) {
+    let start = out.len();
+    out.resize(start + digits, b'0');
+    for place in out[start..].iter_mut().rev() {
+        *place = ALPHABET[(value & 63) as usize];
+        value >>= 6;
+    }
+}
+
+fn digit(character: u8) -> Option<u64> {
+    let value = match character {
+        b'0'..=b'9' => character - b'0',
+        b'A'..=b'Z' => character - b'A' + 10,
+        b'_' => 36,
+        b'a'..=b'z' => character - b'a' + 37,
+        b'~' => 63,
+        _ => return None,
+    };
+    Some(u64::from(value))
+}
+
+fn get(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0u64, |value, character| Some(value.wrapping_shl(6) | digit(*character)?))
+}
+
+impl MessageId {
+    /// Appends the user property that carries it to encoded properties.
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        out.push(0x26);
+        out.extend_from_slice(&(PROPERTY.len() as u16).to_be_bytes());
+        out.extend_from_slice(PROPERTY.as_bytes());
+        out.extend_from_slice(&(TEXT_LEN as u16).to_be_bytes());
+        put(out, self.origin, 11);
+        put(out, self.number, 11);
+        put(out, self.entered, 8);
+        put(out, self.publisher, 11);
+        out.push(if self.retain { b'r' } else { b'-' });
+    }
+
+    /// Reads the value of the user property.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let text: &[u8; TEXT_LEN] = text.as_bytes().try_into().ok()?;
+        let (origin, rest) = text.split_at(11);
+        let (number, rest) = rest.split_at(11);
+        let (entered, rest) = rest.split_at(8);
+        let (publisher, flag) = rest.split_at(11);
+        Some(Self {
+            origin: get(origin)?,
+            number: get(number)?,
+            entered: get(entered)?,
+            publisher: get(publisher)?,
+            retain: match flag {
+                b"r" => true,
+                b"-" => false,
+                _ => return None,
+            },
+        })
+    }
+
+    /// The id among encoded properties that were written by [`MessageId::append`] last.
+    pub(crate) fn at_end_of(properties: &[u8]) -> Option<Self> {
+        let head = 1 + 2 + PROPERTY.len() + 2;
+        let start = properties.len().checked_sub(head + TEXT_LEN)?;
+        let own = &properties[start..];
+        (own[0] == 0x26 && &own[3..3 + PROPERTY.len()] == PROPERTY.as_bytes())
+            .then(|| std::str::from_utf8(&own[head..]).ok().and_then(Self::parse))?
+    }
+
+    /// Encoded properties without the id at their end.
+    pub(crate) fn strip(properties: &[u8]) -> &[u8] {
+        match Self::at_end_of(properties) {
+            Some(_) => &properties[..properties.len() - (1 + 2 + PROPERTY.len() + 2 + TEXT_LEN)],
+            None => properties,
+        }
+    }
+
+    /// The id among the properties of a PUBLISH packet, wherever the broker has put it.
+    pub(crate) fn of(properties: &PublishProperties<'_>) -> Option<Self> {
+        let mut pairs = properties.user_properties.iter();
+        pairs.find(|(name, _)| *name == PROPERTY).and_then(|(_, value)| Self::parse(value))
+    }
+}
+
+/// Origins remembered at once; the one not heard of for longest makes room.
+const ORIGINS_MAX: usize = 256;
+/// Numbers of an origin that are told apart. An id this far behind the newest counts as new: better twice than never.
+const WINDOW: u64 = 1 << 18;
+
+/// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
+#[derive(Debug, Default)]
+pub(crate) struct SeenIds {
+    /// The one heard of last at the back.
+    origins: VecDeque<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    origin: u64,
+    /// The highest number seen.
+    newest: u64,
+    /// One bit for each number of the window, at its remainder.
+    bits: Box<[u64]>,
+}
+
+impl Seen {
+    fn new(origin: u64) -> Self {
+        Self { origin, newest: 0, bits: vec![0; (WINDOW / 64) as usize].into_boxed_slice() }
+    }
+
+    fn bit(number: u64) -> (usize, u64) {
+        let place = number % WINDOW;
+        ((place / 64) as usize, 1 << (place % 64))
+    }
+
+    /// Whether it can be told from others.
+    fn is_near(&self, number: u64) -> bool {
+        number.saturating_add(WINDOW) > self.newest
+    }
+
+    fn contains(&self, number: u64) -> bool {
+        let (word, bit) = Self::bit(number);
+        self.is_near(number) && number <= self.newest && self.bits[word] & bit != 0
+    }
+
+    fn insert(&mut self, number: u64) -> bool {
+        if self.contains(number) {
+            return false;
+        }
+        if !self.is_near(number) {
+            return true;
+        }
+        if number > self.newest {
+            if number - self.newest >= WINDOW {
+                self.bits.fill(0);
+            } else {
+                for passed in self.newest + 1..number {
+                    let (word, bit) = Self::bit(passed);
+                    self.bits[word] &= !bit;
+                }
+            }
+            self.newest = number;
+        }
+        let (word, bit) = Self::bit(number);
+        self.bits[word] |= bit;
+        true
+    }
+}
+
+impl SeenIds {
+    /// Notes a message; says whether it is new.
+    pub(crate) fn insert(&mut self, id: &MessageId) -> bool {
+        if let Some(last) = self.origins.back_mut()
+            && last.origin == id.origin
+        {
+            return last.insert(id.number);
+        }
+        let known = self.origins.iter().position(|seen| seen.origin == id.origin);
+        let mut seen = match known.and_then(|at| self.origins.remove(at)) {
+            Some(seen) => seen,
+            None => {
+                if self.origins.len() >= ORIGINS_MAX {
+                    self.origins.pop_front();
+                }
+                Seen::new(id.origin)
+            }
+        };
+        let new = seen.insert(id.number);
+        self.origins.push_back(seen);
+        new
+    }
+
+    /// Whether a message has come back.
+    pub(crate) fn contains(&self, id: &MessageId) -> bool {
+        let seen = self.origins.iter().rev().find(|seen| seen.origin == id.origin);
+        seen.is_some_and(|seen| seen.contains(id.number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(origin: u64, number: u64) -> MessageId {
+        MessageId { origin, number, entered: 1_700_000_000_123, publisher: u64::MAX, retain: true }
+    }
+
+    #[test]
+    fn an_id_survives_its_way_through_properties() {
+        for id in [id(0, 1), id(u64::MAX, u64::MAX), id(7, 1 << 40)] {
+            let mut properties = vec![0x01, 0x01];
+            id.append(&mut properties);
+            assert_eq!(MessageId::at_end_of(&properties), Some(id));
+            assert_eq!(MessageId::strip(&properties), &[0x01, 0x01]);
+            let decoded = PublishProperties::decode(&properties).expect("valid properties");
+            assert_eq!(MessageId::of(&decoded), Some(id));
+        }
+        assert_eq!(MessageId::at_end_of(b"\x01\x01"), None);
+        assert_eq!(MessageId::strip(b"\x01\x01"), b"\x01\x01");
+        assert_eq!(MessageId::parse("short"), None);
+        assert_eq!(MessageId::parse(&"!".repeat(TEXT_LEN)), None);
+    }
+
+    #[test]
+    fn each_id_is_new_once_in_any_order() {
+        let mut seen = SeenIds::default();
+        for number in [5, 3, 4, 1, 2, 70, 69] {
+            assert!(seen.insert(&id(1, number)), "{number}");
+            assert!(!seen.insert(&id(1, number)), "{number} again");
+        }
+        assert!(seen.insert(&id(2, 5)), "of another origin");
+        assert!(!seen.contains(&id(1, 6)) && seen.contains(&id(1, 5)));
+    }
+
+    #[test]
+    fn what_lies_far_behind_counts_as_new() {
+        let mut seen = SeenIds::default();
+        assert!(seen.insert(&id(1, 10)));
+        assert!(seen.insert(&id(1, 10 + WINDOW)));
+        assert!(seen.insert(&id(1, 10)) && seen.insert(&id(1, 10)));
+        assert!(seen.insert(&id(1, 11)) && !seen.insert(&id(1, 11)), "the last of the window");
+        assert!(seen.insert(&id(1, 11 + 3 * WINDOW)));
+        assert!(seen.insert(&id(1, 12 + 2 * WINDOW)), "nothing is left of an earlier round");
+    }
+
+    #[test]
+    fn origins_are_bounded() {
+        let mut seen = SeenIds::default();
+        for origin in 0..2 * ORIGINS_MAX as u64 {
+            assert!(seen.insert(&id(origin, 1)));
+        }
+        assert_eq!(seen.origins.len(), ORIGINS_MAX);
+    }
+}

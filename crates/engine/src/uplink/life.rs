@@ -1,0 +1,443 @@
+//! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
+
+use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
+
+use super::filters::PACKETS_UNDER_WAY;
+use super::{
+    Drain, FilterSync, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters, UplinkError,
+    UplinkKey, UplinkOptions, UplinkReport, UplinkState,
+};
+use crate::desk::Timer;
+use crate::engine::Engine;
+use crate::event::{Event, LogEvent};
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::envelope::Ticket;
+use crate::link::record::{GroupName, MemberOptions};
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::session::{FilterList, Session};
+use crate::subscribe::SubAckWaits;
+use crate::topics::SubscriberOptions;
+
+/// The group that all uplinks are in.
+pub(super) fn group() -> GroupName<'static> {
+    GroupName { tenant: TenantId::UPLINK, share: UPLINK_SHARE, filter: UPLINK_FILTER }
+}
+
+impl Engine {
+    /// Adds a broker, or changes how one is spoken to from its next connection on. Called on the shard that has partition 0.
+    ///
+    /// # Errors
+    /// Where there is no fleet.
+    pub fn set_uplink(&mut self, now: Now, name: &str, options: UplinkOptions) -> Result<(), UplinkError> {
+        self.desk.journal.now = now;
+        if !self.has_uplinks_here() {
+            return Err(UplinkError::NoFleet);
+        }
+        if let Some(key) = self.uplink_named(name) {
+            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+                uplink.options = options;
+            }
+            self.end_drain(now, key);
+            return Ok(());
+        }
+        let session = self.uplink_session(name);
+        let key = UplinkKey(self.desk.uplinks.next_key);
+        self.desk.uplinks.next_key += 1;
+        let uplink = Uplink {
+            name: name.into(),
+            version: options.version.unwrap_or(Version::V5),
+            options,
+            session,
+            connection: None,
+            stage: Stage::Resting(now.monotonic),
+            since: now.unix,
+            accepted: false,
+            draining: None,
+            filters: FilterSync::default(),
+            unreturned: std::collections::BTreeMap::new(),
+            timer: Millis::NEVER,
+            reassign_at: self.reassign_time(now),
+            backoff_ms: 0,
+            window: 1,
+            probe: Probe::default(),
+            counters: UplinkCounters::default(),
+            last_error: String::new(),
+        };
+        self.desk.uplinks.by_session.insert(session.0, key);
+        self.desk.uplinks.all.insert(key, uplink);
+        self.take_uplink_seat(now, session);
+        self.run_uplink_timer(now, key);
+        self.check_gate(now);
+        self.after_frame(now);
+        Ok(())
+    }
+
+    fn reassign_time(&self, now: Now) -> Millis {
+        let after = self.desk.uplinks.settings().map_or(0, |settings| settings.reassign_after_ms);
+        now.monotonic.plus(after)
+    }
+
+    /// The session of a broker's uplink, made anew if the store has brought none.
+    fn uplink_session(&mut self, broker: &str) -> SessionKey {
+        let client_id = Self::uplink_session_name(broker);
+        let known = self.session_named(TenantId::UPLINK, &client_id);
+        let session = known.unwrap_or_else(|| {
+            self.desk.insert_session(Session {
+                client_id: client_id.into(),
+                connection: None,
+                filters: FilterList::default(),
+                flow: None,
+                rare: None,
+                expiry_seconds: u32::MAX,
+                tenant: TenantId::UPLINK,
+                listener: UPLINK_LISTENER,
+                receive_maximum: 1,
+                rights_epoch: 0,
+                stored: None,
+                identity: None,
+            })
+        });
+        if let Some(session) = self.desk.sessions.get_mut(session.0) {
+            session.flow_mut().inflight.keep_back(PACKETS_UNDER_WAY);
+        }
+        if known.is_none() {
+            self.desk.store_session(session);
+        }
+        session
+    }
+
+    /// Makes the uplink's session a member of the group that deals, which it may be already.
+    fn take_uplink_seat(&mut self, now: Now, session: SessionKey) {
+        let options = SubscriberOptions::new(QoS::ExactlyOnce, false, true);
+        let member = MemberOptions { options: options.bits(), subscription_id: 0 };
+        let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
+        self.desk.store_subscription(session, &whole, member.options, 0);
+        let nobody = ConnectionKey { index: u32::MAX, generation: 0 };
+        let ticket = Ticket { connection: nobody, sequence: 0 };
+        let mut waits = SubAckWaits::default();
+        self.join_group(now, session, UPLINK_SHARE, UPLINK_FILTER, member, ticket, &mut waits);
+        self.announce_presence(session, true);
+    }
+
+    /// A broker could not be reached.
+    pub fn fail_uplink(&mut self, now: Now, name: &str, why: &str) {
+        let Some(key) = self.uplink_named(name) else { return };
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if uplink.stage != Stage::Dialing {
+            return;
+        }
+        why.clone_into(&mut uplink.last_error);
+        self.rest(now, key);
+    }
+
+    /// The next attempt to reach a broker waits, each time twice as long.
+    fn rest(&mut self, now: Now, key: UplinkKey) {
+        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let (least, most) = (settings.reconnect_min_ms, settings.reconnect_max_ms);
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        uplink.backoff_ms = (uplink.backoff_ms * 2).clamp(least, most);
+        uplink.stage = Stage::Resting(now.monotonic.plus(uplink.backoff_ms));
+        self.set_uplink_timer(key);
+    }
+
+    /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
+    pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, session_present: bool) {
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let (session, draining) = (uplink.session, uplink.draining.is_some());
+        self.fit_window(key);
+        if !session_present {
+            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well.
+            self.reassign_lost(now, key);
+        }
+        if !draining {
+            self.announce_presence(session, true);
+        }
+        // Before messages, so that each that is published from now on comes back.
+        self.begin_filters(key, session_present);
+        self.desk.resume(now.monotonic, &mut self.layouts, session);
+        let complete = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.is_complete());
+        if complete {
+            self.begin_serving(now, key);
+        }
+        self.set_uplink_timer(key);
+        self.check_gate(now);
+    }
+
+    /// What a broker has acknowledged and forgotten is dealt anew.
+    fn reassign_lost(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let forgotten: Vec<_> = uplink.unreturned.keys().copied().collect();
+        for id in forgotten {
+            self.send_again(now, key, &id);
+        }
+    }
+
+    /// A broker holds all subscriptions.
+    pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        uplink.since = now.unix;
+        let broker = uplink.name.to_string();
+        self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+    }
+
+    /// The connection of an uplink has ended, for whatever reason.
+    pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, detail: Option<&str>) {
+        let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
+        let reassign_at = self.reassign_time(now);
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let was = uplink.stage;
+        uplink.connection = None;
+        uplink.since = now.unix;
+        uplink.counters.lost += u64::from(was == Stage::Open);
+        if let Some(detail) = detail.filter(|detail| !detail.is_empty()) {
+            detail.clone_into(&mut uplink.last_error);
+        } else if uplink.last_error.is_empty() {
+            uplink.last_error = "the connection broke off".into();
+        }
+        let (session, accepted) = (uplink.session, uplink.accepted);
+        let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
+        self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        if was == Stage::Open {
+            uplink.reassign_at = reassign_at;
+            self.desk.sessions_connected -= 1;
+            if let Some(session) = self.desk.sessions.get_mut(session.0) {
+                session.connection = None;
+                if let Some(flow) = session.flow.as_mut() {
+                    flow.to_resend = 0;
+                }
+            }
+        } else if !accepted {
+            // A broker that closes without a word may not know the version.
+            self.try_other_version(key);
+        }
+        self.end_filters(now, key);
+        self.rest(now, key);
+    }
+
+    /// Sets the one timer of an uplink to whatever comes first.
+    pub(super) fn set_uplink_timer(&mut self, key: UplinkKey) {
+        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let timeout = settings.probe_timeout_ms;
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let of_stage = match uplink.stage {
+            Stage::Resting(at) if !self.stopping => at,
+            Stage::Dialing | Stage::Resting(_) => Millis::NEVER,
+            Stage::Connecting | Stage::Open => {
+                uplink.probe.asked.map_or(uplink.probe.next, |asked| asked.plus(timeout))
+            }
+        };
+        let due = of_stage.min(uplink.reassign_at);
+        if due == uplink.timer {
+            return;
+        }
+        let before = std::mem::replace(&mut uplink.timer, due);
+        self.desk.timers.cancel(before, Timer::Uplink(key));
+        self.desk.timers.set(due, Timer::Uplink(key));
+    }
+
+    /// Does what is due for an uplink.
+    pub(crate) fn handle_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.timer = Millis::NEVER;
+        }
+        self.run_uplink_timer(now, key);
+    }
+
+    fn run_uplink_timer(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let stage = uplink.stage;
+        match stage {
+            Stage::Resting(at) if at <= now.monotonic && !self.stopping => {
+                uplink.stage = Stage::Dialing;
+                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string() });
+            }
+            Stage::Connecting | Stage::Open => {
+                if !self.probe_uplink(now, key) && stage == Stage::Open {
+                    self.check_unreturned(now, key);
+                }
+            }
+            Stage::Resting(_) | Stage::Dialing => {}
+        }
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if uplink.reassign_at <= now.monotonic {
+            uplink.reassign_at = Millis::NEVER;
+            self.give_up_uplink(now, key);
+        }
+        self.set_uplink_timer(key);
+    }
+
+    /// A broker stays away: others get what it has, if there are any.
+    fn give_up_uplink(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let session = uplink.session;
+        let another = self
+            .desk
+            .uplinks
+            .all
+            .iter()
+            .any(|(other, uplink)| *other != key && uplink.stage == Stage::Open && uplink.draining.is_none());
+        if !another {
+            // Its messages are as well with it as with anybody; whether somebody has come is looked at again.
+            if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+                uplink.reassign_at = now.monotonic.plus(REASSIGN_AGAIN_MS);
+            }
+            return;
+        }
+        self.announce_presence(session, false);
+        self.reassign(now, key);
+    }
+
+    /// Stops giving a broker messages (BRK-32 step 1). What it has it settles, and what comes from it is taken.
+    ///
+    /// # Errors
+    /// When there is no such broker, or no other that could take its messages.
+    pub fn drain_uplink(&mut self, now: Now, name: &str) -> Result<(), UplinkError> {
+        self.desk.journal.now = now;
+        let key = self.uplink_named(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
+        if !self.has_another(key) {
+            return Err(UplinkError::Last(name.to_owned()));
+        }
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return Ok(()) };
+        if uplink.draining.is_some() {
+            return Ok(());
+        }
+        // One answer may be under way to a PINGREQ that was sent before.
+        let under_way = u64::from(uplink.probe.asked.is_some());
+        uplink.draining = Some(Drain { answers_wanted: uplink.probe.answered + under_way + 1 });
+        uplink.since = now.unix;
+        uplink.probe.next = now.monotonic;
+        let session = uplink.session;
+        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        self.set_uplink_timer(key);
+        self.after_frame(now);
+        Ok(())
+    }
+
+    fn has_another(&self, key: UplinkKey) -> bool {
+        self.desk.uplinks.all.iter().any(|(other, uplink)| *other != key && uplink.draining.is_none())
+    }
+
+    /// A broker that was being drained is to be given messages after all.
+    fn end_drain(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if uplink.draining.take().is_some() {
+            uplink.since = now.unix;
+            let session = uplink.session;
+            self.take_uplink_seat(now, session);
+        }
+    }
+
+    /// Removes a broker (BRK-32 steps 3 and 4). With `force` others get what it owes.
+    ///
+    /// # Errors
+    /// When there is no such broker, it owes messages and is not forced, or nobody else could take them.
+    pub fn remove_uplink(&mut self, now: Now, name: &str, force: bool) -> Result<(), UplinkError> {
+        self.desk.journal.now = now;
+        let key = self.uplink_named(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
+        let report = self.report_uplink(key);
+        let owed = report.as_ref().map_or(0, UplinkReport::owed);
+        if owed > 0 && !force {
+            return Err(UplinkError::Owes { name: name.to_owned(), owed });
+        }
+        if owed > 0 && !self.has_another(key) {
+            return Err(UplinkError::Last(name.to_owned()));
+        }
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return Ok(()) };
+        let (session, connection) = (uplink.session, uplink.connection);
+        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        self.reassign(now, key);
+        if let Some(connection) = connection {
+            self.say_goodbye(connection, true);
+            self.end_connection(now, connection, Reason::UplinkRemoved, None);
+        }
+        if let Some(uplink) = self.desk.uplinks.all.remove(&key) {
+            self.desk.timers.cancel(uplink.timer, Timer::Uplink(key));
+            self.desk.uplinks.by_session.remove(&session.0);
+        }
+        self.end_session(now, session, Reason::SessionDiscarded);
+        self.check_gate(now);
+        self.after_frame(now);
+        Ok(())
+    }
+
+    /// A DISCONNECT to a broker; for good, it need not keep the session.
+    pub(crate) fn say_goodbye(&mut self, key: ConnectionKey, for_good: bool) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        if connection.phase != crate::connection::Phase::Open {
+            return;
+        }
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let lasting = self.desk.uplinks.of_connection(key).and_then(|key| self.desk.uplinks.all.get(&key));
+        let ends = for_good && lasting.is_some_and(|uplink| uplink.options.lasting);
+        let packet = Disconnect {
+            session_expiry_interval: ends.then_some(0),
+            ..Disconnect::new(tidegate_mqtt::ReasonCode::Success)
+        };
+        self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
+    }
+
+    /// How all uplinks are.
+    pub fn uplinks(&self) -> Vec<UplinkReport> {
+        self.desk.uplinks.all.keys().filter_map(|key| self.report_uplink(*key)).collect()
+    }
+
+    /// Filters that the clients of this process want of brokers.
+    pub fn wanted_filters(&self) -> u64 {
+        self.desk.uplinks.wanted.len() as u64
+    }
+
+    fn report_uplink(&self, key: UplinkKey) -> Option<UplinkReport> {
+        let uplink = self.desk.uplinks.all.get(&key)?;
+        let (queued, in_flight) = self.desk.owed_by(uplink.session);
+        let unreturned = uplink.unreturned.len() as u64;
+        let owed = queued + in_flight + unreturned;
+        let state = match (uplink.draining, uplink.stage) {
+            (Some(drain), _) if owed == 0 && is_worked_off(uplink, drain) => UplinkState::Drained,
+            (Some(_), _) => UplinkState::Draining,
+            (None, Stage::Open) if uplink.filters.is_complete() => UplinkState::Serving,
+            (None, Stage::Open) => UplinkState::Subscribing,
+            (None, _) if uplink.accepted => UplinkState::Down,
+            (None, _) => UplinkState::Connecting,
+        };
+        let mut counters = uplink.counters;
+        counters.sent = counters.acknowledged + in_flight;
+        Some(UplinkReport {
+            name: uplink.name.to_string(),
+            state,
+            since: uplink.since,
+            version: uplink.accepted.then_some(uplink.version),
+            filters: uplink.filters.held(),
+            filters_pending: uplink.filters.pending(),
+            queued,
+            in_flight,
+            unreturned,
+            counters,
+            last_error: uplink.last_error.clone(),
+        })
+    }
+
+    /// Sessions of brokers that were configured before and are not any more: others get what they owe.
+    pub fn forget_other_uplinks(&mut self, now: Now) {
+        self.desk.journal.now = now;
+        let known = &self.desk.uplinks.by_session;
+        let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
+        let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
+        if self.desk.uplinks.all.is_empty() {
+            // Nobody could take their messages; they wait in the store until a fleet is configured.
+            return;
+        }
+        for session in others {
+            self.end_session(now, session, Reason::SessionDiscarded);
+        }
+        self.after_frame(now);
+    }
+}
+
+/// How long until it is asked again whether another broker could take a lost one's messages, milliseconds.
+const REASSIGN_AGAIN_MS: u64 = 500;
+
+/// Whether a drained broker has answered a probe behind the last message. One that is away has nothing under way.
+fn is_worked_off(uplink: &Uplink, drain: Drain) -> bool {
+    uplink.stage != Stage::Open || uplink.probe.answered >= drain.answers_wanted
+}

@@ -1,0 +1,220 @@
+//! Uplinks: what makes an engine an orchestrator in front of other brokers (BRK-15, BRK-23..28).
+//!
+//! An uplink is a connection turned round: the engine connects to a broker and is a client there. Everything that a
+//! subscriber's session can do serves it too: its queue holds what the broker is to be given, its window bounds what is
+//! under way, its entries in the store outlive the process. All uplinks are members of one shared group in a tenant of their
+//! own, which deals what clients publish; what comes from brokers goes to the subscribers of the clients' tenant. They live
+//! on one shard, the home of partition 0.
+//!
+//! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
+//! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
+//! - `filters.rs`: each filter of this process once at each broker.
+//! - `receive.rs`: messages from brokers.
+//! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `life.rs`: uplinks come, are lost, drained and removed.
+
+mod connection;
+mod filters;
+pub(crate) mod id;
+mod life;
+mod receive;
+mod route;
+mod settings;
+mod settle;
+
+use std::collections::BTreeMap;
+
+use tidegate_mqtt::{ReasonCode, Version};
+
+use crate::durable::Numbers;
+use crate::hash::hash_bytes;
+use crate::ids::{ConnectionKey, ListenerId, SessionKey};
+use crate::now::Millis;
+use crate::session::{Delivery, InFlight};
+use filters::{FilterSync, WantedFilters};
+use id::{MessageId, SeenIds};
+
+pub(crate) use route::AtGate;
+pub use settings::{
+    RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+};
+
+/// Stands where the sessions of clients have the listener that they came through.
+pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
+/// What the client ids of uplinks begin with; such a name is at home in partition 0.
+pub(crate) const UPLINK_PREFIX: &str = "$uplink/";
+/// The share name of the group that all uplinks are in.
+pub(crate) const UPLINK_SHARE: &str = "$uplink";
+/// The filter of that group.
+pub(crate) const UPLINK_FILTER: &str = "#";
+
+/// An uplink of this shard; numbers of removed ones are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct UplinkKey(pub u32);
+
+/// The uplinks of a shard, and what every shard of an orchestrator needs.
+#[derive(Debug, Default)]
+pub(crate) struct Uplinks {
+    settings: Option<UplinkSettings>,
+    /// The number of this shard's ids, different in each process.
+    origin: u64,
+    next_number: u64,
+    /// Whether the fleet takes messages.
+    open: bool,
+    /// Messages since the gate was looked at.
+    unchecked: u32,
+    /// Publishers that wait until it does.
+    waiting: Vec<ConnectionKey>,
+    all: BTreeMap<UplinkKey, Uplink>,
+    next_key: u32,
+    by_session: BTreeMap<u32, UplinkKey>,
+    by_connection: BTreeMap<ConnectionKey, UplinkKey>,
+    wanted: WantedFilters,
+    seen: SeenIds,
+    /// What brokers have acknowledged in the packet at hand.
+    acknowledged: Vec<(SessionKey, InFlight)>,
+    /// What brokers have no room for.
+    refused: Vec<(SessionKey, InFlight)>,
+    unreturned_bytes: u64,
+}
+
+/// One uplink.
+#[derive(Debug)]
+struct Uplink {
+    name: Box<str>,
+    options: UplinkOptions,
+    session: SessionKey,
+    connection: Option<ConnectionKey>,
+    stage: Stage,
+    /// Since when it is in its present state, Unix milliseconds.
+    since: u64,
+    /// The version that was accepted last, or is tried next.
+    version: Version,
+    accepted: bool,
+    draining: Option<Drain>,
+    filters: FilterSync,
+    /// Acknowledged and not come back.
+    unreturned: BTreeMap<MessageId, Unreturned>,
+    /// When its timer is set.
+    timer: Millis,
+    /// When a dead broker's messages go to others.
+    reassign_at: Millis,
+    /// How long the next attempt waits.
+    backoff_ms: u64,
+    /// Packets in flight as the broker allows.
+    window: u16,
+    probe: Probe,
+    counters: UplinkCounters,
+    last_error: String,
+}
+
+/// How far the connection of an uplink is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The shell opens a transport.
+    Dialing,
+    /// CONNECT was sent.
+    Connecting,
+    /// CONNACK came.
+    Open,
+    /// The next attempt comes at this time.
+    Resting(Millis),
+}
+
+/// Whether the broker lives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Probe {
+    /// When the unanswered PINGREQ was sent.
+    asked: Option<Millis>,
+    /// When the next one is due.
+    next: Millis,
+    /// PINGRESP packets taken on this connection.
+    answered: u64,
+}
+
+/// A broker that is given nothing any more.
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// The answer that shows that the broker has worked off all it was given: one to a PINGREQ sent behind it.
+    answers_wanted: u64,
+}
+
+/// A message that a broker has acknowledged and that is to come back.
+#[derive(Debug)]
+struct Unreturned {
+    in_flight: InFlight,
+    since: Millis,
+}
+
+impl Uplinks {
+    pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64) -> Self {
+        let origin = hash_bytes(seed, b"origin of messages for a fleet");
+        Self { settings, origin, ..Self::default() }
+    }
+
+    /// Whether this process is an orchestrator.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.settings.is_some()
+    }
+
+    pub(crate) fn settings(&self) -> Option<&UplinkSettings> {
+        self.settings.as_ref()
+    }
+
+    /// How many uplinks there are.
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// How many of them have a connection that counts as a session's.
+    pub(crate) fn connected(&self) -> usize {
+        self.all.values().filter(|uplink| uplink.stage == Stage::Open).count()
+    }
+
+    /// Timers that are set.
+    pub(crate) fn timers(&self) -> usize {
+        self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
+    }
+
+    /// Bytes of acknowledged messages that have not come back.
+    pub(crate) fn unreturned_bytes(&self) -> u64 {
+        self.unreturned_bytes
+    }
+
+    /// The uplink whose connection this is.
+    #[inline]
+    pub(crate) fn of_connection(&self, key: ConnectionKey) -> Option<UplinkKey> {
+        self.by_connection.get(&key).copied()
+    }
+
+    /// A broker has answered a message. Says whether it is decided behind the packet what becomes of it: an acknowledged one
+    /// may have to come back, and one that the broker has no room for goes to another.
+    pub(crate) fn note_answered(
+        &mut self,
+        session: SessionKey,
+        code: ReasonCode,
+        delivery: Option<&Delivery>,
+        numbers: Numbers,
+    ) -> bool {
+        let Some(delivery) = delivery else { return false };
+        let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
+        if !code.is_error() {
+            self.acknowledged.push((session, in_flight));
+        } else if code == ReasonCode::QuotaExceeded {
+            self.refused.push((session, in_flight));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn find(&self, name: &str) -> Option<UplinkKey> {
+        self.all.iter().find(|(_, uplink)| &*uplink.name == name).map(|(key, _)| *key)
+    }
+}
+
+/// The client id of a broker's uplink in its tenant.
+fn session_name(broker: &str) -> String {
+    format!("{UPLINK_PREFIX}{broker}")
+}

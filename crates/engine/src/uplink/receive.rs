@@ -1,0 +1,176 @@
+//! Messages from brokers, for the subscribers of this process (BRK-25).
+
+use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+
+use super::UplinkKey;
+use super::id::{MessageId, PROPERTY};
+use crate::dispatch::{Source, reach};
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::input::Refused;
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+
+impl Engine {
+    /// Takes a PUBLISH from a broker.
+    pub(super) fn receive_from_broker(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        version: Version,
+        frame: &Frame<'_>,
+    ) -> Result<(), Refused> {
+        let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
+        let Some(session) = self.desk.session_of(key) else { return Ok(()) };
+        let properties = PublishProperties::decode(raw.properties)?;
+        if properties.topic_alias.is_some() {
+            return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
+        }
+        let id = MessageId::of(&properties);
+        let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id
+            && raw.qos == QoS::ExactlyOnce
+            && !self.is_first_receipt(now, key, session, packet_id)
+        {
+            return Ok(());
+        }
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+            uplink.counters.received += 1;
+        }
+        let new = id.is_none_or(|id| self.is_news(now, &id));
+        let mut waits = 0;
+        if new {
+            let mut forwarded = std::mem::take(&mut self.scratch_properties);
+            forwarded.clear();
+            properties.copy_forwardable_without(PROPERTY, &mut forwarded);
+            let expires_at =
+                properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+            let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
+            self.scratch_properties = forwarded;
+            waits = outcome?;
+        } else if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+            uplink.counters.duplicates += 1;
+        }
+        self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
+        Ok(())
+    }
+
+    /// Whether a message has not come before. If it is one of this process, it has come back now.
+    fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
+        let new = self.desk.uplinks.seen.insert(id);
+        self.note_returned(now, id);
+        new
+    }
+
+    /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.
+    fn pass_on(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> Result<u32, Refused> {
+        let slot = self.slot_of(TenantId::DEFAULT, raw.topic)?;
+        let topic = self.cache.get(slot).0;
+        if crate::publish::is_own_topic(topic) {
+            // Brokers have a `$SYS` of their own, and none of it is this process's.
+            return Ok(0);
+        }
+        let ticket = raw.packet_id.map(|_| self.next_ticket(key));
+        // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
+        let kept_there = raw.retain;
+        let retain = kept_there || id.is_some_and(|id| id.retain);
+        if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
+            return Ok(0);
+        }
+        let (topic, route) = self.cache.get(slot);
+        let publisher = id.map_or(0, |id| id.publisher);
+        let mut publication =
+            Publication::new(TenantId::DEFAULT, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
+        publication.priority = self.cache.traits(slot).priority.level(properties);
+        publication.retain_is_done = retain;
+        publication.from_retained = kept_there;
+        let source = Source {
+            session: Some(session),
+            connection: Some(key),
+            origin: self.place.shard,
+            ticket,
+            entered_at: now.monotonic,
+            hops: 0,
+        };
+        let deliveries = route.targets().len();
+        let done = reach!(self).dispatch(now, route, &mut publication, &source);
+        if self.turn_share.charge(now, deliveries) {
+            self.wait_for_next_turn(now, key);
+        }
+        if done.full != 0 {
+            self.wait_for_links(now, key, done.full);
+        }
+        Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
+    }
+
+    /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard knows.
+    fn takes_over(
+        &mut self,
+        now: Now,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        if id.is_some_and(|id| id.origin == self.desk.uplinks.origin) && !raw.retain {
+            // It was kept when it entered here.
+            return true;
+        }
+        let mut with_id = properties.to_vec();
+        if let Some(id) = id {
+            id.append(&mut with_id);
+        }
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.place.shard {
+            return self.retain_from_fleet(now, &mut publication).unwrap_or(false);
+        }
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Keeps a value whose topic is at home here; says whether it was news, or why it cannot be kept.
+    pub(crate) fn retain_from_fleet(&mut self, now: Now, publication: &mut Publication<'_>) -> Result<bool, Reason> {
+        let version = version_of(publication.properties);
+        let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
+        // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
+        if known.is_some_and(|known| known.publisher >= version) {
+            return Ok(false);
+        }
+        let cleared = publication.payload.is_empty();
+        let news = known.is_some() || !cleared;
+        let mut own = Publication::new(
+            TenantId::DEFAULT,
+            publication.topic,
+            publication.qos,
+            true,
+            MessageId::strip(publication.properties),
+            publication.expires_at,
+            publication.payload,
+            version,
+        );
+        self.retain(now, &mut own).map_or(Ok(news), Err)
+    }
+
+    /// The uplink that a report or a command names.
+    pub(super) fn uplink_named(&self, name: &str) -> Option<UplinkKey> {
+        self.desk.uplinks.find(name)
+    }
+}
+
+/// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.
+fn version_of(properties: &[u8]) -> u64 {
+    MessageId::at_end_of(properties).map_or(0, |id| id.entered << 22 | id.number & 0x3f_ffff)
+}

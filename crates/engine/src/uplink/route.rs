@@ -1,0 +1,187 @@
+//! What clients publish gets an id and goes to the fleet, or waits for room.
+
+use tidegate_mqtt::{QoS, RawPublish, ReasonCode, Version};
+
+use super::RoutingPolicy;
+use super::id::MessageId;
+use crate::engine::Engine;
+use crate::event::{Attempt, Delay};
+use crate::hash::hash_name;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::link::record::Record;
+use crate::message::Publication;
+use crate::now::Now;
+use crate::publish::is_own_topic;
+use crate::reason::Reason;
+use crate::settings::SharedStrategy;
+
+/// What happens to a PUBLISH at the gate of the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtGate {
+    /// It goes on.
+    Open,
+    /// It has been answered, or dropped with a reason where nobody waits for an answer.
+    Over,
+    /// Its publisher has been parked, and it is to be kept back.
+    Waits,
+}
+
+/// Messages after which the gate is looked at.
+const UNCHECKED_MAX: u32 = 32;
+
+/// The gate opens again when no more than this part of what may be owed is.
+const OPENS_AT: u64 = 2;
+
+impl Engine {
+    /// The id of the next message of a client.
+    pub(crate) fn next_message_id(&mut self, now: Now, session: Option<SessionKey>, retain: bool) -> MessageId {
+        let session = session.and_then(|session| self.desk.sessions.get(session.0));
+        let publisher = session.map_or(0, |session| hash_name(session.tenant, &session.client_id));
+        let uplinks = &mut self.desk.uplinks;
+        uplinks.next_number += 1;
+        MessageId { origin: uplinks.origin, number: uplinks.next_number, entered: now.unix, publisher, retain }
+    }
+
+    /// Lets a PUBLISH through to the fleet, or refuses it as long as the fleet has no room: whoever can be told is, and the
+    /// acknowledgement of others is withheld.
+    pub(crate) fn pass_gate(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        version: Version,
+        raw: &RawPublish<'_>,
+    ) -> AtGate {
+        if self.desk.uplinks.open {
+            return AtGate::Open;
+        }
+        if raw.qos != QoS::AtMostOnce && !version.is_v5() {
+            let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
+            if leaving {
+                return AtGate::Over;
+            }
+            self.start_withholding(now, key);
+            self.desk.tell_delayed(Delay::Queue(None), key);
+            self.desk.uplinks.waiting.push(key);
+            self.park(now, key);
+            return AtGate::Waits;
+        }
+        self.desk.counters.drop_message(Reason::FleetFull);
+        if let Ok(topic) = std::str::from_utf8(raw.topic) {
+            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::FleetFull);
+        }
+        let mark = self.desk.journal.mark();
+        self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+        AtGate::Over
+    }
+
+    /// A message that no packet brought, such as a will, goes to the fleet as well.
+    pub(crate) fn publish_inside_to_fleet(
+        &mut self,
+        now: Now,
+        publication: &Publication<'_>,
+        session: Option<SessionKey>,
+    ) {
+        let mut properties = publication.properties.to_vec();
+        self.next_message_id(now, session, publication.retain).append(&mut properties);
+        let mut own = Publication::new(
+            TenantId::UPLINK,
+            publication.topic,
+            publication.qos,
+            publication.retain,
+            &properties,
+            publication.expires_at,
+            publication.payload,
+            publication.publisher,
+        );
+        own.priority = publication.priority;
+        self.route_inside(now, &mut own, session);
+    }
+
+    /// Whether what the broker itself publishes goes to the fleet.
+    pub(crate) fn goes_to_fleet(&self, publication: &Publication<'_>) -> bool {
+        self.desk.uplinks.is_on() && publication.tenant == TenantId::DEFAULT && !is_own_topic(publication.topic)
+    }
+
+    /// The same, but only for one message of many: what may be owed is more than those in between.
+    pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
+        self.desk.uplinks.unchecked += 1;
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX {
+            self.desk.uplinks.unchecked = 0;
+            self.check_gate(now);
+        }
+    }
+
+    /// Opens or closes the gate by what the fleet owes, and tells the other shards.
+    pub(crate) fn check_gate(&mut self, now: Now) {
+        if !self.has_uplinks_here() {
+            return;
+        }
+        let Some(settings) = self.desk.uplinks.settings() else { return };
+        let (max_messages, max_bytes) = (settings.max_owed_messages, settings.max_owed_bytes);
+        let (mut messages, mut bytes) = (0, self.desk.uplinks.unreturned_bytes);
+        for uplink in self.desk.uplinks.all.values() {
+            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            messages += uplink.unreturned.len() as u64;
+            if let Some(flow) = flow {
+                messages += (flow.queue.len() + flow.inflight.len()) as u64;
+                bytes += flow.queue_bytes + flow.inflight_bytes;
+            }
+        }
+        let part = if self.desk.uplinks.open { 1 } else { OPENS_AT };
+        let room = messages <= max_messages / part && bytes <= max_bytes / part;
+        let open = room && !self.desk.uplinks.all.is_empty();
+        if open == self.desk.uplinks.open {
+            return;
+        }
+        for shard in self.place.others() {
+            self.links.send(shard, Record::UplinkRoom { open });
+        }
+        self.set_gate(now, open);
+    }
+
+    /// The gate is open or closed from now on.
+    pub(crate) fn set_gate(&mut self, now: Now, open: bool) {
+        self.desk.uplinks.open = open;
+        if open {
+            for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+                self.unpark(now, key);
+            }
+        }
+    }
+
+    /// Whether the fleet takes messages.
+    pub fn fleet_is_open(&self) -> bool {
+        self.desk.uplinks.open
+    }
+}
+
+impl super::Uplinks {
+    /// How the group of a tenant deals, where that is the fleet's.
+    pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
+        let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;
+        Some(match settings.policy {
+            RoutingPolicy::TopicHash => SharedStrategy::HashTopic,
+            RoutingPolicy::RoundRobin | RoutingPolicy::LeastLoaded => SharedStrategy::RoundRobin,
+        })
+    }
+
+    /// Whether the broker that owes least gets the next message.
+    pub(crate) fn goes_by_load(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.policy == RoutingPolicy::LeastLoaded)
+    }
+}
+
+impl crate::desk::Desk {
+    /// Messages that a broker was given and has not settled.
+    pub(crate) fn load_of(&self, session: SessionKey) -> u64 {
+        let (queued, in_flight) = self.owed_by(session);
+        queued + in_flight
+    }
+
+    /// How many messages wait for a broker, and how many it was sent and has not acknowledged.
+    pub(super) fn owed_by(&self, session: SessionKey) -> (u64, u64) {
+        let flow = self.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        flow.map_or((0, 0), |flow| (flow.queue.len() as u64, flow.inflight.len() as u64))
+    }
+}

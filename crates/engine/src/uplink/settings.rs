@@ -1,0 +1,199 @@
+//! What an engine is told of uplinks.
+
+use tidegate_mqtt::Version;
+
+/// How publishes are spread over the brokers of a fleet (BRK-23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoutingPolicy {
+    /// Each broker in turn, as in the Brokel study. The order of a topic's messages is not kept.
+    RoundRobin,
+    /// By the topic, with rendezvous hashing: the order of a topic's messages is kept, and few topics move when brokers come
+    /// and go.
+    TopicHash,
+    /// The broker that owes least. The order of a topic's messages is not kept.
+    LeastLoaded,
+}
+
+/// Makes an engine an orchestrator: what clients publish goes to one broker of a fleet and comes back by subscriptions there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UplinkSettings {
+    /// Names this orchestrator towards brokers: the beginning of the client ids that it shows them. No two of a fleet may
+    /// have the same one.
+    pub orchestrator: String,
+    /// How publishes are spread.
+    pub policy: RoutingPolicy,
+    /// Messages above QoS 0 that one broker is given before it has acknowledged the first and, where it is to, brought it
+    /// back. A broker may ask for less. Below what a broker queues for a client, so that none has to drop any.
+    pub window: u16,
+    /// Milliseconds between two probes (PINGREQ) of a broker.
+    pub probe_interval_ms: u64,
+    /// Milliseconds after which a broker that has not answered a probe, or a CONNECT, is taken for dead.
+    pub probe_timeout_ms: u64,
+    /// Milliseconds after which the messages of a broker that is away are given to others.
+    pub reassign_after_ms: u64,
+    /// Milliseconds within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+    pub return_timeout_ms: u64,
+    /// Milliseconds before the first attempt to reach a broker again; each further one waits twice as long.
+    pub reconnect_min_ms: u64,
+    /// Milliseconds between two attempts at most.
+    pub reconnect_max_ms: u64,
+    /// Messages accepted and not settled by the fleet, above which publishers have to wait.
+    pub max_owed_messages: u64,
+    /// The same in bytes.
+    pub max_owed_bytes: u64,
+    /// Longest packet taken from a broker, bytes.
+    pub max_packet_size: u32,
+    /// Seconds that a broker is asked to keep the orchestrator's session while it is away.
+    pub session_expiry_seconds: u32,
+}
+
+impl Default for UplinkSettings {
+    fn default() -> Self {
+        Self {
+            orchestrator: "tidegate".into(),
+            policy: RoutingPolicy::TopicHash,
+            window: 512,
+            probe_interval_ms: 1_000,
+            probe_timeout_ms: 5_000,
+            reassign_after_ms: 2_000,
+            return_timeout_ms: 10_000,
+            reconnect_min_ms: 100,
+            reconnect_max_ms: 5_000,
+            max_owed_messages: 100_000,
+            max_owed_bytes: 256 * 1024 * 1024,
+            max_packet_size: 268_435_460,
+            session_expiry_seconds: 3_600,
+        }
+    }
+}
+
+/// How a broker is spoken to.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UplinkOptions {
+    /// The version of the protocol; `None` tries MQTT 5.0 and falls back to 3.1.1.
+    pub version: Option<Version>,
+    /// The user name shown to the broker.
+    pub user_name: Option<String>,
+    /// The password shown to the broker.
+    pub password: Option<Vec<u8>>,
+    /// Whether the broker keeps the orchestrator's session; not where the orchestrator itself keeps nothing.
+    pub lasting: bool,
+}
+
+impl std::fmt::Debug for UplinkOptions {
+    /// Leaves the password out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { version, user_name, lasting, .. } = self;
+        f.debug_struct("UplinkOptions")
+            .field("version", version)
+            .field("user_name", user_name)
+            .field("lasting", lasting)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How far an uplink is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UplinkState {
+    /// The broker is being reached.
+    Connecting,
+    /// It is there, and does not hold all subscriptions yet (BRK-26).
+    Subscribing,
+    /// It is there and holds all subscriptions.
+    Serving,
+    /// It is given nothing any more and settles what it has (BRK-32).
+    Draining,
+    /// The same, and all is settled.
+    Drained,
+    /// It was there and is not.
+    Down,
+}
+
+impl UplinkState {
+    /// As it is told in lower case.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Subscribing => "subscribing",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// How one uplink is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UplinkReport {
+    /// The broker's name.
+    pub name: String,
+    /// How far it is.
+    pub state: UplinkState,
+    /// Since when, Unix milliseconds.
+    pub since: u64,
+    /// The version that is spoken, once that is known.
+    pub version: Option<Version>,
+    /// Filters that the broker holds.
+    pub filters: u64,
+    /// Filters that it was not asked for yet, or has not confirmed.
+    pub filters_pending: u64,
+    /// Messages that wait to be sent.
+    pub queued: u64,
+    /// Messages sent and not acknowledged.
+    pub in_flight: u64,
+    /// Messages acknowledged that have not come back.
+    pub unreturned: u64,
+    /// What has happened so far.
+    pub counters: UplinkCounters,
+    /// What went wrong last; empty when nothing has.
+    pub last_error: String,
+}
+
+impl UplinkReport {
+    /// Messages that were accepted from clients and are not settled.
+    pub fn owed(&self) -> u64 {
+        self.queued + self.in_flight + self.unreturned
+    }
+}
+
+/// What an uplink has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UplinkCounters {
+    /// Messages given to the broker.
+    pub sent: u64,
+    /// Messages that it has acknowledged.
+    pub acknowledged: u64,
+    /// Own messages that came back.
+    pub returned: u64,
+    /// Messages taken from it and given to another, or to it once more.
+    pub resent: u64,
+    /// Messages received.
+    pub received: u64,
+    /// Of these, those that had been received before.
+    pub duplicates: u64,
+    /// Times that the broker was lost.
+    pub lost: u64,
+}
+
+/// Why an uplink was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UplinkError {
+    /// There is none of this name.
+    #[error("there is no broker of the name {0:?}")]
+    Unknown(String),
+    /// It still has messages that are not settled.
+    #[error("the broker {name:?} still owes {owed} messages; drain it first, or force it")]
+    Owes {
+        /// The broker.
+        name: String,
+        /// How many.
+        owed: u64,
+    },
+    /// Nobody else could take its messages.
+    #[error("the broker {0:?} is the last one and still owes messages; add another one first")]
+    Last(String),
+    /// This engine has no uplinks.
+    #[error("this is a broker, not an orchestrator: it has no fleet")]
+    NoFleet,
+}

@@ -1,0 +1,200 @@
+//! When a message that was given to a broker is settled, and what is sent again.
+//!
+//! A broker's acknowledgement says that it has the message, not that subscribers will get it: it may die, or drop it from a
+//! queue. So where somebody of this process has subscribed, a message is kept until it has come back as well. Only a broker
+//! of MQTT 5 brings an id back; what an older one has acknowledged is settled.
+
+use super::id::MessageId;
+use super::{Unreturned, UplinkKey};
+use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId};
+use crate::now::Now;
+use crate::packet_ids::{InflightEntry, State};
+use crate::reason::Reason;
+use crate::session::{Delivery, InFlight};
+
+impl Engine {
+    /// Decides about what brokers have acknowledged in the packet at hand.
+    pub(super) fn settle_acknowledged(&mut self, now: Now) {
+        while let Some((session, in_flight)) = self.desk.uplinks.acknowledged.pop() {
+            let Some(key) = self.desk.uplinks.by_session.get(&session.0).copied() else {
+                self.forget_settled(session, &in_flight);
+                continue;
+            };
+            let id =
+                in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
+            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            uplink.counters.acknowledged += 1;
+            let brings_back = uplink.version.is_v5();
+            let wanted = match (&in_flight.delivery, id) {
+                (Some(delivery), Some(id)) if brings_back && !self.desk.uplinks.seen.contains(&id) => {
+                    self.is_wanted_here(&delivery.message.clone())
+                }
+                _ => false,
+            };
+            let (Some(id), true) = (id, wanted) else {
+                self.forget_settled(session, &in_flight);
+                continue;
+            };
+            self.keep_unreturned(now, key, id, in_flight);
+        }
+        while let Some((session, in_flight)) = self.desk.uplinks.refused.pop() {
+            let key = self.desk.uplinks.by_session.get(&session.0).copied();
+            if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
+                self.deal_elsewhere(now, key, &delivery.message.publication());
+            }
+            self.forget_settled(session, &in_flight);
+        }
+        self.check_gate_now_and_then(now);
+    }
+
+    fn keep_unreturned(&mut self, now: Now, key: UplinkKey, id: MessageId, in_flight: InFlight) {
+        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
+        self.desk.uplinks.unreturned_bytes += cost;
+        self.desk.memory += cost;
+        self.fit_window(key);
+    }
+
+    /// Whether a message would reach somebody of this process by a broker.
+    fn is_wanted_here(&mut self, message: &crate::message::MessageRef) -> bool {
+        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        !self.cache.get(slot).1.is_empty()
+    }
+
+    /// The store need not keep it any longer.
+    fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
+        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        if let Some(stored) = stored {
+            self.desk.journal.delete_entry(stored, in_flight.numbers);
+        }
+    }
+
+    /// A message of this process has come back, from whichever broker.
+    pub(super) fn note_returned(&mut self, now: Now, id: &MessageId) {
+        let holder = self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id));
+        let Some((key, uplink)) = holder else { return };
+        let (key, session) = (*key, uplink.session);
+        let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
+        uplink.counters.returned += 1;
+        self.forget_unreturned(&in_flight);
+        self.forget_settled(session, &in_flight);
+        self.fit_window(key);
+        self.desk.refill(now.monotonic, &mut self.layouts, session);
+    }
+
+    fn forget_unreturned(&mut self, in_flight: &InFlight) {
+        let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
+        self.desk.uplinks.unreturned_bytes -= cost;
+        self.desk.memory -= cost;
+    }
+
+    /// What has not come back takes room in the window as well.
+    pub(super) fn fit_window(&mut self, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let left = usize::from(uplink.window).saturating_sub(uplink.unreturned.len()) as u16;
+        if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
+            session.receive_maximum = left;
+        }
+    }
+
+    /// Messages that should have come back by now are sent again; those that nobody wants any more are settled.
+    pub(super) fn check_unreturned(&mut self, now: Now, key: UplinkKey) {
+        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.return_timeout_ms) else { return };
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let late = |(_, waiting): &(&MessageId, &Unreturned)| waiting.since.plus(timeout) <= now.monotonic;
+        let late: Vec<MessageId> = uplink.unreturned.iter().filter(late).map(|(id, _)| *id).collect();
+        for id in late {
+            self.send_again(now, key, &id);
+        }
+        self.check_gate(now);
+    }
+
+    /// One acknowledged message is dealt anew, if somebody still wants it.
+    pub(super) fn send_again(&mut self, now: Now, key: UplinkKey, id: &MessageId) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let session = uplink.session;
+        let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
+        self.forget_unreturned(&in_flight);
+        let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
+        let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
+        if let (Some(message), true) = (message, wanted) {
+            self.deal_elsewhere(now, key, &message.publication());
+        }
+        self.forget_settled(session, &in_flight);
+        self.fit_window(key);
+    }
+
+    /// Gives a broker's message to another one, or to the same where there is none.
+    pub(super) fn deal_elsewhere(&mut self, now: Now, key: UplinkKey, publication: &crate::message::Publication<'_>) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        uplink.counters.resent += 1;
+        let session = uplink.session;
+        if publication.expires_at <= now.monotonic {
+            self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
+            return;
+        }
+        let not_to = (self.place.shard, session.0);
+        let source = crate::dispatch::Source { hops: 1, ..crate::dispatch::Source::inside(self.place.shard, now) };
+        self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
+    }
+
+    /// Takes everything from a broker that is away or leaves: what it acknowledged and has not brought back, what it did not
+    /// acknowledge, and what waits for it, in this order. Others get it.
+    pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let (session, brings_back) = (uplink.session, uplink.version.is_v5());
+        for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
+            self.forget_unreturned(&in_flight);
+            self.reassign_one(now, key, session, in_flight);
+        }
+        self.fit_window(key);
+        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
+            return;
+        };
+        flow.to_resend = 0;
+        let sent: Vec<_> = flow.inflight.drain().collect();
+        let queue = std::mem::take(&mut flow.queue);
+        flow.queue_bytes = 0;
+        for entry in sent {
+            let delivery = entry.item.delivery.as_ref();
+            let cost = delivery.map_or(0, Delivery::cost);
+            let exactly_once = entry.state != State::AwaitPubAck;
+            if exactly_once && !brings_back {
+                // Without an id nobody could tell that it came twice: it waits until its broker is back.
+                self.keep_in_flight(session, entry);
+                continue;
+            }
+            if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+                flow.inflight_bytes -= cost;
+            }
+            self.desk.memory -= cost;
+            if exactly_once {
+                // The broker may hold the packet id, and would take the next message under it for a repetition.
+                self.keep_in_flight(session, entry.released());
+            }
+            self.reassign_one(now, key, session, entry.item);
+        }
+        for delivery in queue {
+            self.desk.forget_queued(delivery.cost());
+            let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+            self.deal_elsewhere(now, key, &delivery.message.publication());
+            self.desk.forget_stored(stored, delivery.number);
+        }
+        self.check_gate(now);
+    }
+
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight) {
+        if let Some(delivery) = &in_flight.delivery {
+            self.deal_elsewhere(now, key, &delivery.message.publication());
+        }
+        self.forget_settled(session, &in_flight);
+    }
+
+    fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {
+        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            flow.inflight.push_entry(entry);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
+
+mod dialer;
+
+use std::sync::mpsc::{Sender, channel};
+
+use mio::net::TcpStream;
+use tidegate_engine::{ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
+
+use crate::address::HostPort;
+use crate::admission::Seat;
+use crate::handle::{NoAnswer, NodeHandle};
+use crate::inbox::{Admin, ToShard};
+use crate::shard::Shard;
+use crate::transport::Transport;
+
+pub(crate) use dialer::Dialer;
+
+/// Stands in the table where a connection has the listener that it came through.
+const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
+/// The shard that has all uplinks: the home of partition 0.
+const UPLINK_SHARD: ShardId = ShardId(0);
+
+/// A broker of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerSettings {
+    /// What it is called, in this fleet.
+    pub name: String,
+    /// Where it listens; a name is resolved anew with each attempt to connect.
+    pub at: HostPort,
+    /// How it is spoken to.
+    pub options: UplinkOptions,
+}
+
+/// How a fleet is, as one orchestrator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetReport {
+    /// Its brokers, in the order in which they came.
+    pub brokers: Vec<BrokerReport>,
+    /// Filters that the clients of this process want.
+    pub filters: u64,
+    /// Whether the fleet takes messages.
+    pub open: bool,
+}
+
+impl FleetReport {
+    /// Messages accepted from clients and not settled.
+    pub fn owed(&self) -> u64 {
+        self.brokers.iter().map(|broker| broker.uplink.owed()).sum()
+    }
+}
+
+/// How one broker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerReport {
+    /// Where it listens.
+    pub at: HostPort,
+    /// The uplink to it.
+    pub uplink: UplinkReport,
+}
+
+/// Why a fleet was not changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FleetError {
+    /// The shard of the uplinks does not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// It refuses.
+    #[error(transparent)]
+    Refused(#[from] UplinkError),
+}
+
+/// What the control plane wants of the shard that has the uplinks.
+#[derive(Debug)]
+pub(crate) enum FleetOrder {
+    /// Add a broker, or change one.
+    Set { name: String, options: UplinkOptions, done: Sender<Result<(), UplinkError>> },
+    /// Give a broker nothing any more.
+    Drain { name: String, done: Sender<Result<(), UplinkError>> },
+    /// Take a broker out.
+    Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
+    /// Give away what brokers owe that are not in the fleet any more.
+    ForgetOthers { done: Sender<Result<(), UplinkError>> },
+    /// Say how the fleet is.
+    Report(Sender<(Vec<UplinkReport>, u64, bool)>),
+}
+
+/// A broker was dialed.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub name: String,
+    /// The connected socket, or what went wrong.
+    pub outcome: Result<TcpStream, String>,
+}
+
+impl NodeHandle {
+    /// Adds a broker to the fleet, or changes how one is reached from its next connection on. One that is being drained serves
+    /// again.
+    ///
+    /// # Errors
+    /// When this node has no fleet, or does not answer.
+    pub fn set_broker(&self, broker: BrokerSettings) -> Result<(), FleetError> {
+        let BrokerSettings { name, at, options } = broker;
+        self.dialer().know(&name, at);
+        self.order(|done| FleetOrder::Set { name, options, done })
+    }
+
+    /// Stops giving a broker messages (BRK-32 step 1); it still settles what it has, and what it sends is taken.
+    ///
+    /// # Errors
+    /// When there is no such broker, no other that could take its messages, or no answer.
+    pub fn drain_broker(&self, name: &str) -> Result<(), FleetError> {
+        self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })
+    }
+
+    /// Takes a broker out of the fleet. With `force` others get what it owes.
+    ///
+    /// # Errors
+    /// When there is no such broker, it owes messages and is not forced, nobody could take them, or there is no answer.
+    pub fn remove_broker(&self, name: &str, force: bool) -> Result<(), FleetError> {
+        self.order(|done| FleetOrder::Remove { name: name.to_owned(), force, done })?;
+        self.dialer().forget(name);
+        Ok(())
+    }
+
+    /// Gives to the present brokers what others owe that were in the fleet when the store was written.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn settle_former_brokers(&self) -> Result<(), FleetError> {
+        self.order(|done| FleetOrder::ForgetOthers { done })
+    }
+
+    /// How the fleet is.
+    ///
+    /// # Errors
+    /// When the node does not answer.
+    pub fn fleet(&self) -> Result<FleetReport, NoAnswer> {
+        let (answer, answers) = channel();
+        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
+        let (uplinks, filters, open) = crate::handle::wait(UPLINK_SHARD, &answers)?;
+        let place =
+            |name: &str| self.dialer().address(name).unwrap_or_else(|| HostPort { host: String::new(), port: 0 });
+        let brokers = uplinks.into_iter().map(|uplink| BrokerReport { at: place(&uplink.name), uplink }).collect();
+        Ok(FleetReport { brokers, filters, open })
+    }
+
+    fn order(&self, order: impl FnOnce(Sender<Result<(), UplinkError>>) -> FleetOrder) -> Result<(), FleetError> {
+        let (done, answers) = channel();
+        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order(done))));
+        Ok(crate::handle::wait(UPLINK_SHARD, &answers)??)
+    }
+}
+
+impl Shard {
+    /// Carries out what the control plane wants of the fleet. Whoever asked may have given up waiting.
+    pub(crate) fn take_fleet_order(&mut self, order: FleetOrder) {
+        let now = self.now;
+        match order {
+            FleetOrder::Set { name, options, done } => {
+                let _ = done.send(self.engine.set_uplink(now, &name, options));
+            }
+            FleetOrder::Drain { name, done } => {
+                let _ = done.send(self.engine.drain_uplink(now, &name));
+            }
+            FleetOrder::Remove { name, force, done } => {
+                let _ = done.send(self.engine.remove_uplink(now, &name, force));
+            }
+            FleetOrder::ForgetOthers { done } => {
+                self.engine.forget_other_uplinks(now);
+                let _ = done.send(Ok(()));
+            }
+            FleetOrder::Report(answer) => {
+                let engine = &self.engine;
+                let _ = answer.send((engine.uplinks(), engine.wanted_filters(), engine.fleet_is_open()));
+            }
+        }
+    }
+
+    /// The engine wants a transport to a broker.
+    pub(crate) fn dial(&mut self, uplink: String) {
+        let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
+        if let Err(error) = self.shared.dialer.dial(&uplink, move |dialed| inbox.send(ToShard::Dialed(dialed))) {
+            self.engine.fail_uplink(self.now, &uplink, &error);
+        }
+    }
+
+    /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
+    pub(crate) fn take_dialed(&mut self, dialed: Dialed) {
+        let Dialed { name, outcome } = dialed;
+        let stream = match outcome {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.engine.fail_uplink(self.now, &name, &error);
+                return;
+            }
+        };
+        // The key of a connection that was handed over is free as soon as the event exists.
+        self.take_events();
+        let Some(key) = self.engine.open_uplink(self.now, &name) else { return };
+        self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.table.insert(key, Transport::Tcp(stream), NO_LISTENER, Seat::NONE);
+        self.register(key);
+    }
+}

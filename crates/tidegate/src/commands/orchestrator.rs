@@ -1,0 +1,53 @@
+//! `tidegate orchestrator`: an MQTT server whose messages are worked by other brokers.
+
+use clap::Args as ClapArgs;
+
+use crate::cli::ConfigArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate orchestrator --listen 0.0.0.0:1883 --allow-anonymous --broker mqtt://10.0.0.1:1883 --broker mqtt://10.0.0.2:1883
+  tidegate orchestrator --broker a=mqtt://127.0.0.1:1884 --broker b=mqtt://127.0.0.1:1885 --policy round-robin
+  tidegate orchestrator --data /var/lib/tidegate -c orchestrator.toml
+
+Clients see one broker. Each PUBLISH goes to one broker of the fleet; subscriptions go to all of them. What is acknowledged to a
+publisher is kept until a broker has acknowledged it and, where somebody subscribed to it, brought it back.
+A password in an address is seen in the process list: put it into the configuration file (orchestrator.brokers) or into
+the environment (TIDEGATE_ORCHESTRATOR__BROKERS) instead.";
+
+/// Put clients in front of a fleet of brokers: Mosquitto, RabbitMQ, NATS, Tidegate or any other
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A broker of the fleet: mqtt://HOST:PORT, with NAME= before it where wanted; repeatable
+    #[arg(short, long, value_name = "[NAME=]ADDRESS")]
+    broker: Vec<String>,
+
+    /// How publishes are spread: topic-hash, round-robin or least-loaded [default: topic-hash]
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+
+    /// Its name in the fleet [default: made at random, and kept in the data directory]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    run: ConfigArgs,
+}
+
+impl Args {
+    /// Where the configuration comes from, with what these flags say.
+    pub(crate) fn sources(&self) -> ConfigArgs {
+        let mut sources = self.run.clone();
+        let mut set = vec![("orchestrator.enabled".to_owned(), "true".to_owned())];
+        if !self.broker.is_empty() {
+            set.push(("orchestrator.brokers".to_owned(), self.broker.join(",")));
+        }
+        let named = [("orchestrator.policy", &self.policy), ("orchestrator.name", &self.name)];
+        set.extend(named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
+        // What was set by name wins over a flag, as everywhere.
+        set.append(&mut sources.set);
+        sources.set = set;
+        sources
+    }
+}

@@ -1,0 +1,75 @@
+//! An orchestrator in front of other brokers.
+
+use std::time::Duration;
+
+use tidegate_engine::RoutingPolicy;
+
+use crate::config::key::{Key, Section, SectionKeys, section};
+use crate::config::list::Texts;
+use crate::config::size::{Bytes, MIB, TIB};
+use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
+
+use super::{DAY, SECOND};
+
+words! {
+    RoutingPolicy {
+        RoutingPolicy::RoundRobin => "round-robin", "each broker in turn; the order of a topic's messages is not kept";
+        RoutingPolicy::TopicHash => "topic-hash", "by the topic: its order is kept, and few topics move when brokers come and go";
+        RoutingPolicy::LeastLoaded => "least-loaded", "the broker that owes least; the order of a topic's messages is not kept";
+    }
+}
+
+/// Which version of MQTT brokers are spoken to with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UplinkProtocol {
+    /// MQTT 5.0, or 3.1.1 where a broker does not know it.
+    Auto,
+    /// MQTT 5.0.
+    V5,
+    /// MQTT 3.1.1.
+    V311,
+}
+
+words! {
+    UplinkProtocol {
+        UplinkProtocol::Auto => "auto", "MQTT 5.0, or 3.1.1 where the broker does not know it";
+        UplinkProtocol::V5 => "5", "MQTT 5.0";
+        UplinkProtocol::V311 => "3.1.1", "MQTT 3.1.1, without ids: at least once";
+    }
+}
+
+section! {
+    /// Makes the process an orchestrator: what clients publish is worked by other brokers, and comes back by subscriptions there.
+    /// `tidegate orchestrator` switches it on; see [orchestrator](orchestrator.md).
+    "orchestrator" => Orchestrator, ORCHESTRATOR {
+        /// Whether it is one.
+        enabled: bool = false, in Kind::Boolean;
+        /// Its name in the fleet, which begins the client ids that it shows brokers; no two may have the same one. Empty is one made
+        /// at random, kept in the data directory where there is one.
+        name: String = String::new(), in Kind::Name { empty: true }, flag "--name";
+        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted. More can be added while
+        /// it runs.
+        brokers: Texts = Texts::default(), in Kind::Texts, flag "--broker";
+        /// How publishes are spread over the brokers.
+        policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
+        /// The version of MQTT that brokers are spoken to with.
+        protocol: UplinkProtocol = UplinkProtocol::Auto, in Kind::OneOf(<UplinkProtocol as Words>::WORDS);
+        /// Messages above QoS 0 that a broker has at once without having acknowledged and returned them. Keep it below what the
+        /// broker queues for a client (1,000 in Mosquitto).
+        window: u16 = 512, in Kind::Integer(Range::of(1, 65_000));
+        /// Time between two probes of a broker.
+        probe_interval: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(50, 60 * SECOND));
+        /// Time after which a broker that does not answer is taken for dead.
+        probe_timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 600 * SECOND));
+        /// Time after which others get what a lost broker has not settled.
+        reassign_after: Duration = Duration::from_secs(2), in Kind::Duration(Range::of(0, DAY));
+        /// Time within which an acknowledged message has to come back where it is subscribed to; then it is sent again.
+        return_timeout: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, DAY));
+        /// Messages accepted and not settled by the brokers, above which publishers wait or are told (0x97).
+        max_owed_messages: u32 = 100_000, in Kind::Integer(Range::of(1, 100_000_000));
+        /// The same in bytes.
+        max_owed_bytes: Bytes = Bytes(256 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Time that brokers keep the orchestrator's session while it is away.
+        session_expiry: Duration = Duration::from_secs(3600), in Kind::Seconds(Range::of(SECOND, 30 * DAY));
+    }
+}

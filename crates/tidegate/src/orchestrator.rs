@@ -1,0 +1,249 @@
+//! What makes a broker an orchestrator: its name, and the brokers of its fleet.
+
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::time::Duration;
+
+use tidegate_engine::{UplinkOptions, UplinkSettings};
+use tidegate_mqtt::Version;
+use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
+
+use crate::config::Config;
+use crate::config::sections::orchestrator::UplinkProtocol;
+
+/// The file in the data directory that keeps the name.
+const NAME_FILE: &str = "orchestrator-name";
+/// Longest name, bytes.
+const MAX_NAME: usize = 64;
+
+/// Why an address is not one of a broker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BrokerAddressError {
+    /// Not of the form of one.
+    #[error("`{0}` is no address of a broker: write mqtt://HOST:PORT, or NAME=mqtt://USER:PASSWORD@HOST:PORT")]
+    Form(String),
+    /// A scheme that is not spoken.
+    #[error("brokers are reached by mqtt:// only, not by {0}://")]
+    Scheme(String),
+    /// A name that cannot be one.
+    #[error("`{0}` cannot be a broker's name: use letters, digits, `-`, `_` and `.`, at most {MAX_NAME}")]
+    Name(String),
+}
+
+/// A broker's address as a person writes it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct BrokerAddress {
+    /// Its name; the host and port where none was given.
+    pub(crate) name: String,
+    pub(crate) at: HostPort,
+    pub(crate) user_name: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl std::fmt::Debug for BrokerAddress {
+    /// Leaves the password out.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BrokerAddress").field("name", &self.name).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+impl BrokerAddress {
+    /// Reads `[NAME=][mqtt://][USER[:PASSWORD]@]HOST:PORT`.
+    pub(crate) fn parse(text: &str) -> Result<Self, BrokerAddressError> {
+        let scheme_at = text.find("://").unwrap_or(text.len());
+        let (name, rest) = match text.find('=') {
+            Some(at) if at < scheme_at => (Some(&text[..at]), &text[at + 1..]),
+            _ => (None, text),
+        };
+        Self::of_parts(name, rest)
+    }
+
+    /// Reads the address of a broker whose name is known, or is to be made of the address.
+    pub(crate) fn of_parts(name: Option<&str>, address: &str) -> Result<Self, BrokerAddressError> {
+        let form = || BrokerAddressError::Form(without_password(address));
+        let authority = match address.split_once("://") {
+            Some(("mqtt" | "tcp", rest)) => rest,
+            Some((scheme, _)) => return Err(BrokerAddressError::Scheme(scheme.to_owned())),
+            None => address,
+        };
+        let (credentials, place) = match authority.rsplit_once('@') {
+            Some((credentials, place)) => (Some(credentials), place),
+            None => (None, authority),
+        };
+        let place = place.trim_end_matches('/');
+        let address: ListenAddress = format!("tcp://{place}").parse().map_err(|_| form())?;
+        let at = address.host_port().cloned().ok_or_else(form)?;
+        if at.port == 0 {
+            return Err(form());
+        }
+        let name = name.map_or_else(|| place.replace([':', '[', ']'], "-"), str::to_owned);
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(valid) {
+            return Err(BrokerAddressError::Name(name));
+        }
+        let (user_name, password) = match credentials.map(|text| text.split_once(':').unwrap_or((text, ""))) {
+            Some((user, password)) => (decoded(user), decoded(password)),
+            None => (None, None),
+        };
+        Ok(Self { name, at, user_name, password })
+    }
+}
+
+/// Text with `%41` for `A`; `None` for none.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        let escaped = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        match escaped.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = behind.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+}
+
+/// An address as it may be shown.
+fn without_password(address: &str) -> String {
+    match address.rsplit_once('@') {
+        Some((_, place)) => format!("...@{place}"),
+        None => address.to_owned(),
+    }
+}
+
+impl Config {
+    /// The brokers that the configuration names.
+    ///
+    /// # Errors
+    /// When an address is none.
+    pub(crate) fn fleet_brokers(&self) -> Result<Vec<BrokerAddress>, BrokerAddressError> {
+        self.orchestrator.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
+    }
+
+    /// How brokers are spoken to.
+    pub(crate) fn uplink_options(&self, address: &BrokerAddress) -> UplinkOptions {
+        UplinkOptions {
+            version: match self.orchestrator.protocol {
+                UplinkProtocol::Auto => None,
+                UplinkProtocol::V5 => Some(Version::V5),
+                UplinkProtocol::V311 => Some(Version::V311),
+            },
+            user_name: address.user_name.clone(),
+            password: address.password.clone().map(String::into_bytes),
+            // Who cannot come back under the same name needs no session there.
+            lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
+        }
+    }
+
+    /// What engines are told of the fleet, if there is one.
+    pub(crate) fn uplink_settings(&self) -> Option<UplinkSettings> {
+        let orchestrator = &self.orchestrator;
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        orchestrator.enabled.then(|| UplinkSettings {
+            orchestrator: orchestrator.name.clone(),
+            policy: orchestrator.policy,
+            window: orchestrator.window,
+            probe_interval_ms: ms(orchestrator.probe_interval),
+            probe_timeout_ms: ms(orchestrator.probe_timeout),
+            reassign_after_ms: ms(orchestrator.reassign_after),
+            return_timeout_ms: ms(orchestrator.return_timeout),
+            max_owed_messages: orchestrator.max_owed_messages.into(),
+            max_owed_bytes: orchestrator.max_owed_bytes.0,
+            session_expiry_seconds: u32::try_from(orchestrator.session_expiry.as_secs()).unwrap_or(u32::MAX),
+            ..UplinkSettings::default()
+        })
+    }
+}
+
+/// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a new one.
+///
+/// # Errors
+/// In words for people, when the data directory cannot be used.
+pub(crate) fn with_name(config: &Config) -> Result<Config, String> {
+    let mut config = config.clone();
+    if !config.orchestrator.enabled || !config.orchestrator.name.is_empty() {
+        return Ok(config);
+    }
+    config.orchestrator.name = match &config.store.directory {
+        Some(directory) => kept_name(Path::new(directory))?,
+        None => new_name(),
+    };
+    Ok(config)
+}
+
+fn new_name() -> String {
+    format!("tidegate-{:016x}", RandomState::new().build_hasher().finish())
+}
+
+fn kept_name(directory: &Path) -> Result<String, String> {
+    let path = directory.join(NAME_FILE);
+    let wrong = |error: &dyn std::fmt::Display| format!("the orchestrator's name in {}: {error}", path.display());
+    match fs::read_to_string(&path) {
+        Ok(name) if !name.trim().is_empty() && name.len() <= MAX_NAME => Ok(name.trim().to_owned()),
+        Ok(_) => Err(wrong(&"it is empty or too long; delete the file, or set orchestrator.name")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let name = new_name();
+            fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
+            fs::write(&path, &name).map_err(|error| wrong(&error))?;
+            Ok(name)
+        }
+        Err(error) => Err(wrong(&error)),
+    }
+}
+
+/// Gives a running node the brokers that the configuration names.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), String> {
+    if !config.orchestrator.enabled {
+        return Ok(());
+    }
+    for address in config.fleet_brokers().map_err(|error| error.to_string())? {
+        let options = config.uplink_options(&address);
+        let broker = BrokerSettings { name: address.name, at: address.at, options };
+        node.set_broker(broker).map_err(|error| error.to_string())?;
+    }
+    node.settle_former_brokers().map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn addresses_of_brokers_are_read_as_people_write_them() {
+        let plain = BrokerAddress::parse("mqtt://127.0.0.1:1884").unwrap();
+        assert_eq!((plain.name.as_str(), plain.at.port), ("127.0.0.1-1884", 1884));
+        let full = BrokerAddress::parse("b1=mqtt://me:se%40cret@host:1").unwrap();
+        assert_eq!((full.name.as_str(), full.at.host.as_str()), ("b1", "host"));
+        assert_eq!((full.user_name.as_deref(), full.password.as_deref()), (Some("me"), Some("se@cret")));
+        assert!(!format!("{full:?}").contains("cret"));
+        let same = BrokerAddress::parse("b1=host:1").unwrap();
+        assert_eq!(same.at, full.at);
+        assert_eq!(BrokerAddress::parse("[::1]:1883").unwrap().at.port, 1883);
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_without_its_password() {
+        for (text, part) in [
+            ("mqtts://host:1", "mqtt:// only"),
+            ("mqtt://host", "no address"),
+            ("mqtt://me:secret@host:x", "...@host:x"),
+            ("host:0", "no address"),
+            ("a b=host:1", "cannot be a broker's name"),
+            ("", "no address"),
+        ] {
+            let error = BrokerAddress::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part) && !error.contains("secret"), "{text}: {error}");
+        }
+    }
+}
