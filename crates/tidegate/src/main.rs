@@ -11,6 +11,7 @@ mod config;
 mod control;
 mod durable;
 mod exit;
+mod fleet;
 mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;

@@ -50,8 +50,10 @@ pub struct Dns {
     pub name: String,
     /// Where it listens, UDP and TCP: `HOST:PORT`.
     pub listen: String,
-    /// How long an answer may be kept.
+    /// How long an answer may be kept, 5 to 30 s.
     pub ttl: Duration,
+    /// How it chooses: `round-robin`, `weighted` or `least-loaded`.
+    pub policy: String,
 }
 
 /// Why a fleet file cannot be used.
@@ -253,8 +255,10 @@ fn own_templates(keys: &mut Keys<'_>) -> Option<BTreeMap<String, Template>> {
 fn dns(keys: &mut Keys<'_>) -> Option<Dns> {
     let name = keys.need("name", "\"mqtt.fleet.example\"", Keys::text);
     let listen = keys.need("listen", "\"127.0.0.1:5353\"", Keys::text);
-    let ttl = keys.duration("ttl", SECOND..=SECOND * 300).unwrap_or(SECOND * 10);
-    Some(Dns { name: name?, listen: listen?, ttl })
+    let ttl = keys.duration("ttl", SECOND * 5..=SECOND * 30).unwrap_or(SECOND * 10);
+    let policies = ["round-robin", "weighted", "least-loaded"].map(|name| (name, name));
+    let policy = keys.word("policy", &policies).unwrap_or("round-robin").to_owned();
+    Some(Dns { name: name?, listen: listen?, ttl, policy })
 }
 
 #[cfg(test)]

@@ -317,6 +317,10 @@ impl Manager {
     fn end(&mut self, mut action: Action, now: Moment) {
         action.end_step(now);
         let outcome = action.failing.clone().map_or(Outcome::Done, Outcome::Failed);
+        if let Outcome::Failed(why) = &outcome {
+            let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
+            self.last_failure = Some(format!("{} of {}: {why}", explain::kind(action.kind), names.join(", ")));
+        }
         let healing = matches!(action.kind, Kind::Replace | Kind::Restart);
         let level = action.level;
         if outcome == Outcome::Done {

@@ -39,6 +39,8 @@ pub struct Manager {
     pub(super) judged: BTreeMap<Level, Judged>,
     /// How often the step under way has asked and was refused, by level.
     pub(super) refusals: BTreeMap<Level, u32>,
+    /// Why the last action that failed did.
+    pub(super) last_failure: Option<String>,
     /// Changes of the book that are not kept yet.
     unkept: Vec<Record>,
     commands: Vec<Command>,
@@ -67,6 +69,7 @@ impl Manager {
             lead_times: BTreeMap::new(),
             judged: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            last_failure: None,
             unkept: Vec::new(),
             commands: Vec::new(),
         };
@@ -86,6 +89,21 @@ impl Manager {
     /// What it is set by.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// Why the last action that failed did, as far as this manager has seen.
+    pub fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+
+    /// The orchestrators that the entry point names.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.published.iter().flatten()
+    }
+
+    /// Whether the first resources of both levels are there.
+    pub fn is_started(&self) -> bool {
+        Level::ALL.iter().all(|level| self.book.started.contains(level))
     }
 
     /// Whether something is under way that is worth a look before the next observation.

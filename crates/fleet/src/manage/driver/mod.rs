@@ -31,7 +31,7 @@ use crate::provider::{Look, Observed, Provider, ProviderError, Release, Resource
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
-/// The last status, for when no manager runs.
+/// The last `status` and `plan`, for when no manager runs.
 pub const STATUS_FILE: &str = "status.json";
 const LOCK_FILE: &str = "manager.lock";
 /// Orchestrators that are asked at once.
@@ -315,7 +315,8 @@ impl Driver {
             }
         }
         self.show();
-        write(&self.directory.join(STATUS_FILE), &self.status())
+        let kept = json!({"status": self.status(), "plan": self.manager.plan()});
+        write(&self.directory.join(STATUS_FILE), &kept)
     }
 
     /// Does one thing. What goes wrong with it is told to the manager; only what it must remember stops it.
@@ -404,6 +405,12 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let _ = remove(&self.directory.join(MANAGER_FILE));
     }
+}
+
+/// Whether a manager runs the fleet in a state directory.
+pub fn is_running(directory: &Path) -> bool {
+    let file = File::options().write(true).open(directory.join(LOCK_FILE));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
 /// One manager per fleet: the lock goes with its process, however that ends.
