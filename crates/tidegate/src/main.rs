@@ -12,6 +12,7 @@ mod control;
 mod drain;
 mod durable;
 mod exit;
+mod fleet;
 mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;
