@@ -18,6 +18,7 @@ use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
+use crate::to_write::WIDE_RECEIVERS;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
 /// Longest topic or filter that a key of the store can hold, bytes.
@@ -198,6 +199,7 @@ impl Reach<'_> {
         let targets = route.targets();
         publication.wide = targets.len() > 1 && self.desk.journal.is_on();
         self.layouts.begin(targets.len());
+        let before = self.desk.to_write.widen(targets.len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         if publication.retain && self.place.shards > 1 {
@@ -221,6 +223,7 @@ impl Reach<'_> {
             };
             self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
+        self.desk.to_write.widen(before);
     }
 
     /// Delivers to those sessions and groups of this shard whose partitions have not got the message yet.

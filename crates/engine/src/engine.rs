@@ -190,16 +190,6 @@ impl Engine {
         }
     }
 
-    /// The next connection with output, each once per turn.
-    #[inline]
-    pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
-        let key = self.desk.dirty.pop()?;
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            connection.dirty = false;
-        }
-        Some(key)
-    }
-
     /// The output of a connection, while there is any.
     #[inline]
     pub fn output(&mut self, key: ConnectionKey) -> Option<&mut Output> {
@@ -246,7 +236,10 @@ impl Engine {
                 || session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty())
         });
         if waiting && connection.phase == Phase::Open {
+            // Whoever has a queue is behind anyway, and must not keep those waiting who are not.
+            let before = self.desk.to_write.widen(self.desk.to_write.in_line() > 0);
             self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.to_write.widen(before);
             self.after_frame(now);
         }
     }
@@ -275,7 +268,7 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.turn_share.has_waiting()
+            || self.turn_share.has_waiting(&self.desk.to_write)
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);
@@ -355,9 +348,8 @@ impl Engine {
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
-            if released && !connection.dirty {
-                connection.dirty = true;
-                self.desk.dirty.push(key);
+            if released {
+                self.desk.to_write.note(connection, key);
             }
         }
     }

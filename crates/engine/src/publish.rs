@@ -279,8 +279,8 @@ impl Engine {
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if self.turn_share.charge(now, deliveries) {
-            self.wait_for_next_turn(now, key);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk.to_write) {
+            self.wait_for_next_turn(now, key, share);
         }
         if raw.packet_id.is_some() {
             if !done.reached && code == ReasonCode::Success {
