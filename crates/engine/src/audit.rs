@@ -60,7 +60,8 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let held = input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
+        let held =
+            input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES + self.fan_outs.bytes();
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);

@@ -92,6 +92,10 @@ impl Engine {
         if was == Phase::Closing {
             return;
         }
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let session = connection.session.take();
         if let Some(extra) = connection.extra.take() {

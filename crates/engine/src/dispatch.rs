@@ -165,6 +165,19 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> Dispatched {
+        self.dispatch_first(now, route, usize::MAX, publication, source)
+    }
+
+    /// The same, but only the `first` of this shard's own sessions get it now.
+    #[inline]
+    pub(crate) fn dispatch_first(
+        &mut self,
+        now: Now,
+        route: &Route,
+        first: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         let remote = route.remote_bits();
         let goes_on = remote != 0 || publication.retain || !route.groups().is_empty();
@@ -172,7 +185,7 @@ impl Reach<'_> {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
-        self.deliver_here(now, route, publication, source);
+        self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
         if goes_on {
             self.deal(now, route, publication, source);
             self.send_on(remote, publication, source, &mut done);
@@ -196,10 +209,22 @@ impl Reach<'_> {
     /// Delivers to this shard's own sessions.
     #[inline]
     pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
-        let targets = route.targets();
+        self.deliver_to(now, route, route.targets(), publication, source);
+    }
+
+    /// Delivers to some of a route's targets.
+    #[inline]
+    pub(crate) fn deliver_to(
+        &mut self,
+        now: Now,
+        route: &Route,
+        targets: &[Target],
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
         publication.wide = targets.len() > 1 && self.desk.journal.is_on();
         self.layouts.begin(targets.len());
-        let before = self.desk.to_write.widen(targets.len() > WIDE_RECEIVERS);
+        let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         if publication.retain && self.place.shards > 1 {

@@ -9,6 +9,7 @@ use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer, high_water};
 use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
+use crate::fan_out::FanOuts;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::inner::InnerSubscribers;
@@ -60,6 +61,8 @@ pub struct Engine {
     pub(crate) admissions: Admissions,
     /// The PUBLISH at hand has to wait, and its publisher is parked.
     pub(crate) held_back: bool,
+    /// Messages that some of their receivers have got.
+    pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
     /// What a store holds, while it is taken in.
@@ -114,6 +117,7 @@ impl Engine {
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
+            fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
             restoration: None,
             replay: None,
@@ -268,7 +272,7 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.turn_share.has_waiting(&self.desk.to_write)
+            || self.has_waiting_publishers()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);

@@ -375,6 +375,9 @@ impl Engine {
         if self.end_withheld(now, key) {
             return;
         }
+        if self.waits_for_turn_alone(now, key) {
+            return;
+        }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
         for shard in self.place.others() {

@@ -74,6 +74,7 @@ mod durable;
 mod engine;
 mod enhanced;
 mod event;
+mod fan_out;
 mod groups;
 mod hash;
 mod identity;

@@ -10,7 +10,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::connection::Connection;
+use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
+use crate::fan_out::FAN_OUT_STEP;
 use crate::ids::ConnectionKey;
 use crate::now::{Millis, Now};
 use crate::to_write::{ToWrite, WIDE_RECEIVERS};
@@ -45,11 +47,6 @@ pub(crate) struct TurnShare {
 }
 
 impl TurnShare {
-    /// Whether somebody may go on in the next turn.
-    pub(crate) fn has_waiting(&self, to_write: &ToWrite) -> bool {
-        !self.waiting.is_empty() || (!self.waiting_wide.is_empty() && self.has_caught_up(to_write))
-    }
-
     /// Whether all were written that messages to many have put in line.
     fn has_caught_up(&self, to_write: &ToWrite) -> bool {
         to_write.left_line() >= self.wide_until
@@ -72,7 +69,8 @@ impl TurnShare {
 
     /// Counts deliveries of one message; says which share they were too many for, if any.
     #[inline]
-    pub(crate) fn charge(&mut self, now: Now, deliveries: usize, to_write: &ToWrite) -> Option<Share> {
+    pub(crate) fn charge(&mut self, now: Now, deliveries: usize, desk: &Desk) -> Option<Share> {
+        let to_write = &desk.to_write;
         if self.at != now.monotonic {
             self.at = now.monotonic;
             self.begin(to_write);
@@ -80,7 +78,7 @@ impl TurnShare {
         if deliveries > WIDE_RECEIVERS {
             self.wide += deliveries;
             self.wide_until = to_write.left_line() + to_write.in_line() as u64;
-            (self.wide > DELIVERIES_MAX).then_some(Share::Wide)
+            (self.wide > desk.wide_share(deliveries)).then_some(Share::Wide)
         } else {
             self.narrow += deliveries;
             (self.narrow > DELIVERIES_MAX).then_some(Share::Narrow)
@@ -104,7 +102,24 @@ impl TurnShare {
     }
 }
 
+impl Desk {
+    /// Deliveries of messages to many after which their publishers wait. Where many receivers take no output, what cannot
+    /// be sent is queued or dropped instead, which costs more, and gains nothing from being done for several messages
+    /// at once.
+    #[inline]
+    pub(crate) fn wide_share(&self, receivers: usize) -> usize {
+        if self.blocked_connections * 4 >= receivers as u64 { FAN_OUT_STEP } else { DELIVERIES_MAX }
+    }
+}
+
 impl Engine {
+    /// Whether publishers may go on in the next turn, or messages under way.
+    pub(crate) fn has_waiting_publishers(&self) -> bool {
+        let share = &self.turn_share;
+        let wide = || !share.waiting_wide.is_empty() && self.fan_outs.is_empty();
+        !share.waiting.is_empty() || self.can_fan_out() || (wide() && share.has_caught_up(&self.desk.to_write))
+    }
+
     /// The publisher of messages that took more than its share waits with the next one.
     #[cold]
     pub(crate) fn wait_for_next_turn(&mut self, now: Now, key: ConnectionKey, share: Share) {
@@ -121,12 +136,31 @@ impl Engine {
         }
     }
 
+    /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the timer
+    /// of those who wait is set anew.
+    pub(crate) fn waits_for_turn_alone(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let until = now.monotonic.plus(self.settings.limits.block_timeout_ms);
+        let connection = self.desk.connections.get_mut(key);
+        let parked = connection.and_then(|connection| connection.extra.as_mut()?.parked.as_mut());
+        let Some(parked) = parked.filter(|parked| parked.waits == 1) else { return false };
+        if !self.turn_share.holds(key) {
+            return false;
+        }
+        parked.until = until;
+        self.desk.timers.set(until, Timer::Parked(key));
+        true
+    }
+
     /// Begins a turn: lets those go on who waited for it, as long as it has room, each after the other.
     pub(crate) fn begin_turn(&mut self, now: Now) {
         self.turn_share.begin(&self.desk.to_write);
+        self.run_fan_outs(now);
         for share in [Share::Narrow, Share::Wide] {
             let waiting = self.turn_share.waiting.len() + self.turn_share.waiting_wide.len();
             for _ in 0..waiting {
+                if share == Share::Wide && !self.fan_outs.is_empty() {
+                    return;
+                }
                 let Some(key) = self.turn_share.next(share) else { break };
                 self.unpark(now, key);
                 self.after_frame(now);
