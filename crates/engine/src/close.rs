@@ -122,6 +122,10 @@ impl Engine {
         if was == Phase::Closing {
             return;
         }
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;
         let session = connection.session.take();
