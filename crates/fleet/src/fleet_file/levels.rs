@@ -40,6 +40,8 @@ impl LevelSection {
                 cores: 1.0,
                 templates: vec![(template.to_owned(), 1)],
                 victim: Victim::LastAdded,
+                stack: None,
+                decided_elsewhere: false,
             },
             policy: None,
             place: Place::default(),

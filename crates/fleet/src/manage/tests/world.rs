@@ -338,6 +338,8 @@ pub(super) fn settings(initial: [u32; 2], least: u32, most: u32) -> Settings {
         cores: 0.5,
         templates: vec![(name.to_owned(), 1)],
         victim: Victim::LastAdded,
+        stack: None,
+        decided_elsewhere: false,
     };
     Settings {
         fleet: "test".to_owned(),

@@ -15,6 +15,8 @@ mod spawn;
 mod template;
 
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
+#[cfg(feature = "kubernetes")]
+pub(crate) use template::login;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
