@@ -50,6 +50,11 @@ impl FanOuts {
         self.bytes
     }
 
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.under_way.shrink_to_fit();
+    }
+
     /// Notes that the first `reached` receivers along a route have got a message.
     pub(crate) fn begin(&mut self, publication: &mut Publication<'_>, source: Source, reached: SessionKey) -> u64 {
         let message = publication.keep();

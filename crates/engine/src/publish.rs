@@ -236,6 +236,10 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) {
+        if self.waits_for_line(now, key, self.cache.get(slot).1.targets().len()) && !self.is_repeated(session, raw) {
+            self.hold_back(raw);
+            return;
+        }
         let traits = self.cache.traits(slot);
         if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
@@ -329,14 +333,17 @@ impl Engine {
                 self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
             }
             Admission::Over => {}
-            Admission::Waits => {
-                self.held_back = true;
-                // It is counted when it comes again.
-                self.desk.counters.messages_in[raw.qos as usize] -= 1;
-                self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
-            }
+            Admission::Waits => self.hold_back(raw),
         }
         true
+    }
+
+    /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
+    #[cold]
+    fn hold_back(&mut self, raw: &RawPublish<'_>) {
+        self.held_back = true;
+        self.desk.counters.messages_in[raw.qos as usize] -= 1;
+        self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
     }
 
     #[cold]
