@@ -237,8 +237,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) {
         if self.waits_for_line(now, key, self.cache.get(slot).1.targets().len()) && !self.is_repeated(session, raw) {
-            self.hold_back(raw);
-            return;
+            return self.hold_back(raw);
         }
         let traits = self.cache.traits(slot);
         if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
@@ -254,11 +253,7 @@ impl Engine {
         }
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
-            self.desk.counters.drop_message(Reason::NotAuthorized);
-            let topic = self.cache.get(slot).0;
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
-            return;
+            return self.deny_publish(now, key, session, slot, raw, mark);
         }
         let source = Source {
             session: Some(session),
@@ -287,10 +282,7 @@ impl Engine {
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
-        if first < deliveries {
-            let reached = route.targets()[first - 1].session;
-            self.desk.memory += self.fan_outs.begin(&mut publication, source, reached);
-        }
+        self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
         }
@@ -336,6 +328,22 @@ impl Engine {
             Admission::Waits => self.hold_back(raw),
         }
         true
+    }
+
+    #[cold]
+    fn deny_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        mark: Mark,
+    ) {
+        self.desk.counters.drop_message(Reason::NotAuthorized);
+        let topic = self.cache.get(slot).0;
+        self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
+        self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
     }
 
     /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
