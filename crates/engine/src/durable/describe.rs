@@ -17,6 +17,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Received(..) => "packet ids of QoS 2 messages taken",
         Key::Entry(..) => "messages owed",
         Key::Sent(..) => "states of messages sent",
+        Key::Seen(..) => "ids of messages that brokers brought",
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
@@ -48,6 +49,12 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Subscription(session, filter) => {
             let (options, id) = read_subscription(value).ok()?;
             Some(format!("session {}: subscribed to {filter:?} at QoS {} (identifier {id})", session.0, options & 3))
+        }
+        Key::Seen(session, place) => {
+            let mut reader = WireReader::new(value);
+            reader.u64("the number of an id").ok()?;
+            let (origin, number) = (reader.u64("an origin").ok()?, reader.u64("a number").ok()?);
+            Some(format!("session {}: message {origin:016x}/{number} was brought (place {place})", session.0))
         }
         Key::Received(session, id) => Some(format!("session {}: QoS 2 packet id {id} taken", session.0)),
         Key::Entry(session, number) => {

@@ -21,6 +21,7 @@ const SUBSCRIPTION: u8 = 1;
 const RECEIVED: u8 = 2;
 const ENTRY: u8 = 3;
 const SENT: u8 = 4;
+const SEEN: u8 = 5;
 
 /// The number of a stored session, never used twice within one store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,6 +42,8 @@ pub(crate) enum Key<'a> {
     Entry(StoredSession, u64),
     /// How far that message has come, where the entry does not say it.
     Sent(StoredSession, u64),
+    /// The id of a message that came to an uplink, by its place in a ring of the last ones.
+    Seen(StoredSession, u16),
     /// A message that several entries refer to.
     Body(u64),
     /// A message on its way from one shard to others.
@@ -78,6 +81,10 @@ impl Key<'_> {
             Self::Sent(session, number) => {
                 put_session(out, *session, SENT);
                 out.extend_from_slice(&number.to_be_bytes());
+            }
+            Self::Seen(session, place) => {
+                put_session(out, *session, SEEN);
+                out.extend_from_slice(&place.to_be_bytes());
             }
             Self::Body(number) => put_number(out, BODY, *number),
             Self::Crossing(number) => put_number(out, CROSSING, *number),
@@ -173,6 +180,7 @@ fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireErro
         }
         ENTRY => Key::Entry(session, read_number(reader)?),
         SENT => Key::Sent(session, read_number(reader)?),
+        SEEN => Key::Seen(session, u16::from_be_bytes(reader.array("a place among ids")?)),
         _ => return Err(WireError { reading: "a part of a session" }),
     };
     if reader.is_empty() { Ok(read) } else { Err(WireError { reading: "the end of a key" }) }
@@ -194,6 +202,7 @@ mod tests {
             Key::Received(session, id),
             Key::Entry(session, u64::MAX),
             Key::Sent(session, 1),
+            Key::Seen(session, 513),
             Key::Body(7),
             Key::Crossing(8),
             Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),

@@ -177,7 +177,7 @@ impl Engine {
             let here = all.current.as_ref().is_some_and(|(current, _)| *current == session);
             if here { Ok(()) } else { Err(RestoreError::NoSession { session: session.0.get() }) }
         };
-        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..)) {
+        if !matches!(read, Key::Subscription(..) | Key::Received(..) | Key::Entry(..) | Key::Sent(..) | Key::Seen(..)) {
             self.close_restored(all)?;
         }
         match read {
@@ -215,6 +215,10 @@ impl Engine {
                 let sent = SentRecord::read(value).map_err(wrong)?;
                 let entry = all.current.as_mut().and_then(|(_, restoring)| restoring.entries.get_mut(&number));
                 entry.ok_or(WireError { reading: "the message that was sent" }).map_err(wrong)?.sent = Some(sent);
+            }
+            Key::Seen(session, _) => {
+                part(all, session)?;
+                self.desk.uplinks.restore_seen(session, value).map_err(wrong)?;
             }
             Key::Body(number) => {
                 let mut reader = WireReader::new(value);
@@ -424,11 +428,12 @@ impl Engine {
             return missing;
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
+        let of_uplink = session.is_uplink();
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = record.state != State::AwaitPubComp;
+            let keep = record.state != State::AwaitPubComp || of_uplink;
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
         let unanswered: Vec<_> = unanswered.collect();

@@ -26,9 +26,12 @@ impl Sweep {
                 self.session = Some(session);
                 true
             }
-            Ok(Key::Subscription(session, _) | Key::Received(session, _) | Key::Sent(session, _)) => {
-                self.session == Some(session)
-            }
+            Ok(
+                Key::Subscription(session, _)
+                | Key::Received(session, _)
+                | Key::Sent(session, _)
+                | Key::Seen(session, _),
+            ) => self.session == Some(session),
             Ok(Key::Entry(session, _)) => {
                 let lives = self.session == Some(session);
                 if lives {

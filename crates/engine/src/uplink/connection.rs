@@ -7,6 +7,7 @@ use tidegate_mqtt::{
     ReasonCode, UserProperties, Version,
 };
 
+use super::copies::RECEIVE_MAXIMUM;
 use super::{Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
@@ -50,7 +51,7 @@ impl Engine {
             password: password.as_deref(),
             properties: ConnectProperties {
                 session_expiry_interval: lasting.then_some(settings.session_expiry_seconds),
-                receive_maximum: None,
+                receive_maximum: NonZeroU16::new(RECEIVE_MAXIMUM),
                 maximum_packet_size: NonZeroU32::new(settings.max_packet_size),
                 topic_alias_maximum: None,
                 request_response_information: None,
@@ -131,6 +132,7 @@ impl Engine {
         }
         let window = self.desk.uplinks.settings().map_or(1, |settings| settings.window);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
+        uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.stage = Stage::Open;
         uplink.accepted = true;

@@ -7,6 +7,7 @@ use tidegate_mqtt::{
     TopicFilter, TopicFilters, UnsubAck, Unsubscribe, UserProperties, Version,
 };
 
+use super::copies::subscription_identifier;
 use super::{Stage, UplinkKey};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
@@ -69,6 +70,8 @@ pub(super) struct FilterSync {
     first_left: u64,
     /// Filters that it holds.
     held: u64,
+    /// Whether subscriptions may have identifiers.
+    pub(super) identifies: bool,
     /// Filters that nobody wants any more, and that it may hold still.
     gone: BTreeSet<Box<str>>,
 }
@@ -196,11 +199,16 @@ impl Engine {
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
             let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
             let Some(id) = uplink.filters.free_id() else { return };
-            let changes = next_changes(&mut uplink.filters.queue);
-            let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
             let version = uplink.version;
+            let identifies = version.is_v5() && uplink.filters.identifies;
+            let changes = next_changes(&mut uplink.filters.queue, identifies);
+            let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
             if subscribe {
-                self.desk.send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, &changes, out));
+                let identifier = changes.first().filter(|_| identifies);
+                let identifier = identifier.map(|change| subscription_identifier(&change.filter));
+                self.desk.send(connection, PacketType::Subscribe, |out| {
+                    put_subscribe(version, id, identifier, &changes, out)
+                });
             } else {
                 self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
             }
@@ -273,12 +281,16 @@ impl Engine {
     }
 }
 
-/// What goes into the next packet: changes of one kind, in order.
-fn next_changes(queue: &mut VecDeque<Change>) -> Vec<Change> {
+/// What goes into the next packet: changes of one kind, in order, and with the same identifier where they have one.
+fn next_changes(queue: &mut VecDeque<Change>, identifies: bool) -> Vec<Change> {
     let mut changes: Vec<Change> = Vec::new();
     let mut bytes = 0;
     while let Some(next) = queue.front() {
-        let same_kind = changes.first().is_none_or(|first| first.subscribe == next.subscribe);
+        let alike = |first: &Change| {
+            let same = || subscription_identifier(&first.filter) == subscription_identifier(&next.filter);
+            first.subscribe == next.subscribe && (!identifies || !next.subscribe || same())
+        };
+        let same_kind = changes.first().is_none_or(alike);
         let fits = changes.is_empty() || bytes + next.filter.len() <= FILTER_BYTES_PER_PACKET;
         if !same_kind || !fits || changes.len() >= FILTERS_PER_PACKET {
             break;
@@ -294,7 +306,13 @@ fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {
     changes.iter().filter_map(|change| TopicFilter::new(&change.filter).ok())
 }
 
-fn put_subscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
+fn put_subscribe(
+    version: Version,
+    packet_id: PacketId,
+    subscription_identifier: Option<u32>,
+    changes: &[Change],
+    out: &mut Vec<u8>,
+) -> bool {
     let options = SubscriptionOptions {
         qos: QoS::ExactlyOnce,
         no_local: false,
@@ -305,7 +323,7 @@ fn put_subscribe(version: Version, packet_id: PacketId, changes: &[Change], out:
     let filters: Vec<_> = valid(changes).map(|filter| (filter, options)).collect();
     let subscriptions = Subscriptions::new(&filters);
     let user_properties = UserProperties::EMPTY;
-    Subscribe { packet_id, subscription_identifier: None, user_properties, subscriptions }.encode(version, out).is_ok()
+    Subscribe { packet_id, subscription_identifier, user_properties, subscriptions }.encode(version, out).is_ok()
 }
 
 fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {

@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
+use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
     Drain, FilterSync, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters, UplinkError,
@@ -42,6 +43,8 @@ impl Engine {
             return Ok(());
         }
         let session = self.uplink_session(name);
+        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        let kept = self.desk.uplinks.kept_ids_of(stored);
         let key = UplinkKey(self.desk.uplinks.next_key);
         self.desk.uplinks.next_key += 1;
         let uplink = Uplink {
@@ -61,6 +64,8 @@ impl Engine {
             backoff_ms: 0,
             window: 1,
             probe: Probe::default(),
+            last: LastMessage::default(),
+            kept,
             counters: UplinkCounters::default(),
             last_error: String::new(),
         };
@@ -148,7 +153,7 @@ impl Engine {
         self.fit_window(key);
         if !session_present {
             // A broker that has forgotten the orchestrator has forgotten what it had taken over as well.
-            self.reassign_lost(now, key);
+            self.start_anew(now, key);
         }
         if !draining {
             self.announce_presence(session, true);
@@ -162,15 +167,6 @@ impl Engine {
         }
         self.set_uplink_timer(key);
         self.check_gate(now);
-    }
-
-    /// What a broker has acknowledged and forgotten is dealt anew.
-    fn reassign_lost(&mut self, now: Now, key: UplinkKey) {
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let forgotten: Vec<_> = uplink.unreturned.keys().copied().collect();
-        for id in forgotten {
-            self.send_again(now, key, &id);
-        }
     }
 
     /// A broker holds all subscriptions.

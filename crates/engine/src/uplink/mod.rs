@@ -9,11 +9,12 @@
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker.
-//! - `receive.rs`: messages from brokers.
+//! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `life.rs`: uplinks come, are lost, drained and removed.
 
 mod connection;
+mod copies;
 mod filters;
 pub(crate) mod id;
 mod life;
@@ -26,11 +27,12 @@ use std::collections::BTreeMap;
 
 use tidegate_mqtt::{ReasonCode, Version};
 
-use crate::durable::Numbers;
+use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey};
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
+use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
 
@@ -76,6 +78,8 @@ pub(crate) struct Uplinks {
     /// What brokers have no room for.
     refused: Vec<(SessionKey, InFlight)>,
     unreturned_bytes: u64,
+    /// Where brokers whose sessions were restored go on keeping ids.
+    restored_ids: BTreeMap<StoredSession, u64>,
 }
 
 /// One uplink.
@@ -104,6 +108,9 @@ struct Uplink {
     /// Packets in flight as the broker allows.
     window: u16,
     probe: Probe,
+    /// The last message that had no id.
+    last: LastMessage,
+    kept: KeptIds,
     counters: UplinkCounters,
     last_error: String,
 }

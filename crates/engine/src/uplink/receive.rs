@@ -39,7 +39,16 @@ impl Engine {
         if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
-        let new = id.is_none_or(|id| self.is_news(now, &id));
+        let new = match &id {
+            Some(id) => {
+                let new = self.is_news(now, id);
+                if new {
+                    self.keep_id(uplink, session, raw.qos, id);
+                }
+                new
+            }
+            None => self.desk.uplinks.all.get_mut(&uplink).is_none_or(|uplink| !uplink.last.is_copy(&raw, &properties)),
+        };
         let mut waits = 0;
         if new {
             let mut forwarded = std::mem::take(&mut self.scratch_properties);
@@ -104,8 +113,8 @@ impl Engine {
         };
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if self.turn_share.charge(now, deliveries) {
-            self.wait_for_next_turn(now, key);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            self.wait_for_next_turn(now, key, share);
         }
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);

@@ -6,12 +6,31 @@
 
 use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
+use crate::durable::Key;
 use crate::engine::Engine;
-use crate::ids::{SessionKey, TenantId};
+use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::packet_ids::{InflightEntry, State};
 use crate::reason::Reason;
 use crate::session::{Delivery, InFlight};
+
+/// Who gets what is taken from a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereto {
+    /// Another broker, if there is one.
+    Elsewhere,
+    /// Whoever it is dealt to.
+    Anywhere,
+}
+
+/// No member of any group.
+const NOBODY: (ShardId, u32) = (ShardId(u16::MAX), u32::MAX);
+
+/// What tells the order in which messages entered.
+fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
+    MessageId::at_end_of(delivery.message.properties()).map(|id| (id.entered, id.number))
+}
 
 impl Engine {
     /// Decides about what brokers have acknowledged in the packet at hand.
@@ -41,7 +60,7 @@ impl Engine {
         while let Some((session, in_flight)) = self.desk.uplinks.refused.pop() {
             let key = self.desk.uplinks.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
-                self.deal_elsewhere(now, key, &delivery.message.publication());
+                self.deal_anew(now, key, &delivery.message.publication(), Whereto::Elsewhere);
             }
             self.forget_settled(session, &in_flight);
         }
@@ -58,7 +77,7 @@ impl Engine {
     }
 
     /// Whether a message would reach somebody of this process by a broker.
-    fn is_wanted_here(&mut self, message: &crate::message::MessageRef) -> bool {
+    fn is_wanted_here(&mut self, message: &MessageRef) -> bool {
         let slot = self.route_of(TenantId::DEFAULT, message.topic());
         !self.cache.get(slot).1.is_empty()
     }
@@ -120,14 +139,14 @@ impl Engine {
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
         let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
         if let (Some(message), true) = (message, wanted) {
-            self.deal_elsewhere(now, key, &message.publication());
+            self.deal_anew(now, key, &message.publication(), Whereto::Elsewhere);
         }
         self.forget_settled(session, &in_flight);
         self.fit_window(key);
     }
 
-    /// Gives a broker's message to another one, or to the same where there is none.
-    pub(super) fn deal_elsewhere(&mut self, now: Now, key: UplinkKey, publication: &crate::message::Publication<'_>) {
+    /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
+    fn deal_anew(&mut self, now: Now, key: UplinkKey, publication: &Publication<'_>, whereto: Whereto) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.counters.resent += 1;
         let session = uplink.session;
@@ -135,37 +154,63 @@ impl Engine {
             self.desk.discard_publication(Reason::MessageExpired, &mut publication.clone());
             return;
         }
-        let not_to = (self.place.shard, session.0);
+        let not_to = match whereto {
+            Whereto::Elsewhere => (self.place.shard, session.0),
+            Whereto::Anywhere => NOBODY,
+        };
         let source = crate::dispatch::Source { hops: 1, ..crate::dispatch::Source::inside(self.place.shard, now) };
         self.deal_again(now, super::life::group(), &mut publication.clone(), &source, not_to);
     }
 
-    /// Takes everything from a broker that is away or leaves: what it acknowledged and has not brought back, what it did not
-    /// acknowledge, and what waits for it, in this order. Others get it.
+    /// A broker has forgotten the orchestrator, and with that what it had taken over and what it was about to hand over.
+    /// Everything is dealt anew, in its order; mostly the same broker gets it.
+    pub(super) fn start_anew(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
+        let session = uplink.session;
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let (stored, flow) = (session.stored, session.flow_mut());
+        // Its next messages have packet ids that earlier ones had.
+        let received = std::mem::take(&mut flow.received);
+        flow.received_before = 0;
+        if let Some(stored) = stored {
+            for id in received.iter() {
+                self.desk.journal.delete(Key::Received(stored, id));
+            }
+        }
+        self.take_back(now, key, Whereto::Anywhere);
+    }
+
+    /// Takes everything from a broker that is away or leaves: others get it.
     pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
+        self.take_back(now, key, Whereto::Elsewhere);
+    }
+
+    /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for it, in
+    /// the order in which it entered, and deals it anew.
+    fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let (session, brings_back) = (uplink.session, uplink.version.is_v5());
+        let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
             self.forget_unreturned(&in_flight);
-            self.reassign_one(now, key, session, in_flight);
+            sent.push(in_flight);
         }
         self.fit_window(key);
         let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
             return;
         };
         flow.to_resend = 0;
-        let sent: Vec<_> = flow.inflight.drain().collect();
+        let under_way: Vec<_> = flow.inflight.drain().collect();
         let queue = std::mem::take(&mut flow.queue);
         flow.queue_bytes = 0;
-        for entry in sent {
-            let delivery = entry.item.delivery.as_ref();
-            let cost = delivery.map_or(0, Delivery::cost);
-            let exactly_once = entry.state != State::AwaitPubAck;
+        for entry in under_way {
+            let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
                 // Without an id nobody could tell that it came twice: it waits until its broker is back.
                 self.keep_in_flight(session, entry);
                 continue;
             }
+            let cost = entry.item.delivery.as_ref().map_or(0, Delivery::cost);
             if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
                 flow.inflight_bytes -= cost;
             }
@@ -174,20 +219,24 @@ impl Engine {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
                 self.keep_in_flight(session, entry.released());
             }
-            self.reassign_one(now, key, session, entry.item);
+            sent.push(entry.item);
+        }
+        sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
+        for in_flight in sent {
+            self.reassign_one(now, key, session, in_flight, whereto);
         }
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-            self.deal_elsewhere(now, key, &delivery.message.publication());
+            self.deal_anew(now, key, &delivery.message.publication(), whereto);
             self.desk.forget_stored(stored, delivery.number);
         }
         self.check_gate(now);
     }
 
-    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight) {
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
-            self.deal_elsewhere(now, key, &delivery.message.publication());
+            self.deal_anew(now, key, &delivery.message.publication(), whereto);
         }
         self.forget_settled(session, &in_flight);
     }

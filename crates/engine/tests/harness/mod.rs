@@ -17,9 +17,11 @@
 //! referee too: it panics when the server breaks a rule that can be seen from one connection alone.
 
 mod arrival;
+mod broker;
 mod client;
 mod connecting;
 mod device;
+mod fleet;
 mod message;
 mod net;
 mod random;
@@ -28,9 +30,11 @@ mod store;
 mod world;
 
 pub(crate) use arrival::{Arrival, Delivered};
+pub(crate) use broker::{Carried, NoV5, Ways};
 pub(crate) use client::Client;
 pub(crate) use connecting::{Connecting, v5, v31, v311};
 pub(crate) use device::{Device, Received};
+pub(crate) use fleet::{Broker, fleet_settings, in_front_of};
 pub(crate) use message::{Message, message};
 pub(crate) use net::crash::{Crash, restore};
 pub(crate) use random::Random;

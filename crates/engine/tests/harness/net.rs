@@ -1,6 +1,7 @@
 //! The shell of a process without a system: sockets, links between shards, the store, the clock, and who is next.
 
 pub(crate) mod crash;
+mod fleet;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -8,9 +9,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now,
-    PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, Verdict, WantedQueue,
+    PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, UplinkOptions, Verdict, WantedQueue,
 };
 
+use super::broker::FakeBroker;
 use super::side::Side;
 use super::store::Store;
 use super::{Connecting, Random};
@@ -37,6 +39,7 @@ pub(crate) enum Step {
     ReadStore,
     Bring,
     Ship(usize),
+    Dial,
     Read(SocketId),
     Write(SocketId),
     Finish(SocketId),
@@ -55,6 +58,8 @@ enum Stand {
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Socket {
     pub side: Side,
+    /// The broker at the other end, where the engine is the client.
+    pub broker: Option<String>,
     stand: Stand,
     listener: ListenerId,
     preset: Preset,
@@ -124,6 +129,12 @@ pub(crate) struct Net {
     paged: BTreeMap<(TenantId, String), PagedQueue>,
     /// Queues that are wanted back, and by whom.
     wanted: VecDeque<(usize, TenantId, String)>,
+    /// The brokers of a fleet.
+    pub brokers: BTreeMap<String, FakeBroker>,
+    /// What the engines were told of them.
+    pub configured: BTreeMap<String, UplinkOptions>,
+    /// Brokers that are to be dialed.
+    pub dialing: VecDeque<String>,
     /// Clients whose queues were asked for, whether there is one or not.
     pub asked_back: Vec<String>,
     pub trace: Trace,
@@ -209,6 +220,9 @@ impl Net {
             challenged: VecDeque::new(),
             paged: BTreeMap::new(),
             wanted: VecDeque::new(),
+            brokers: BTreeMap::new(),
+            configured: BTreeMap::new(),
+            dialing: VecDeque::new(),
             asked_back: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
@@ -226,6 +240,7 @@ impl Net {
         self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
         self.sockets.push(Socket {
             side,
+            broker: None,
             stand: Stand::Gone,
             listener: connecting.listener,
             preset: connecting.preset.clone(),
@@ -363,7 +378,7 @@ impl Net {
             Step::Timers(at) | Step::Ship(at) | Step::Deliver { to: at, .. } => at == shard,
             Step::Adopt(id) => matches!(net.sockets[id].stand, Stand::Moving { home, .. } if home == shard),
             Step::Read(id) | Step::Write(id) | Step::Finish(id) => net.shard_of(id) == Some(shard),
-            Step::Load | Step::ReadStore | Step::Bring | Step::Commit => false,
+            Step::Load | Step::ReadStore | Step::Bring | Step::Dial | Step::Commit => false,
         };
         let kinds: [fn(&Step) -> bool; 7] = [
             |step| matches!(step, Step::Read(_)),
@@ -428,6 +443,9 @@ impl Net {
         if !self.brought.is_empty() {
             steps.push(Step::Bring);
         }
+        if !self.dialing.is_empty() && free(0) {
+            steps.push(Step::Dial);
+        }
         let to_ship = |shard: &usize| self.unshipped[*shard] || self.shipping[*shard].is_some();
         steps.extend((0..self.engines.len()).filter(to_ship).map(Step::Ship));
         let due = |shard: &usize| self.engines[*shard].next_deadline() <= self.now.monotonic;
@@ -480,6 +498,7 @@ impl Net {
             Step::Load => self.load(),
             Step::ReadStore => self.read_store(),
             Step::Bring => self.bring(),
+            Step::Dial => self.dial(),
             Step::Ship(shard) => self.ship(shard),
             Step::Read(id) => self.read(id),
             Step::Write(id) => {
@@ -639,10 +658,15 @@ impl Net {
         if socket.window != usize::MAX {
             socket.window -= bytes.len();
         }
-        let replies = socket.side.receive(&bytes);
-        socket.upstream.extend(replies);
         let name = socket.side.client_id.clone();
-        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id})", bytes.len()));
+        let what = if socket.broker.is_some() { kinds(&bytes) } else { String::new() };
+        self.trace.note(format!("shard {shard}: writes {} bytes to {name} (socket {id}) {what}", bytes.len()));
+        if self.sockets[id].broker.is_some() {
+            self.give_to_broker(id, &bytes);
+        } else {
+            let replies = self.sockets[id].side.receive(&bytes);
+            self.sockets[id].upstream.extend(replies);
+        }
         self.engines[shard].handle_written(self.now, key);
         self.gather(shard);
     }
@@ -663,6 +687,7 @@ impl Net {
         self.live.remove(&id);
         let line = format!("shard {shard}: closes socket {id} of {}: {:?}", socket.side.client_id, socket.closed);
         self.trace.note(line);
+        self.tell_broker_of_end(id);
         self.by_key[shard].remove(&key);
         self.engines[shard].release_connection(key);
         self.gather(shard);
@@ -733,6 +758,7 @@ impl Net {
                 self.wanted.push_back((shard, tenant, client_id));
             }
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
+            Event::Dial { uplink } => self.dialing.push_back(uplink),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -67,6 +67,7 @@ impl Net {
             }
         }
         self.live.clear();
+        self.break_from_brokers();
         self.store.crash(kept);
         if crash.swept {
             self.store.pairs = self.store.swept();
@@ -102,6 +103,7 @@ impl Net {
         let pairs = self.store.swept();
         restore(&mut self.engines, now, &pairs).expect("what the engines wrote can be taken in");
         self.settle();
+        self.configure_fleet();
     }
 
     /// Nobody is served before all shards know of each other.

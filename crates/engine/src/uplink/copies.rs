@@ -1,0 +1,148 @@
+//! Messages that come more than once: one copy for each filter that matches, and again after a restart.
+//!
+//! A broker may send a message once for each subscription that it matches (section 3.3.4). What has an id is told by that, also
+//! across a restart: the ids of the last exactly-once messages are kept in the store. What was published to a broker
+//! directly has none; its copies follow each other, and each names a subscription that those before did not.
+
+use tidegate_mqtt::{MAX_SUBSCRIPTION_IDENTIFIER, PublishProperties, QoS, RawPublish};
+
+use super::id::MessageId;
+use super::{UplinkKey, Uplinks};
+use crate::durable::{Key, StoredSession};
+use crate::engine::Engine;
+use crate::hash::hash_bytes;
+use crate::ids::SessionKey;
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// Ids kept for each broker: more than it may have under way to the orchestrator.
+const KEPT_IDS: u16 = 1024;
+/// Messages above QoS 0 that a broker may have under way to the orchestrator.
+pub(super) const RECEIVE_MAXIMUM: u16 = KEPT_IDS / 4;
+
+/// The identifier of all subscriptions without wildcards: no two of them match one topic.
+const LITERAL: u32 = 1;
+
+/// The subscription identifier of a filter: the same in each process, since a broker may remember it.
+pub(super) fn subscription_identifier(filter: &str) -> u32 {
+    if !filter.contains(['+', '#']) {
+        return LITERAL;
+    }
+    let others = u64::from(MAX_SUBSCRIPTION_IDENTIFIER - LITERAL);
+    LITERAL + 1 + (hash_bytes(0, filter.as_bytes()) % others) as u32
+}
+
+/// The last message of a broker that had no id.
+#[derive(Debug, Default)]
+pub(super) struct LastMessage {
+    hash: u64,
+    /// Subscriptions whose copies have come.
+    subscriptions: Vec<u32>,
+}
+
+impl LastMessage {
+    /// Whether a message is a copy of the last one, for another subscription.
+    pub(super) fn is_copy(&mut self, raw: &RawPublish<'_>, properties: &PublishProperties<'_>) -> bool {
+        let mut forwarded = Vec::new();
+        properties.copy_forwardable(&mut forwarded);
+        let hash = hash_bytes(hash_bytes(hash_bytes(raw.qos as u64, raw.topic), raw.payload), &forwarded);
+        let mut named = properties.subscription_identifiers.iter().peekable();
+        let copy = hash == self.hash && named.peek().is_some() && {
+            let known = &self.subscriptions;
+            named.clone().all(|id| !known.contains(&id))
+        };
+        if !copy {
+            self.hash = hash;
+            self.subscriptions.clear();
+        }
+        self.subscriptions.extend(named);
+        copy
+    }
+}
+
+/// Where the next id of a broker is kept.
+#[derive(Debug, Default)]
+pub(super) struct KeptIds {
+    /// Counts the ids that were kept, over restarts.
+    next: u64,
+}
+
+impl Engine {
+    /// Keeps the id of an exactly-once message in the batch that holds what became of it.
+    pub(super) fn keep_id(&mut self, uplink: UplinkKey, session: SessionKey, qos: QoS, id: &MessageId) {
+        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        let (Some(stored), QoS::ExactlyOnce) = (stored, qos) else { return };
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) else { return };
+        let number = uplink.kept.next;
+        uplink.kept.next += 1;
+        let place = (number % u64::from(KEPT_IDS)) as u16;
+        self.desk.journal.put(Key::Seen(stored, place), |out| {
+            out.put_u64(number);
+            out.put_u64(id.origin);
+            out.put_u64(id.number);
+        });
+    }
+}
+
+impl Uplinks {
+    /// Takes in the id of a message that came before the restart.
+    pub(crate) fn restore_seen(&mut self, session: StoredSession, value: &[u8]) -> Result<(), WireError> {
+        let mut reader = WireReader::new(value);
+        let number = reader.u64("the number of an id")?;
+        let (origin, of_origin) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
+        if !reader.is_empty() {
+            return Err(WireError { reading: "the end of an id" });
+        }
+        self.seen.insert(&MessageId { origin, number: of_origin, entered: 0, publisher: 0, retain: false });
+        let next = self.restored_ids.entry(session).or_default();
+        *next = (*next).max(number + 1);
+        Ok(())
+    }
+
+    /// Where a broker whose session was restored goes on keeping ids.
+    pub(super) fn kept_ids_of(&mut self, session: Option<StoredSession>) -> KeptIds {
+        KeptIds { next: session.and_then(|session| self.restored_ids.remove(&session)).unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn message<'a>(payload: &'a [u8], properties: &'a [u8]) -> (RawPublish<'a>, PublishProperties<'a>) {
+        let raw = RawPublish {
+            dup: false,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            topic: b"a/b",
+            packet_id: None,
+            properties,
+            payload,
+        };
+        (raw, PublishProperties::decode(properties).unwrap())
+    }
+
+    #[test]
+    fn copies_for_other_subscriptions_are_told_from_repetitions() {
+        let mut last = LastMessage::default();
+        let mut is_copy = |payload: &[u8], properties: &[u8]| {
+            let (raw, properties) = message(payload, properties);
+            last.is_copy(&raw, &properties)
+        };
+        assert!(!is_copy(b"1", &[0x0b, 5]));
+        assert!(is_copy(b"1", &[0x0b, 6]), "for another subscription");
+        assert!(!is_copy(b"1", &[0x0b, 5]), "the same value was published again");
+        assert!(is_copy(b"1", &[0x0b, 6]));
+        assert!(!is_copy(b"2", &[0x0b, 6]), "another value");
+        assert!(!is_copy(b"2", &[]) && !is_copy(b"2", &[]), "without identifiers nobody can tell");
+    }
+
+    #[test]
+    fn identifiers_are_in_their_range_and_stay() {
+        assert_eq!(subscription_identifier("a/b"), LITERAL);
+        for filter in ["#", "+", "a/+/b", "$share-like/#"] {
+            let id = subscription_identifier(filter);
+            assert!(id > LITERAL && id <= MAX_SUBSCRIPTION_IDENTIFIER && id == subscription_identifier(filter));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! A fleet as a test tells of it.
+
+use tidegate_engine::{RoutingPolicy, Settings, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState};
+use tidegate_mqtt::{Packet, Version};
+
+use super::broker::{Carried, FakeBroker, Ways};
+use super::world::World;
+use super::{Message, everywhere_with};
+
+/// A broker of the fleet.
+#[derive(Clone)]
+pub(crate) struct Broker {
+    world: World,
+    name: String,
+}
+
+/// Makes an orchestrator of what the settings are for.
+pub(crate) fn fleet_settings(settings: &mut Settings, policy: RoutingPolicy) {
+    settings.uplinks = Some(UplinkSettings { policy, ..UplinkSettings::default() });
+}
+
+/// Plays a story everywhere, in front of brokers of these names that hold everything and are served.
+pub(crate) fn in_front_of<const N: usize>(names: [&str; N], story: impl Fn(&World, [Broker; N])) {
+    everywhere_with(
+        |settings| fleet_settings(settings, RoutingPolicy::TopicHash),
+        |world| {
+            let brokers = names.map(|name| world.broker(name));
+            story(world, brokers);
+        },
+    );
+}
+
+/// How an orchestrator that comes back speaks to a broker.
+pub(crate) fn lasting() -> UplinkOptions {
+    UplinkOptions { version: None, user_name: None, password: None, lasting: true }
+}
+
+impl World {
+    /// Adds a broker to the fleet, which serves then.
+    #[track_caller]
+    pub(crate) fn broker(&self, name: &str) -> Broker {
+        let broker = self.broker_with(name, lasting(), Ways::default());
+        assert_eq!(broker.state(), UplinkState::Serving, "{:?}", broker.report());
+        broker
+    }
+
+    /// Adds a broker that knows MQTT 3.1.1 and behaves otherwise as any.
+    #[track_caller]
+    pub(crate) fn old_broker(&self, name: &str) -> Broker {
+        let options = UplinkOptions { version: Some(Version::V311), ..lasting() };
+        let broker = self.broker_with(name, options, Ways::default());
+        assert_eq!(broker.state(), UplinkState::Serving, "{:?}", broker.report());
+        broker
+    }
+
+    /// Adds a broker, whatever comes of it.
+    pub(crate) fn broker_with(&self, name: &str, options: UplinkOptions, ways: Ways) -> Broker {
+        let broker = self.broker_unknown(name, ways);
+        broker.set(options);
+        broker
+    }
+
+    /// A broker that the engine was not told of.
+    pub(crate) fn broker_unknown(&self, name: &str, ways: Ways) -> Broker {
+        self.0.borrow_mut().add_broker(name, ways);
+        Broker { world: self.clone(), name: name.to_owned() }
+    }
+
+    /// How all uplinks are.
+    pub(crate) fn uplinks(&self) -> Vec<UplinkReport> {
+        self.run();
+        self.engine(0, |engine, _| engine.uplinks())
+    }
+
+    /// Messages that brokers owe.
+    pub(crate) fn owed(&self) -> u64 {
+        self.uplinks().iter().map(UplinkReport::owed).sum()
+    }
+}
+
+impl Broker {
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut FakeBroker) -> T) -> T {
+        self.world.0.borrow_mut().with_broker(&self.name, act)
+    }
+
+    /// Tells the engine of it, or that it is spoken to otherwise from now on.
+    pub(crate) fn set(&self, options: UplinkOptions) {
+        self.world.0.borrow_mut().configured.insert(self.name.clone(), options.clone());
+        self.world.engine(0, |engine, now| engine.set_uplink(now, &self.name, options)).expect("an orchestrator");
+        self.world.run();
+    }
+
+    /// How the engine sees it.
+    #[track_caller]
+    pub(crate) fn report(&self) -> UplinkReport {
+        let report = self.world.uplinks().into_iter().find(|report| report.name == self.name);
+        report.unwrap_or_else(|| panic!("{} is not in the fleet", self.name))
+    }
+
+    #[track_caller]
+    pub(crate) fn state(&self) -> UplinkState {
+        self.report().state
+    }
+
+    /// Messages that the engine counts as its.
+    #[track_caller]
+    pub(crate) fn owed(&self) -> u64 {
+        self.report().owed()
+    }
+
+    /// Changes its ways; what has waited because of the old ones goes on.
+    pub(crate) fn now(&self, change: impl FnOnce(&mut Ways)) {
+        // What was sent before the change comes before it.
+        self.world.run();
+        self.with(|broker| {
+            change(&mut broker.ways);
+            broker.go_on();
+        });
+        self.world.run();
+    }
+
+    /// It dies with everything that it has not sent; its sessions are on its disk.
+    pub(crate) fn die(&self) {
+        self.world.run();
+        self.world.0.borrow_mut().kill_broker(&self.name, usize::MAX);
+        self.world.run();
+    }
+
+    /// The same, and it knows nobody any more.
+    pub(crate) fn die_and_forget(&self) {
+        self.die();
+        self.with(FakeBroker::forget_sessions);
+    }
+
+    /// The network breaks and the broker lives on.
+    pub(crate) fn cut(&self) {
+        self.world.run();
+        self.world.0.borrow_mut().cut_broker(&self.name, 0);
+        self.world.run();
+    }
+
+    /// It takes connections again, and the engine comes back to it.
+    pub(crate) fn come_back(&self) {
+        self.with(|broker| broker.ways.reachable = true);
+        self.world.advance(5_000);
+    }
+
+    /// Messages that it has taken over since the last time.
+    pub(crate) fn taken(&self) -> Vec<Carried> {
+        self.world.run();
+        self.with(|broker| std::mem::take(&mut broker.taken))
+    }
+
+    /// Their payloads.
+    pub(crate) fn payloads(&self) -> Vec<String> {
+        self.taken().iter().map(Carried::text).collect()
+    }
+
+    /// Filters that it was asked for since the last time.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.world.run();
+        self.with(|broker| std::mem::take(&mut broker.asked))
+    }
+
+    /// Filters that it was to forget since the last time.
+    pub(crate) fn forgotten(&self) -> Vec<String> {
+        self.world.run();
+        self.with(|broker| std::mem::take(&mut broker.forgotten))
+    }
+
+    /// Filters that it holds.
+    pub(crate) fn held(&self) -> Vec<String> {
+        self.world.run();
+        self.with(|broker| broker.held())
+    }
+
+    /// Somebody who is no client of the orchestrator publishes to the broker.
+    pub(crate) fn publish(&self, message: &Message) {
+        let carried = Carried {
+            topic: message.topic.clone(),
+            payload: message.payload.clone(),
+            qos: message.qos,
+            retain: message.retain,
+            expiry: message.expiry,
+            user_properties: message.user_properties.clone(),
+        };
+        self.carry(&carried);
+    }
+
+    /// The same with a message as another broker has had it.
+    pub(crate) fn carry(&self, carried: &Carried) {
+        self.with(|broker| broker.route(carried));
+        self.world.run();
+    }
+
+    /// Says something on its connections that no honest broker says.
+    pub(crate) fn say_bytes(&self, bytes: &[u8]) {
+        self.world.run();
+        self.with(|broker| {
+            for line in broker.lines() {
+                broker.outbox.push((line, bytes.to_vec()));
+            }
+        });
+        self.world.run();
+    }
+
+    pub(crate) fn say(&self, version: Version, packet: &Packet<'_>) {
+        let mut bytes = Vec::new();
+        packet.encode(version, &mut bytes).expect("a packet that can be encoded");
+        self.say_bytes(&bytes);
+    }
+
+    pub(crate) fn drain(&self) -> Result<(), UplinkError> {
+        let result = self.world.engine(0, |engine, now| engine.drain_uplink(now, &self.name));
+        self.world.run();
+        result
+    }
+
+    pub(crate) fn remove(&self, force: bool) -> Result<(), UplinkError> {
+        let result = self.world.engine(0, |engine, now| engine.remove_uplink(now, &self.name, force));
+        if result.is_ok() {
+            self.world.0.borrow_mut().configured.remove(&self.name);
+        }
+        self.world.run();
+        result
+    }
+}

@@ -1,0 +1,125 @@
+//! The brokers of a fleet at the other end of the engine's own connections.
+
+use tidegate_engine::{ListenerId, Preset};
+
+use super::{Net, Side, Socket, SocketId, Stand};
+use crate::harness::broker::{FakeBroker, Ways};
+use crate::harness::v5;
+
+impl Net {
+    /// Lets a broker exist; the engine does not know of it yet.
+    pub(crate) fn add_broker(&mut self, name: &str, ways: Ways) {
+        self.brokers.insert(name.to_owned(), FakeBroker::new(ways));
+    }
+
+    /// Tells the engine of its brokers, as the shell does when it has started.
+    pub(super) fn configure_fleet(&mut self) {
+        if self.configured.is_empty() {
+            return;
+        }
+        let configured = self.configured.clone();
+        self.with_engine(0, |engine, now| {
+            for (name, options) in configured {
+                engine.set_uplink(now, &name, options).expect("an orchestrator");
+            }
+            engine.forget_other_uplinks(now);
+        });
+    }
+
+    /// Reaches the broker that has waited longest for it, or not.
+    pub(super) fn dial(&mut self) {
+        let Some(name) = self.dialing.pop_front() else { return };
+        let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
+        self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
+        if !there {
+            self.with_engine(0, |engine, now| engine.fail_uplink(now, &name, "nobody listens"));
+            return;
+        }
+        let Some(key) = self.engines[0].open_uplink(self.now, &name) else {
+            self.gather(0);
+            return;
+        };
+        let id = self.sockets.len();
+        self.sockets.push(Socket {
+            side: Side::new(&v5(&name)),
+            broker: Some(name.clone()),
+            stand: Stand::At { shard: 0, key },
+            listener: ListenerId(u16::MAX),
+            preset: Preset::default(),
+            upstream: std::collections::VecDeque::new(),
+            hung_up: false,
+            end_told: false,
+            paused: false,
+            window: usize::MAX,
+            dirty: false,
+            closing: None,
+            awaits_commit: false,
+            closed: None,
+        });
+        self.live.insert(id);
+        self.by_key[0].insert(key, id);
+        if let Some(broker) = self.brokers.get_mut(&name) {
+            broker.accept(id);
+        }
+        self.gather(0);
+    }
+
+    /// Bytes that the engine has sent to a broker.
+    pub(super) fn give_to_broker(&mut self, id: SocketId, bytes: &[u8]) {
+        let Some(name) = self.sockets[id].broker.clone() else { return };
+        self.with_broker(&name, |broker| broker.receive(id, bytes));
+    }
+
+    /// The engine has closed a connection.
+    pub(super) fn tell_broker_of_end(&mut self, id: SocketId) {
+        let Some(name) = self.sockets[id].broker.clone() else { return };
+        self.with_broker(&name, |broker| broker.lose(id));
+    }
+
+    /// The process is gone, and its connections to brokers with it.
+    pub(super) fn break_from_brokers(&mut self) {
+        for broker in self.brokers.values_mut() {
+            for line in broker.lines() {
+                broker.lose(line);
+            }
+            broker.outbox.clear();
+            broker.closed.clear();
+        }
+        self.dialing.clear();
+    }
+
+    /// Does something with a broker, and carries out what follows.
+    pub(crate) fn with_broker<T>(&mut self, name: &str, act: impl FnOnce(&mut FakeBroker) -> T) -> T {
+        let broker = self.brokers.get_mut(name).expect("a broker of this name");
+        let result = act(broker);
+        let (sent, closed) = (std::mem::take(&mut broker.outbox), std::mem::take(&mut broker.closed));
+        for (id, bytes) in sent {
+            self.send(id, &bytes);
+        }
+        for id in closed {
+            self.hang_up(id);
+        }
+        result
+    }
+
+    /// A broker dies; of what it has sent on each connection so many bytes still arrive.
+    pub(crate) fn kill_broker(&mut self, name: &str, survives: usize) {
+        self.trace.note(format!("{name} dies"));
+        for line in self.with_broker(name, FakeBroker::die) {
+            self.cut(line, survives);
+        }
+    }
+
+    /// The network between the engine and a broker breaks.
+    pub(crate) fn cut_broker(&mut self, name: &str, survives: usize) {
+        self.trace.note(format!("the connections of {name} break"));
+        let lines = self.with_broker(name, |broker| {
+            let lines = broker.lines();
+            lines.iter().for_each(|line| broker.lose(*line));
+            lines
+        });
+        for line in lines {
+            self.cut(line, survives);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! An orchestrator in front of brokers that a test has written.
+
+mod routing;
