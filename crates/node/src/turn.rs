@@ -14,7 +14,7 @@ use crate::flight::FlightSubject;
 use crate::inbox::{Admin, ToShard};
 use crate::limits::{
     INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_MICROS_PER_TURN, LINE_WRITES_PER_LOOK, LINE_WRITES_PER_TURN,
-    READ_BYTES_PER_TURN,
+    READ_BYTES_PER_TURN, SHORT_LINE,
 };
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
