@@ -94,6 +94,11 @@ impl Broker {
         self.world.run();
     }
 
+    /// The next process is not told of it.
+    pub(crate) fn leave_out(&self) {
+        self.world.0.borrow_mut().configured.remove(&self.name);
+    }
+
     /// How the engine sees it.
     #[track_caller]
     pub(crate) fn report(&self) -> UplinkReport {
