@@ -44,7 +44,11 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, body: impl In
 }
 
 async fn index() -> Response {
-    text(StatusCode::OK, TEXT, "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/slow\n/api/v1/bans\n")
+    text(
+        StatusCode::OK,
+        TEXT,
+        "tidegate\n\n/metrics\n/healthz\n/readyz\n/api/v1/why\n/api/v1/slow\n/api/v1/bans\n/api/v1/fleet\n/api/v1/drain\n",
+    )
 }
 
 async fn metrics_text<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
@@ -73,6 +77,6 @@ async fn not_found() -> Response {
     text(
         StatusCode::NOT_FOUND,
         TEXT,
-        "there is /metrics, /healthz, /readyz, /api/v1/why, /api/v1/slow and /api/v1/bans\n",
+        "there is /metrics, /healthz, /readyz, /api/v1/why, /api/v1/slow, /api/v1/bans, /api/v1/fleet and /api/v1/drain\n",
     )
 }

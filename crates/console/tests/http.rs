@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use tidegate_console::api::{
-    Access, BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject,
+    Access, BanEntry, BanRequest, BanTarget, BrokerStatus, Control, ControlError, DrainRequest, DrainStatus,
+    FleetStatus, Story, StoryEvent, Subject,
 };
 use tidegate_console::{
     AdmissionStatus, Console, ConsoleError, Limits, Logins, Phase, Running, Shell, Status, StatusSource, StoreNumbers,
@@ -24,6 +25,9 @@ struct Broker {
     phase: AtomicU8,
     hindrance: Mutex<Option<String>>,
     bans: Mutex<Vec<BanEntry>>,
+    /// Names and addresses, and what else was asked for.
+    fleet: Mutex<Vec<(String, String)>>,
+    drain: Mutex<Option<DrainRequest>>,
 }
 
 const READY: u8 = 1;
@@ -121,6 +125,76 @@ impl Control for Broker {
         let before = bans.len();
         bans.retain(|ban| ban.target != *target);
         Ok(bans.len() < before)
+    }
+
+    fn fleet(&self) -> Result<FleetStatus, ControlError> {
+        let brokers = self.fleet.lock().unwrap().iter().map(broker_of_fleet).collect();
+        Ok(FleetStatus {
+            orchestrator: "o1".to_owned(),
+            policy: "topic-hash",
+            clients: 5,
+            sessions: 6,
+            filters: 2,
+            open: true,
+            loop_lag_ms: 1,
+            messages_in: 10,
+            messages_out: 20,
+            brokers,
+        })
+    }
+
+    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
+        self.fleet.lock().unwrap().push((name.to_owned(), address.to_owned()));
+        Ok(())
+    }
+
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError> {
+        let known = self.fleet.lock().unwrap().iter().any(|(known, _)| known == name);
+        if known { Ok(()) } else { Err(ControlError::Refused(format!("no {name}"))) }
+    }
+
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        if !force {
+            return Err(ControlError::Refused("it owes 3 messages".to_owned()));
+        }
+        self.fleet.lock().unwrap().retain(|(known, _)| known != name);
+        Ok(())
+    }
+
+    fn drain(&self, request: DrainRequest) -> Result<(), ControlError> {
+        *self.drain.lock().unwrap() = Some(request);
+        Ok(())
+    }
+
+    fn end_drain(&self) -> Result<(), ControlError> {
+        *self.drain.lock().unwrap() = None;
+        Ok(())
+    }
+
+    fn drain_status(&self) -> Result<DrainStatus, ControlError> {
+        Ok(DrainStatus { draining: self.drain.lock().unwrap().is_some(), clients: 5, owed: 3 })
+    }
+}
+
+fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
+    BrokerStatus {
+        name: name.clone(),
+        address: address.clone(),
+        state: "serving",
+        since_ms: 1,
+        version: Some("5.0".to_owned()),
+        filters: 2,
+        filters_pending: 0,
+        queued: 1,
+        in_flight: 2,
+        unreturned: 4,
+        sent: 8,
+        acknowledged: 6,
+        returned: 2,
+        resent: 0,
+        received: 9,
+        duplicates: 1,
+        last_error: String::new(),
     }
 }
 
@@ -285,6 +359,50 @@ fn a_story_has_reason_text_and_advice() {
     for wrong in ["/api/v1/why", "/api/v1/why?client=a&topic=b", "/api/v1/why?who=me", "/api/v1/why?topic=t"] {
         assert_eq!(code(&fixture.get(wrong)), "400", "{wrong}");
     }
+    fixture.running.stop();
+}
+
+#[test]
+fn a_fleet_is_shown_and_changed_by_whoever_means_it() {
+    let fixture = Fixture::start(Limits::default());
+    let path = "/api/v1/fleet/brokers/b-1";
+    let body = r#"{"address": "mqtt://127.0.0.1:1884"}"#;
+    assert_eq!(code(&fixture.send("PUT", path, "", body)), "403", "without the header");
+    let meant = "Tidegate-Command: fleet\r\n";
+    assert_eq!(code(&fixture.send("PUT", path, meant, "{}")), "400");
+    assert_eq!(code(&fixture.send("PUT", path, meant, body)), "200");
+    let shown = fixture.get("/api/v1/fleet");
+    for part in [r#""name":"b-1""#, r#""owed":7"#, r#""state":"serving""#, r#""policy":"topic-hash""#, r#""clients":5"#]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    let drain = format!("{path}/drain");
+    assert_eq!(code(&fixture.send("POST", &drain, "", "")), "403");
+    assert_eq!(code(&fixture.send("POST", &drain, meant, "")), "200");
+    assert_eq!(code(&fixture.send("POST", "/api/v1/fleet/brokers/x/drain", meant, "")), "409");
+    assert_eq!(code(&fixture.send("DELETE", path, meant, "")), "409", "it owes messages");
+    assert_eq!(code(&fixture.send("DELETE", &format!("{path}?force=maybe"), meant, "")), "400");
+    assert_eq!(code(&fixture.send("DELETE", &format!("{path}?force=true"), "", "")), "403");
+    assert_eq!(code(&fixture.send("DELETE", &format!("{path}?force=true"), meant, "")), "200");
+    assert!(fixture.get("/api/v1/fleet").contains(r#""brokers":[]"#));
+    fixture.running.stop();
+}
+
+#[test]
+fn clients_are_sent_elsewhere_and_taken_again() {
+    let fixture = Fixture::start(Limits::default());
+    let meant = "Tidegate-Command: fleet\r\n";
+    let path = "/api/v1/drain";
+    assert!(fixture.get(path).contains(r#""draining":false"#));
+    assert_eq!(code(&fixture.send("POST", path, "", "{}")), "403");
+    assert_eq!(code(&fixture.send("POST", path, meant, r#"{"per_second": 0}"#)), "400");
+    let body = r#"{"server_reference": "b:1883", "per_second": 50, "evict_after_s": 1}"#;
+    assert_eq!(code(&fixture.send("POST", path, meant, body)), "200");
+    let asked = fixture.broker.drain.lock().unwrap().clone().unwrap();
+    assert_eq!(asked, DrainRequest { server_reference: Some("b:1883".to_owned()), per_second: 50 });
+    assert!(fixture.get(path).contains(r#""draining":true"#));
+    assert_eq!(code(&fixture.send("DELETE", path, meant, "")), "200");
+    assert!(fixture.get(path).contains(r#""draining":false"#));
     fixture.running.stop();
 }
 

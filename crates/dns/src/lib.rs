@@ -1,1 +1,38 @@
-//! The entry point of a fleet: a DNS server for one zone of its own, which names for each query the orchestrator that suits the asker.
+//! The entry point of a fleet: a DNS server for one zone of its own, which names for each query the orchestrator that suits
+//! the asker (BRK-06, BRK-18, BRK-22).
+//!
+//! A [`Server`] answers on a thread of its own, over UDP and TCP. Its [`Zone`] is the handle by which a manager says which
+//! [`Endpoint`]s there are; the next query sees the change. Each answer holds one address, chosen by a [`Policy`] among the
+//! healthy ones. It asks no other server and answers for no other zone.
+//!
+//! | name | what it has |
+//! | --- | --- |
+//! | the zone, and `mqtt` below it | A and AAAA: one address of the endpoint that the policy chose |
+//! | `_mqtt._tcp`, `_secure-mqtt._tcp` | SRV: the endpoint that the policy chose, with its addresses beside it |
+//! | the name of an endpoint | A and AAAA: where that endpoint is, healthy or not, until it drains |
+//! | the zone | SOA and NS |
+//!
+//! What is not of the zone is refused, what the zone does not have is answered with NXDOMAIN or an empty answer and the SOA
+//! (RFC 2308), and ANY with HINFO (RFC 8482). Packets that are no queries are dropped or answered with FORMERR; they are counted in
+//! [`Counters`], as is everything else.
+
+mod counters;
+mod endpoint;
+mod flood;
+mod location;
+mod places;
+mod policy;
+mod server;
+mod settings;
+mod wire;
+mod zone;
+
+pub use counters::{AnswerKind, Counters, DropReason, Event, QueryKind};
+pub use endpoint::{Endpoint, EndpointName, Load, NameError, NumberError};
+pub use ipnet::IpNet;
+pub use location::Location;
+pub use places::{Database, Places, PlacesError, Table};
+pub use policy::{Policy, UnknownPolicy};
+pub use server::{Server, StartError};
+pub use settings::{Limits, NameServer, NoneHealthy, Settings, Ttl, ZoneName};
+pub use zone::{Zone, ZoneError};

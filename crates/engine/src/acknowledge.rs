@@ -272,7 +272,7 @@ impl Desk {
             }
             return;
         }
-        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         layouts.append(&mut publication, &shape, now, output);
         self.counters.packets_out[PacketType::Publish as usize] += 1;
         self.counters.messages_out[delivery.qos as usize] += 1;

@@ -60,13 +60,8 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let held = desk.uplinks.unreturned_bytes()
-            + input as u64
-            + queued
-            + kept
-            + aliases
-            + wills
-            + blocked * KERNEL_BUFFER_BYTES;
+        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes();
+        let held = elsewhere + input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
         found.equal("sessions_connected", desk.sessions_connected, connected as u64);

@@ -10,7 +10,7 @@ use crate::desk::Timer;
 use crate::durable::Key;
 use crate::engine::Engine;
 use crate::event::{Attempt, Event, LogEvent};
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::input::Refused;
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
@@ -71,11 +71,7 @@ impl Engine {
             self.say_goodbye(key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let reference = self
-                .desk
-                .listener(connection.listener)
-                .and_then(|listener| listener.server_reference.clone())
-                .filter(|_| redirects);
+            let reference = self.reference_for(connection.listener).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
                 reason_string: Some(text),
@@ -88,6 +84,37 @@ impl Engine {
         self.end_connection(now, key, reason, detail);
     }
 
+    /// What clients of a listener are told to use instead of this server.
+    pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
+        if let Some(Some(reference)) = &self.redirecting {
+            return Some(reference.to_string());
+        }
+        self.desk.listener(listener).and_then(|listener| listener.server_reference.clone())
+    }
+
+    /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections of the
+    /// others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
+    pub fn begin_redirecting(&mut self, reference: Option<String>) {
+        self.redirecting = Some(reference.map(String::into_boxed_str));
+    }
+
+    /// Takes clients again.
+    pub fn end_redirecting(&mut self) {
+        self.redirecting = None;
+    }
+
+    /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there were.
+    pub fn evict(&mut self, now: Now, clients: usize) -> usize {
+        let connections = self.desk.connections.iter();
+        let of_client = connections.filter(|(_, it)| it.phase == Phase::Open && it.listener != UPLINK_LISTENER);
+        let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
+        for key in &keys {
+            self.close_connection(now, *key, Reason::UseAnotherServer, None);
+        }
+        self.after_frame(now);
+        keys.len()
+    }
+
     /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
@@ -95,6 +122,10 @@ impl Engine {
         if was == Phase::Closing {
             return;
         }
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;
         let session = connection.session.take();

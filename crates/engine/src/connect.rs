@@ -37,6 +37,10 @@ impl Engine {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return Flow::Next;
         }
+        if self.redirecting.is_some() {
+            self.refuse_connect(now, key, Reason::UseAnotherServer, String::new());
+            return Flow::Next;
+        }
         let tenant = self.find_tenant(key, connect.username);
         let preset: Option<Box<str>> = self.preset_client_id(key).map(Box::from);
         let assigned;

@@ -53,8 +53,10 @@ pub(crate) struct Connection {
     pub tenant: TenantId,
     pub version: Version,
     pub phase: Phase,
-    /// Whether it is in the list of connections with output.
+    /// Whether it is among the connections with output that are written first.
     pub dirty: bool,
+    /// Whether it stands in line to be written.
+    pub in_line: bool,
     /// Whether the client wants reason strings ([MQTT-3.1.2-29]).
     pub problem_information: bool,
     /// Whether the socket is not read at the moment.
@@ -303,6 +305,7 @@ impl Connection {
             version: Version::V311,
             phase: Phase::AwaitConnect,
             dirty: false,
+            in_line: false,
             problem_information: true,
             paused: false,
             aliases_out: false,

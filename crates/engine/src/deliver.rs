@@ -98,7 +98,7 @@ impl Desk {
                 promises = qos == QoS::ExactlyOnce;
             }
         }
-        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(publication, &shape, now, output);
         if promises && let Some(batch) = self.journal.hold(key) {
@@ -267,7 +267,7 @@ impl Desk {
                 self.journal.put_sent(stored, next.number, id, awaited(qos), flow.number());
             }
         }
-        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
         if stored.is_some()

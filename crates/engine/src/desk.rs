@@ -29,6 +29,7 @@ use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
 use crate::tenants::TenantUses;
 use crate::timers::Timers;
+use crate::to_write::ToWrite;
 use crate::uplink::{UplinkKey, Uplinks};
 
 /// What a timer is for.
@@ -67,7 +68,8 @@ pub(crate) struct Desk {
     pub connections: GenSlab<Connection>,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
-    pub dirty: Vec<ConnectionKey>,
+    /// Connections with output.
+    pub to_write: ToWrite,
     pub events: VecDeque<Event>,
     pub pool: OutputPool,
     pub counters: Counters,
@@ -136,7 +138,7 @@ impl Desk {
             connections: GenSlab::default(),
             sessions: Slab::default(),
             by_client: HashTable::new(),
-            dirty: Vec::new(),
+            to_write: ToWrite::default(),
             events: VecDeque::new(),
             pool: OutputPool::default(),
             counters: Counters::default(),
@@ -234,7 +236,7 @@ impl Desk {
     #[inline]
     pub(crate) fn output_for(&mut self, key: ConnectionKey) -> Option<&mut Output> {
         let connection = self.connections.get_mut(key)?;
-        Some(open_output(connection, key, &mut self.dirty, &mut self.pool))
+        Some(open_output(connection, key, &mut self.to_write, &mut self.pool))
     }
 
     /// Appends a packet of the given type to a connection's output and counts it.
@@ -264,7 +266,7 @@ impl Desk {
         encode: impl FnOnce(&mut Vec<u8>) -> bool,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let output = open_output(connection, key, &mut self.dirty, &mut self.pool);
+        let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         if encode(output.buffer()) {
             self.counters.packets_out[packet_type as usize] += 1;
@@ -372,7 +374,7 @@ impl Desk {
         let sessions = &self.sessions;
         self.by_client
             .shrink_to_fit(|key| sessions.get(*key).map_or(0, |session| hash_name(session.tenant, &session.client_id)));
-        self.dirty.shrink_to_fit();
+        self.to_write.shrink();
         self.events.shrink_to_fit();
         self.journal.shrink();
     }
@@ -394,12 +396,9 @@ pub(crate) fn high_water(settings: &Settings, blocked: u64) -> usize {
 pub(crate) fn open_output<'a>(
     connection: &'a mut Connection,
     key: ConnectionKey,
-    dirty: &mut Vec<ConnectionKey>,
+    to_write: &mut ToWrite,
     pool: &mut OutputPool,
 ) -> &'a mut Output {
-    if !connection.dirty {
-        connection.dirty = true;
-        dirty.push(key);
-    }
+    to_write.note(connection, key);
     connection.output.get_or_insert_with(|| pool.take())
 }

@@ -18,6 +18,7 @@ use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
+use crate::to_write::WIDE_RECEIVERS;
 use crate::topics::{Route, RouteSlot, SubscriptionIndex, Target};
 
 /// Longest topic or filter that a key of the store can hold, bytes.
@@ -176,6 +177,19 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) -> Dispatched {
+        self.dispatch_first(now, route, usize::MAX, publication, source)
+    }
+
+    /// The same, but only the `first` of this shard's own sessions get it now.
+    #[inline]
+    pub(crate) fn dispatch_first(
+        &mut self,
+        now: Now,
+        route: &Route,
+        first: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         let remote = route.remote_bits();
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
@@ -183,7 +197,7 @@ impl Reach<'_> {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
-        self.deliver_here(now, route, publication, source);
+        self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
         if goes_on {
             if !publication.from_retained {
                 self.deal(now, route, publication, source);
@@ -211,9 +225,22 @@ impl Reach<'_> {
     /// Delivers to this shard's own sessions.
     #[inline]
     pub(crate) fn deliver_here(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
-        let targets = route.targets();
+        self.deliver_to(now, route, route.targets(), publication, source);
+    }
+
+    /// Delivers to some of a route's targets.
+    #[inline]
+    pub(crate) fn deliver_to(
+        &mut self,
+        now: Now,
+        route: &Route,
+        targets: &[Target],
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
         publication.wide = targets.len() > 1 && self.desk.journal.is_on();
         self.layouts.begin(targets.len());
+        let before = self.desk.to_write.widen(route.targets().len() > WIDE_RECEIVERS);
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
@@ -242,6 +269,7 @@ impl Reach<'_> {
             };
             self.desk.deliver(now.monotonic, publication, self.layouts, target.session, &terms);
         }
+        self.desk.to_write.widen(before);
     }
 
     /// Delivers to those sessions and groups of this shard whose partitions have not got the message yet.

@@ -9,6 +9,7 @@ use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer, high_water};
 use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
+use crate::fan_out::FanOuts;
 use crate::groups::Groups;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::inner::InnerSubscribers;
@@ -55,12 +56,16 @@ pub struct Engine {
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
+    /// Clients are sent elsewhere; to where, if that is known.
+    pub(crate) redirecting: Option<Option<Box<str>>>,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
     pub(crate) admissions: Admissions,
     /// The PUBLISH at hand has to wait, and its publisher is parked.
     pub(crate) held_back: bool,
+    /// Messages that some of their receivers have got.
+    pub(crate) fan_outs: FanOuts,
     /// What the present turn has delivered.
     pub(crate) turn_share: TurnShare,
     /// What a store holds, while it is taken in.
@@ -114,9 +119,11 @@ impl Engine {
             interest_under_way: 0,
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
+            redirecting: None,
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
+            fan_outs: FanOuts::default(),
             turn_share: TurnShare::default(),
             restoration: None,
             replay: None,
@@ -193,16 +200,6 @@ impl Engine {
         }
     }
 
-    /// The next connection with output, each once per turn.
-    #[inline]
-    pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
-        let key = self.desk.dirty.pop()?;
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            connection.dirty = false;
-        }
-        Some(key)
-    }
-
     /// The output of a connection, while there is any.
     #[inline]
     pub fn output(&mut self, key: ConnectionKey) -> Option<&mut Output> {
@@ -249,7 +246,10 @@ impl Engine {
                 || session.rare.as_ref().is_some_and(|rare| !rare.fetches.is_empty())
         });
         if waiting && connection.phase == Phase::Open {
+            // Whoever has a queue is behind anyway, and must not keep those waiting who are not.
+            let before = self.desk.to_write.widen(self.desk.to_write.in_line() > 0);
             self.desk.refill(now.monotonic, &mut self.layouts, session);
+            self.desk.to_write.widen(before);
             self.after_frame(now);
         }
     }
@@ -278,7 +278,7 @@ impl Engine {
         if self.fetches.has_runnable()
             || self.rules.is_rechecking()
             || self.links.has_noted()
-            || self.turn_share.has_waiting()
+            || self.has_waiting_publishers()
             || !self.desk.hungry.is_empty()
         {
             return Millis(0);
@@ -361,9 +361,8 @@ impl Engine {
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
-            if released && !connection.dirty {
-                connection.dirty = true;
-                self.desk.dirty.push(key);
+            if released {
+                self.desk.to_write.note(connection, key);
             }
         }
     }

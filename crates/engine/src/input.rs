@@ -152,6 +152,13 @@ impl Engine {
 
     /// Takes as many whole frames as there are and may be taken; returns how many bytes they were.
     fn take_frames(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
+        let before = self.desk.to_write.begin_input();
+        let taken = self.take_each_frame(now, key, bytes);
+        self.desk.to_write.end_input(before);
+        taken
+    }
+
+    fn take_each_frame(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) -> usize {
         let mut taken = 0;
         loop {
             let Some(connection) = self.desk.connections.get(key) else { return bytes.len() };
@@ -373,6 +380,9 @@ impl Engine {
     /// A publisher has waited as long as it may. Whoever still blocks it drops from now on, until there is room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
         if self.end_withheld(now, key) {
+            return;
+        }
+        if self.waits_for_turn_alone(now, key) {
             return;
         }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });

@@ -14,7 +14,8 @@
 //! 4. [`Engine::take_batch`] for each other shard, hands the batches over and wakes their receivers (also in between, when
 //!    [`Engine::batches_due`] says that it is worth it);
 //! 5. for each connection that [`Engine::pop_dirty`] names: writes [`Engine::output`] as far as the transport takes it, and
-//!    tells with [`Engine::handle_written`].
+//!    tells with [`Engine::handle_written`]. A shell that bounds its turns writes all that [`Engine::pop_first`] names and
+//!    some of what [`Engine::pop_in_line`] does, and goes on with the line in its next turn.
 //!
 //! Batches leave before outputs are written, so that whatever an output acknowledges is already under way.
 //!
@@ -73,6 +74,7 @@ mod durable;
 mod engine;
 mod enhanced;
 mod event;
+mod fan_out;
 mod groups;
 mod hash;
 mod identity;
@@ -108,6 +110,7 @@ mod tail;
 mod telling;
 mod tenants;
 mod timers;
+mod to_write;
 mod topic_limits;
 mod topics;
 mod turn_share;

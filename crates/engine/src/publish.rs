@@ -34,6 +34,9 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
+        if !self.fan_outs.is_empty() {
+            self.finish_fan_out(now, key);
+        }
         let Some(connection) = self.desk.connections.get(key) else { return Ok(()) };
         let Some(session) = connection.session else { return Ok(()) };
         let Some(listener) = self.desk.listener(connection.listener) else { return Ok(()) };
@@ -291,6 +294,7 @@ impl Engine {
         if raw.retain {
             code = self.retain_published(now, slot, raw, forwarding, tenant, session);
         }
+        let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
         let mut publication = Publication::new(
             tenant,
@@ -304,9 +308,13 @@ impl Engine {
         );
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
-        let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if self.turn_share.charge(now, deliveries) {
-            self.wait_for_next_turn(now, key);
+        let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
+        if first < deliveries {
+            let reached = route.targets()[first - 1].session;
+            self.desk.memory += self.fan_outs.begin(&mut publication, source, reached);
+        }
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            self.wait_for_next_turn(now, key, share);
         }
         if raw.packet_id.is_some() {
             if !done.reached && code == ReasonCode::Success {

@@ -5,6 +5,9 @@
 //! [`provider`] is where resources come from.
 
 pub mod decide;
+pub mod document;
+pub mod fleet_file;
+pub mod level;
 pub mod load;
 pub mod manage;
 pub mod provider;

@@ -30,8 +30,8 @@ impl Shard {
         let blocked = flags.has(Flags::BLOCKED | Flags::BROKEN);
         if blocked || !self.has_output(key) {
             self.finish_close(key);
-        } else {
-            self.write_connection(key);
+        } else if self.write_connection(key) {
+            self.dirty.push(key);
         }
         if self.table.flags(key).is_some_and(|flags| !flags.has(Flags::LINGERING)) {
             self.flushing.push_back((self.now.monotonic.plus(CLOSE_FLUSH_MS), key));

@@ -230,19 +230,21 @@ impl Shard {
         }
         flags.clear(Flags::BLOCKED);
         let _ = transport.set_blocked(self.poll.registry(), token_of(key), false);
-        self.dirty.push(key);
+        self.engine.stand_in_line(key);
     }
 
-    /// Writes the output of a connection once.
-    pub(crate) fn write_connection(&mut self, key: ConnectionKey) {
-        let Some((flags, transport)) = self.table.get(key) else { return };
+    /// Writes the output of a connection once. Says whether there is more that its socket would take, for a later turn.
+    #[must_use]
+    pub(crate) fn write_connection(&mut self, key: ConnectionKey) -> bool {
+        let Some((flags, transport)) = self.table.get(key) else { return false };
         if flags.has(Flags::BLOCKED | Flags::BROKEN | Flags::LINGERING) {
-            return;
+            return false;
         }
         self.counters.writes += 1;
+        let mut more = false;
         match transport.write(self.engine.output(key), &mut self.buffer) {
             Ok(Wrote::All) => {}
-            Ok(Wrote::Some) => self.dirty.push(key),
+            Ok(Wrote::Some) => more = true,
             Ok(Wrote::Blocked) => {
                 self.counters.writes_blocked += 1;
                 flags.set(Flags::BLOCKED);
@@ -259,5 +261,6 @@ impl Shard {
         } else if broken {
             self.engine.handle_transport_closed(self.now, key);
         }
+        more
     }
 }

@@ -93,7 +93,7 @@ impl NodeHandle {
     }
 
     /// Number of shards.
-    pub(crate) fn shards(&self) -> u16 {
+    pub fn shards(&self) -> u16 {
         self.inboxes.len() as u16
     }
 
@@ -111,7 +111,7 @@ impl NodeHandle {
 
     /// Puts the same question before every shard and collects the answers in their order. All are asked before the first is
     /// waited for, so that they answer side by side.
-    fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
+    pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
             inbox.send(ToShard::Admin(question(answer)));

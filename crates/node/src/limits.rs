@@ -23,6 +23,14 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Inbox messages taken per turn. Each is a batch of another shard, a socket, or a request.
 pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
 
+/// Connections in line that are written per turn: those that a message to many has reached, and those whose sockets had
+/// refused output before. Everybody else waits no longer than so many writes take, about half a millisecond; the
+/// turn itself costs a hundredth of that.
+pub(crate) const LINE_WRITES_PER_TURN: usize = 32;
+
+/// Bytes written to connections in line per turn; the write that passes it is the last.
+pub(crate) const LINE_BYTES_PER_TURN: usize = 256 * 1024;
+
 /// Pieces of output per write; more wait for the next turn. A piece is a run of small packets or one large payload.
 pub(crate) const SLICES_PER_WRITE: usize = 32;
 

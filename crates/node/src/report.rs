@@ -50,6 +50,8 @@ pub struct ShellCounters {
     pub writes: u64,
     /// Writes that the socket did not take completely.
     pub writes_blocked: u64,
+    /// The most writes to sockets in one turn.
+    pub most_writes: u64,
     /// Connections accepted by listeners.
     pub accepted: u64,
     /// Connections refused because of the node's limit of connections.
@@ -93,6 +95,7 @@ impl ShellCounters {
         self.reads += other.reads;
         self.writes += other.writes;
         self.writes_blocked += other.writes_blocked;
+        self.most_writes = self.most_writes.max(other.most_writes);
         self.accepted += other.accepted;
         self.refused_full += other.refused_full;
         self.refused.add(&other.refused);

@@ -225,6 +225,7 @@ impl Shard {
         let deadline = self.deadline();
         let busy = (!self.ring.is_empty() && !self.stalled)
             || !self.dirty.is_empty()
+            || self.engine.in_line() > 0
             || self.wants_to_accept()
             || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {

@@ -11,7 +11,7 @@ use tidegate_engine::{ConnectionKey, Event, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::inbox::{Admin, ToShard};
-use crate::limits::{INBOX_MESSAGES_PER_TURN, READ_BYTES_PER_TURN};
+use crate::limits::{INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_WRITES_PER_TURN, READ_BYTES_PER_TURN};
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
 use crate::report::ShardReport;
@@ -283,20 +283,42 @@ impl Shard {
         }
     }
 
-    /// Writes every connection with output once. What becomes ready to be written meanwhile waits for the next turn, so
-    /// that one fast reader of a long queue does not keep the others waiting.
+    /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be written
+    /// meanwhile waits for the next turn, so that one fast reader of a long queue does not keep the others waiting.
     fn write_outputs(&mut self) {
+        let before = self.counters.writes;
         self.gather_dirty();
         let mut batch = std::mem::replace(&mut self.dirty, std::mem::take(&mut self.spare));
         for key in batch.drain(..) {
-            self.write_connection(key);
+            if self.write_connection(key) {
+                self.dirty.push(key);
+            }
         }
         self.spare = batch;
+        self.write_line();
+        self.counters.most_writes = self.counters.most_writes.max(self.counters.writes - before);
     }
 
     fn gather_dirty(&mut self) {
-        while let Some(key) = self.engine.pop_dirty() {
+        while let Some(key) = self.engine.pop_first() {
             self.dirty.push(key);
+        }
+    }
+
+    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next one, and so
+    /// does whoever has more to be written.
+    fn write_line(&mut self) {
+        let mut bytes = LINE_BYTES_PER_TURN;
+        for _ in 0..self.engine.in_line().min(LINE_WRITES_PER_TURN) {
+            let Some(key) = self.engine.pop_in_line() else { return };
+            let before = self.engine.counters().bytes_out;
+            if self.write_connection(key) {
+                self.engine.stand_in_line(key);
+            }
+            bytes = bytes.saturating_sub((self.engine.counters().bytes_out - before) as usize);
+            if bytes == 0 {
+                return;
+            }
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{ban, orchestrator, passwd, publish, request, subscribe, why};
+use crate::commands::{ban, dns, manager, orchestrator, passwd, publish, request, subscribe, up, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Sub(Box<subscribe::Args>),
     Rr(Box<request::Args>),
     Why(why::Args),
+    Dns(Box<dns::Args>),
     Ban(ban::Args),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations
@@ -64,6 +65,11 @@ pub(crate) enum Command {
     /// Check, measure, export and import a data directory that no broker uses
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
+    /// Simulate fleets that grow and shrink with the load
+    #[command(subcommand)]
+    Fleet(crate::commands::fleet::FleetCommand),
+    Up(Box<up::Args>),
+    Manager(Box<manager::Args>),
     /// Make certificates
     #[command(subcommand)]
     Cert(CertCommand),

@@ -1,7 +1,12 @@
 //! What the admin API asks and tells the node.
 
+mod fleet;
+
 use tidegate_console::Unavailable;
-use tidegate_console::api::{BanEntry, BanRequest, BanTarget, Control, ControlError, Story, StoryEvent, Subject};
+use tidegate_console::api::{
+    BanEntry, BanRequest, BanTarget, Control, ControlError, DrainRequest, DrainStatus, FleetStatus, Story, StoryEvent,
+    Subject,
+};
 use tidegate_engine::{Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
@@ -50,10 +55,38 @@ impl Control for BrokerStatus {
         }
         Ok(removed)
     }
+
+    fn fleet(&self) -> Result<FleetStatus, ControlError> {
+        fleet::status(self)
+    }
+
+    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
+        fleet::set_broker(self, name, address)
+    }
+
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError> {
+        fleet::drain_broker(self, name)
+    }
+
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        fleet::remove_broker(self, name, force)
+    }
+
+    fn drain(&self, request: DrainRequest) -> Result<(), ControlError> {
+        fleet::drain(self, &request)
+    }
+
+    fn end_drain(&self) -> Result<(), ControlError> {
+        fleet::end_drain(self)
+    }
+
+    fn drain_status(&self) -> Result<DrainStatus, ControlError> {
+        fleet::drain_status(self)
+    }
 }
 
 impl BrokerStatus {
-    fn node(&self) -> Result<&NodeHandle, Unavailable> {
+    pub(super) fn node(&self) -> Result<&NodeHandle, Unavailable> {
         self.handle().ok_or(Unavailable)
     }
 }

@@ -8,6 +8,8 @@ use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSour
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
 
 use crate::authentication::Authentication;
+use crate::config::Config;
+use crate::drain::Drain;
 use crate::store_status;
 
 /// The broker as the console sees it, before, while and after its node runs.
@@ -17,6 +19,8 @@ pub(crate) struct BrokerStatus {
     node: OnceLock<NodeHandle>,
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
+    fleet: OnceLock<Config>,
+    drain: Arc<Drain>,
     started: SystemTime,
 }
 
@@ -32,6 +36,8 @@ impl BrokerStatus {
             node: OnceLock::new(),
             authentication: OnceLock::new(),
             store: OnceLock::new(),
+            fleet: OnceLock::new(),
+            drain: Arc::default(),
             started: SystemTime::now(),
         }
     }
@@ -46,6 +52,22 @@ impl BrokerStatus {
     pub(crate) fn keeps(&self, store: Arc<tidegate_store::Status>) {
         // Set once, before the broker is ready.
         let _ = self.store.set(store);
+    }
+
+    /// It is an orchestrator, and this is how brokers are spoken to.
+    pub(crate) fn orchestrates(&self, config: Config) {
+        // Set once, before the broker is ready.
+        let _ = self.fleet.set(config);
+    }
+
+    /// The configuration of an orchestrator, if it is one.
+    pub(crate) fn fleet_config(&self) -> Option<&Config> {
+        self.fleet.get()
+    }
+
+    /// Sends its clients elsewhere.
+    pub(crate) fn drainer(&self) -> &Arc<Drain> {
+        &self.drain
     }
 
     /// Its node takes clients in.

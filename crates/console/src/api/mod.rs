@@ -7,6 +7,11 @@
 //! | `GET /api/v1/bans` | all bans |
 //! | `POST /api/v1/bans` with `{"client": ID, "reason": TEXT, "for_seconds": N}` (or `user`, `address`) | bans |
 //! | `DELETE /api/v1/bans?client=ID` (or `user`, `address`) | ends a ban |
+//! | `GET /api/v1/fleet` | an orchestrator's brokers |
+//! | `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}` | adds a broker |
+//! | `POST /api/v1/fleet/brokers/NAME/drain` | gives a broker nothing any more |
+//! | `DELETE /api/v1/fleet/brokers/NAME` (`?force=true`) | takes a broker out |
+//! | `GET`, `POST`, `DELETE /api/v1/drain` | sends the clients of an orchestrator elsewhere |
 //!
 //! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
 
@@ -14,6 +19,7 @@ mod access;
 mod advice;
 mod answers;
 mod bans;
+mod fleet;
 mod slow;
 mod why;
 
@@ -22,7 +28,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post, put};
 use tidegate_engine::SlowSession;
 
 use crate::status::Unavailable;
@@ -30,6 +36,7 @@ use crate::status::Unavailable;
 pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
 pub use bans::{BanEntry, BanRequest, BanTarget, MAX_BAN_SECONDS};
+pub use fleet::{BrokerStatus, DrainRequest, DrainStatus, FleetStatus};
 pub use why::{Story, StoryEvent, Subject};
 
 /// Longest body of a request, bytes.
@@ -80,6 +87,48 @@ pub trait Control: crate::status::StatusSource {
     /// # Errors
     /// When the broker does not answer, or the configuration bans.
     fn unban(&self, target: &BanTarget) -> Result<bool, ControlError>;
+
+    /// An orchestrator's brokers.
+    ///
+    /// # Errors
+    /// When the broker does not answer, or is no orchestrator.
+    fn fleet(&self) -> Result<FleetStatus, ControlError>;
+
+    /// Adds a broker to the fleet, or changes one.
+    ///
+    /// # Errors
+    /// When the name or the address is none, or this is no orchestrator.
+    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError>;
+
+    /// Gives a broker of the fleet nothing any more.
+    ///
+    /// # Errors
+    /// When there is no such broker, or no other.
+    fn drain_broker(&self, name: &str) -> Result<(), ControlError>;
+
+    /// Takes a broker out of the fleet.
+    ///
+    /// # Errors
+    /// When it owes messages and is not forced, or there is none of the name.
+    fn remove_broker(&self, name: &str, force: bool) -> Result<(), ControlError>;
+
+    /// Begins to send clients elsewhere.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn drain(&self, request: DrainRequest) -> Result<(), ControlError>;
+
+    /// Takes clients again.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn end_drain(&self) -> Result<(), ControlError>;
+
+    /// How far that is.
+    ///
+    /// # Errors
+    /// When the broker does not answer.
+    fn drain_status(&self) -> Result<DrainStatus, ControlError>;
 }
 
 /// The paths of the API.
@@ -88,6 +137,10 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route("/api/v1/why", get(why::get::<S>))
         .route("/api/v1/slow", get(slow::get::<S>))
         .route("/api/v1/bans", get(bans::list::<S>).post(bans::add::<S>).delete(bans::remove::<S>))
+        .route("/api/v1/fleet", get(fleet::get::<S>))
+        .route("/api/v1/fleet/brokers/{name}", put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))
+        .route("/api/v1/fleet/brokers/{name}/drain", post(fleet::drain_broker::<S>))
+        .route("/api/v1/drain", get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

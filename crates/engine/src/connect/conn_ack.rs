@@ -73,7 +73,7 @@ impl Engine {
     pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         let (version, max_packet) = (connection.version, connection.max_packet_out);
-        let reference = self.desk.listener(connection.listener).and_then(|listener| listener.server_reference.clone());
+        let reference = self.reference_for(connection.listener);
         let properties = ConnAckProperties {
             reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
             server_reference: reference.as_deref().filter(|_| reason == Reason::UseAnotherServer),

@@ -113,8 +113,8 @@ impl Engine {
         };
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch(now, route, &mut publication, &source);
-        if self.turn_share.charge(now, deliveries) {
-            self.wait_for_next_turn(now, key);
+        if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
+            self.wait_for_next_turn(now, key, share);
         }
         if done.full != 0 {
             self.wait_for_links(now, key, done.full);

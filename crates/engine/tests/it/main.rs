@@ -14,6 +14,7 @@ mod authentication;
 mod connections;
 mod durable;
 mod enhanced;
+mod fan_out;
 mod inner;
 mod keep_alive;
 mod links;

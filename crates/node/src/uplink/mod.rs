@@ -81,6 +81,10 @@ pub(crate) enum FleetOrder {
     Remove { name: String, force: bool, done: Sender<Result<(), UplinkError>> },
     /// Give away what brokers owe that are not in the fleet any more.
     ForgetOthers { done: Sender<Result<(), UplinkError>> },
+    /// Send clients elsewhere from now on, or no more.
+    Redirect { begin: bool, reference: Option<String> },
+    /// End the connections of so many clients and say how many there were.
+    Evict { clients: usize, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<UplinkReport>, u64, bool)>),
 }
@@ -145,6 +149,27 @@ impl NodeHandle {
         Ok(FleetReport { brokers, filters, open })
     }
 
+    /// Sends clients elsewhere from now on: who connects is told so (0x9C with `reference` in MQTT 5). With
+    /// [`NodeHandle::evict`] those that are connected follow.
+    pub fn begin_redirecting(&self, reference: Option<&str>) {
+        let order = || FleetOrder::Redirect { begin: true, reference: reference.map(str::to_owned) };
+        self.tell_all(|| Admin::Fleet(order()));
+    }
+
+    /// Takes clients again.
+    pub fn end_redirecting(&self) {
+        self.tell_all(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
+    }
+
+    /// Ends the connections of up to so many clients on each shard; returns how many there were.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn evict(&self, clients: usize) -> Result<usize, NoAnswer> {
+        let ended = self.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, answer }))?;
+        Ok(ended.into_iter().sum())
+    }
+
     fn order(&self, order: impl FnOnce(Sender<Result<(), UplinkError>>) -> FleetOrder) -> Result<(), FleetError> {
         let (done, answers) = channel();
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(order(done))));
@@ -169,6 +194,11 @@ impl Shard {
             FleetOrder::ForgetOthers { done } => {
                 self.engine.forget_other_uplinks(now);
                 let _ = done.send(Ok(()));
+            }
+            FleetOrder::Redirect { begin: true, reference } => self.engine.begin_redirecting(reference),
+            FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
+            FleetOrder::Evict { clients, answer } => {
+                let _ = answer.send(self.engine.evict(now, clients));
             }
             FleetOrder::Report(answer) => {
                 let engine = &self.engine;

@@ -62,3 +62,59 @@ fn the_last_bytes_before_the_end_count() {
         assert_eq!(writer.rest(), b"");
     }
 }
+
+/// A message to many is written to some of them in each turn, so that everybody else is served between. All get it.
+#[test]
+fn a_message_to_many_does_not_make_a_long_turn() {
+    const READERS: usize = 400;
+    const MESSAGES: usize = 5;
+    let node = node(1);
+    let [tcp, ..] = addresses(&node);
+    let mut readers: Vec<Client> = (0..READERS)
+        .map(|number| {
+            let mut reader = Client::connect(&tcp, &format!("reader-{number}"));
+            reader.send(&subscribe("many"));
+            reader.expect(&SUBACK);
+            reader
+        })
+        .collect();
+    let mut writer = Client::connect(&tcp, "writer");
+    let messages: Vec<Vec<u8>> = (0..MESSAGES).map(|number| publish("many", &[number as u8; 100])).collect();
+    writer.send(&messages.concat());
+    writer.send(&PINGREQ);
+    writer.expect(&PINGRESP);
+    for reader in &mut readers {
+        reader.expect(&messages.concat());
+    }
+    let shell = node.handle().report().unwrap().shell;
+    assert!(shell.writes >= READERS as u64, "{} writes", shell.writes);
+    assert!(shell.most_writes < READERS as u64 / 4, "{} sockets were written in one turn", shell.most_writes);
+}
+
+/// Clients that are closed while they stand in line to be written neither stop the others nor stay.
+#[test]
+fn those_in_line_may_go() {
+    let node = node(1);
+    let [tcp, ..] = addresses(&node);
+    let mut readers: Vec<Client> = (0..200)
+        .map(|number| {
+            let mut reader = Client::connect(&tcp, &format!("reader-{number}"));
+            reader.send(&subscribe("many"));
+            reader.expect(&SUBACK);
+            reader
+        })
+        .collect();
+    let mut writer = Client::connect(&tcp, "writer");
+    let message = publish("many", &[7; 1000]);
+    // Half of them go, some before the message, some while it is on its way to them.
+    let rest = readers.split_off(100);
+    writer.send(&message.repeat(20));
+    drop(readers);
+    for mut reader in rest {
+        reader.expect(&message.repeat(20));
+    }
+    writer.send(&PINGREQ);
+    writer.expect(&PINGRESP);
+    let stopped = node.stop(std::time::Duration::from_secs(60));
+    assert!(stopped.drained && stopped.failed.is_empty(), "{stopped:?}");
+}

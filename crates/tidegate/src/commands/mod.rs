@@ -5,6 +5,9 @@ pub(crate) mod ban;
 mod cert;
 mod completions;
 mod config;
+pub(crate) mod dns;
+pub(crate) mod fleet;
+pub(crate) mod manager;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
 pub(crate) mod publish;
@@ -13,6 +16,7 @@ pub(crate) mod request;
 mod run;
 pub(crate) mod store;
 pub(crate) mod subscribe;
+pub(crate) mod up;
 pub(crate) mod why;
 
 pub(crate) use acl::TestArgs as AclTestArgs;
@@ -34,8 +38,12 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Rr(args)) => request::run(*args),
         Some(Command::Why(args)) => why::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
+        Some(Command::Dns(args)) => dns::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
+        Some(Command::Fleet(command)) => fleet::run(&command).into(),
+        Some(Command::Up(args)) => up::run(&args).into(),
+        Some(Command::Manager(args)) => manager::run(&args).into(),
         Some(Command::Store(command)) => store::run(&command).into(),
         Some(Command::Passwd(args)) => passwd::run(&args).into(),
         Some(Command::Reload(args)) => reload::run(&args).into(),

@@ -75,6 +75,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }
+    if config.orchestrator.enabled {
+        status.orchestrates(config.clone());
+    }
     operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
     warn_of_open_listeners(config);

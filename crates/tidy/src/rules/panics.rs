@@ -6,7 +6,7 @@ use crate::exceptions::Exception;
 use crate::source::{Source, Sources};
 
 /// The crates that work on what a peer sent.
-const CAREFUL: &[&str] = &["mqtt", "engine", "node", "client"];
+const CAREFUL: &[&str] = &["mqtt", "engine", "node", "client", "dns"];
 
 /// The crates in which an index must be shown to lie inside.
 const UNINDEXED: &[&str] = &["mqtt"];

@@ -1,0 +1,219 @@
+//! The server: sockets, and a thread for them.
+//!
+//! It is a small server of our own on tokio, with `hickory-proto` for the wire, and not `hickory-server`: every answer is worked out
+//! anew, so that server's catalog of records has nothing to keep; it takes any number of TCP connections, any length of query and
+//! any number of queries of one network; and it would bring a resolver's crates along.
+
+mod tcp;
+mod udp;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::oneshot;
+
+use crate::counters::Counters;
+use crate::settings::{Limits, Settings};
+use crate::wire::{Contents, Responder};
+use crate::zone::Zone;
+
+/// Addresses to listen on at most.
+const MAX_LISTENERS: usize = 64;
+/// Attempts to find a port that is free for UDP and TCP.
+const PORT_ATTEMPTS: usize = 16;
+/// Pause after the system refused to hand over a packet or connection, so that a fault that lasts does not take the whole core.
+const FAULT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address} for DNS: {source}{}", advice(source))]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// No address or too many are given.
+    #[error("{0} addresses to listen on: give 1 to {MAX_LISTENERS}")]
+    Listeners(usize),
+    /// The zone's name leaves no room for names below it.
+    #[error("the zone `{0}` leaves no room for names below it: choose a shorter one")]
+    Zone(String),
+    /// A server of the zone cannot be named.
+    #[error("the name server `{name}` {reason}")]
+    NameServer {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The zone has too many servers.
+    #[error("{0} name servers: name 13 at most")]
+    TooManyNameServers(usize),
+    /// A bound is too narrow to serve anybody.
+    #[error("{0} is 0: allow at least 1")]
+    Limit(&'static str),
+    /// Its thread or runtime cannot be made.
+    #[error("cannot start the DNS thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// What helps with an error of the system.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; a port below 1024 needs the capability CAP_NET_BIND_SERVICE",
+        io::ErrorKind::AddrInUse => "; on many machines systemd-resolved or another server has port 53",
+        _ => "",
+    }
+}
+
+/// A server that answers, on a thread of its own, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Server {
+    zone: Zone,
+    counters: Arc<Counters>,
+    addresses: Vec<SocketAddr>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Takes its addresses and begins to answer. The zone has no endpoints yet; until [`Zone::set_endpoints`] it answers SERVFAIL
+    /// to those who look for one.
+    ///
+    /// # Errors
+    /// When an address is taken or not this machine's, or a setting cannot be met.
+    pub fn start(settings: &Settings) -> Result<Self, StartError> {
+        check(settings)?;
+        let bound = settings.listen.iter().map(|address| bind(*address)).collect::<Result<Vec<_>, _>>()?;
+        let addresses: Vec<SocketAddr> = bound.iter().map(|(address, ..)| *address).collect();
+        let seed = settings.seed.unwrap_or_else(|| RandomState::new().hash_one(0));
+        let contents = Contents::new(settings, &addresses, seed, serial_of(SystemTime::now()))?;
+        let responder = Arc::new(Responder::new(contents, &settings.limits, Instant::now()));
+        let (zone, counters) = (responder.contents().zone().clone(), Arc::clone(responder.counters()));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let sockets = {
+            let _inside = runtime.enter();
+            let within =
+                |(_, udp, tcp)| Ok((tokio::net::UdpSocket::from_std(udp)?, tokio::net::TcpListener::from_std(tcp)?));
+            bound.into_iter().map(within).collect::<io::Result<Vec<_>>>()?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let limits = settings.limits;
+        let thread = thread::Builder::new().name("dns".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                serve(sockets, &responder, limits);
+                // An error is the end, too: the server was dropped.
+                let _ = stopped.await;
+            });
+        })?;
+        Ok(Self { zone, counters, addresses, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The handle by which endpoints are set. It outlives the server, without effect.
+    pub fn zone(&self) -> Zone {
+        self.zone.clone()
+    }
+
+    /// Where it listens, with the ports that were chosen, in the order of the settings.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// What it has done so far.
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Closes its sockets and ends its thread.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the DNS thread ended with a panic");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Puts all sockets to work; what they do ends with the runtime.
+fn serve(sockets: Vec<(tokio::net::UdpSocket, tokio::net::TcpListener)>, responder: &Arc<Responder>, limits: Limits) {
+    let places = tcp::Places::new(&limits);
+    for (socket, listener) in sockets {
+        let (socket, for_datagrams) = (Arc::new(socket), Arc::clone(responder));
+        tokio::spawn(keep_up(move || udp::serve(Arc::clone(&socket), Arc::clone(&for_datagrams))));
+        tokio::spawn(tcp::serve(listener, Arc::clone(responder), places.clone(), limits));
+    }
+}
+
+/// Goes on with a task for all that should it panic: no packet is known at which the decoder does, and if there is one, it must not
+/// end the answers to everybody else. (A connection is a task of its own and goes alone.)
+async fn keep_up<F: Future<Output = ()> + Send + 'static>(mut task: impl FnMut() -> F) {
+    while let Err(error) = tokio::spawn(task()).await {
+        if error.is_cancelled() {
+            return;
+        }
+        tracing::error!("a DNS query ended in a panic and got no answer; please report it");
+        tokio::time::sleep(FAULT_PAUSE).await;
+    }
+}
+
+fn check(settings: &Settings) -> Result<(), StartError> {
+    if !(1..=MAX_LISTENERS).contains(&settings.listen.len()) {
+        return Err(StartError::Listeners(settings.listen.len()));
+    }
+    let Limits { burst, tcp_connections, tcp_connections_per_network, tcp_idle, tcp_life, .. } = settings.limits;
+    let bounds = [
+        ("burst", burst == 0),
+        ("tcp_connections", tcp_connections == 0),
+        ("tcp_connections_per_network", tcp_connections_per_network == 0),
+        ("tcp_idle", tcp_idle.is_zero()),
+        ("tcp_life", tcp_life.is_zero()),
+    ];
+    bounds.into_iter().find(|(_, none)| *none).map_or(Ok(()), |(name, _)| Err(StartError::Limit(name)))
+}
+
+/// Takes an address for UDP and TCP, the same port for both.
+fn bind(address: SocketAddr) -> Result<(SocketAddr, UdpSocket, TcpListener), StartError> {
+    let attempt = || -> io::Result<_> {
+        let tcp = TcpListener::bind(address)?;
+        let address = tcp.local_addr()?;
+        let udp = UdpSocket::bind(address)?;
+        tcp.set_nonblocking(true)?;
+        udp.set_nonblocking(true)?;
+        Ok((address, udp, tcp))
+    };
+    let mut bound = attempt();
+    for _ in 1..PORT_ATTEMPTS {
+        // A port that the system chose for TCP may be taken for UDP.
+        match &bound {
+            Err(error) if address.port() == 0 && error.kind() == io::ErrorKind::AddrInUse => bound = attempt(),
+            _ => break,
+        }
+    }
+    bound.map_err(|source| StartError::Bind { address, source })
+}
+
+/// The serial number that a zone begins with: seconds of the clock, so that it grows over restarts (RFC 1912, section 2.2).
+fn serial_of(now: SystemTime) -> u32 {
+    now.duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() as u32)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,146 @@
+//! In which order connections with output are written.
+//!
+//! What a message to few causes, an answer, or a message to one subscriber, is written in the turn that caused it. What a
+//! message to many causes stands in line: the shell writes a bounded number of it in each turn, the longest waiting first,
+//! so that everybody else is served between them. Whoever stands in line and gets something of the first kind is written at
+//! once, with all that waits for it.
+
+use std::collections::VecDeque;
+
+use crate::connection::Connection;
+use crate::engine::Engine;
+use crate::ids::ConnectionKey;
+
+/// Receivers on this shard beyond which a message is one to many: their connections stand in line.
+pub(crate) const WIDE_RECEIVERS: usize = 64;
+
+/// Connections that packets of one client, taken at once, may name to be written in the same turn; further ones stand in
+/// line, like those of one message to many.
+const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
+
+/// Connections with output.
+#[derive(Debug)]
+pub(crate) struct ToWrite {
+    /// To be written in this turn.
+    first: Vec<ConnectionKey>,
+    /// To be written in this turn or later ones.
+    line: VecDeque<ConnectionKey>,
+    /// How many have left the line, ever.
+    left_line: u64,
+    /// Whether what is noted now stands in line.
+    wide: bool,
+    /// How many more the input at hand may note for this turn.
+    left: usize,
+}
+
+impl Default for ToWrite {
+    fn default() -> Self {
+        Self { first: Vec::new(), line: VecDeque::new(), left_line: 0, wide: false, left: usize::MAX }
+    }
+}
+
+impl ToWrite {
+    /// Notes that a connection has output.
+    #[inline]
+    pub(crate) fn note(&mut self, connection: &mut Connection, key: ConnectionKey) {
+        if !connection.dirty {
+            self.note_new(connection, key);
+        }
+    }
+
+    fn note_new(&mut self, connection: &mut Connection, key: ConnectionKey) {
+        if !self.wide && self.left > 0 {
+            self.left -= 1;
+            connection.dirty = true;
+            self.first.push(key);
+        } else if !connection.blocked {
+            // Whoever takes nothing is put in line when that has changed.
+            self.stand_in_line(connection, key);
+        }
+    }
+
+    fn stand_in_line(&mut self, connection: &mut Connection, key: ConnectionKey) {
+        if !std::mem::replace(&mut connection.in_line, true) {
+            self.line.push_back(key);
+        }
+    }
+
+    /// Says whether what is noted from now on is for many receivers; returns what was said before.
+    #[inline]
+    pub(crate) fn widen(&mut self, wide: bool) -> bool {
+        std::mem::replace(&mut self.wide, wide)
+    }
+
+    /// Begins with packets of a client; returns what [`ToWrite::end_input`] wants.
+    #[inline]
+    pub(crate) fn begin_input(&mut self) -> usize {
+        std::mem::replace(&mut self.left, FIRST_BY_INPUT)
+    }
+
+    /// The packets are worked off.
+    #[inline]
+    pub(crate) fn end_input(&mut self, before: usize) {
+        self.left = before;
+    }
+
+    /// Connections in line.
+    #[inline]
+    pub(crate) fn in_line(&self) -> usize {
+        self.line.len()
+    }
+
+    /// How many have left the line, ever.
+    #[inline]
+    pub(crate) fn left_line(&self) -> u64 {
+        self.left_line
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.first.shrink_to_fit();
+        self.line.shrink_to_fit();
+    }
+}
+
+impl Engine {
+    /// The next connection with output, first those that are to be written in this turn, then those in line. For a shell
+    /// that writes all of them; one that bounds its turns takes [`Engine::pop_first`] and [`Engine::pop_in_line`].
+    #[inline]
+    pub fn pop_dirty(&mut self) -> Option<ConnectionKey> {
+        self.pop_first().or_else(|| self.pop_in_line())
+    }
+
+    /// The next connection that is to be written in this turn, each once per turn.
+    #[inline]
+    pub fn pop_first(&mut self) -> Option<ConnectionKey> {
+        let key = self.desk.to_write.first.pop()?;
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.dirty = false;
+        }
+        Some(key)
+    }
+
+    /// The connection that has stood in line for the longest time. It may have no output any more, or be gone.
+    #[inline]
+    pub fn pop_in_line(&mut self) -> Option<ConnectionKey> {
+        let key = self.desk.to_write.line.pop_front()?;
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            connection.in_line = false;
+        }
+        self.desk.to_write.left_line += 1;
+        Some(key)
+    }
+
+    /// Connections in line. As long as there are some, the shell has something to write.
+    #[inline]
+    pub fn in_line(&self) -> usize {
+        self.desk.to_write.in_line()
+    }
+
+    /// Puts a connection in line: its transport takes output again, or has not taken all that it was given.
+    pub fn stand_in_line(&mut self, key: ConnectionKey) {
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            self.desk.to_write.stand_in_line(connection, key);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! A policy, and what holds for every policy.
+
+use std::time::Duration;
+
+use super::policy::{Guards, Policy, Proposal, Wait};
+use super::{
+    Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,
+};
+use crate::load::SignalSettings;
+
+/// Decides about one level. Its decisions are taken to be carried out: whoever only shows them keeps a decider apart.
+pub struct Decider {
+    name: PolicyName,
+    policy: Box<dyn Policy>,
+    guards: Guards,
+    signals: SignalSettings,
+    last_action: Option<LastAction>,
+}
+
+/// When the newest action was under way for the last time.
+#[derive(Clone, Copy, Debug)]
+struct LastAction {
+    ended: Duration,
+    observations_since: u32,
+}
+
+impl std::fmt::Debug for Decider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decider")
+            .field("name", &self.name)
+            .field("last_action", &self.last_action)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Decider {
+    /// A decider with a named policy.
+    ///
+    /// # Errors
+    /// When a setting makes no sense.
+    pub fn new(name: PolicyName, settings: &Settings) -> Result<Self, SettingsError> {
+        settings.validate()?;
+        let policy = name.build(settings)?;
+        Ok(Self { name, guards: policy.guards(), policy, signals: settings.signals, last_action: None })
+    }
+
+    /// Whose policy it is.
+    pub fn name(&self) -> PolicyName {
+        self.name
+    }
+
+    /// Says that an action was under way at `time`, such as one that ended just before a restart: cool-downs count from it. What is
+    /// under way at an observation is noted without being told.
+    pub fn note_action(&mut self, time: Duration) {
+        self.last_action = Some(LastAction { ended: time, observations_since: 0 });
+    }
+
+    /// Takes the next observation in and decides.
+    pub fn decide(&mut self, seen: &LevelObservation<'_>, sla: &Sla) -> Decision {
+        self.note_time(seen);
+        let proposal = self.policy.propose(seen);
+        let proposal = match agreed(seen, sla) {
+            Some(agreed) => agreed,
+            None => self.guarded(proposal, seen),
+        };
+        let decision = self.within_the_agreement(proposal, seen, sla);
+        if decision.change != Change::Hold {
+            self.note_action(seen.time);
+        }
+        decision
+    }
+
+    fn note_time(&mut self, seen: &LevelObservation<'_>) {
+        if seen.pending > 0 || seen.leaving > 0 {
+            self.note_action(seen.time);
+        } else if let Some(action) = &mut self.last_action {
+            action.observations_since = action.observations_since.saturating_add(1);
+        }
+    }
+
+    fn guarded(&self, mut proposal: Proposal, seen: &LevelObservation<'_>) -> Proposal {
+        let cause = match proposal.change {
+            Change::Hold => None,
+            Change::Grow(_) => self.growth_held_by(seen),
+            Change::Shrink(_) => self.shrinking_held_by(seen),
+        };
+        if let Some(cause) = cause {
+            proposal.change = Change::Hold;
+            proposal.held_back.push(cause);
+        }
+        proposal
+    }
+
+    fn growth_held_by(&self, seen: &LevelObservation<'_>) -> Option<HeldBack> {
+        let (pending, leaving) = (seen.pending, seen.leaving);
+        if self.guards.one_at_a_time && (pending > 0 || leaving > 0) {
+            return Some(HeldBack::Pending { pending, leaving });
+        }
+        self.cooling_down(self.guards.before_growth, seen.time)
+    }
+
+    /// Nothing shrinks while something starts, nor while a signal is missing: who does not answer may be busy.
+    fn shrinking_held_by(&self, seen: &LevelObservation<'_>) -> Option<HeldBack> {
+        let (pending, leaving) = (seen.pending, seen.leaving);
+        if pending > 0 || (self.guards.one_at_a_time && leaving > 0) {
+            return Some(HeldBack::Pending { pending, leaving });
+        }
+        if let Some(signal) = self.signals.read(seen.samples, seen.serving).missing() {
+            return Some(HeldBack::MissingSignal { signal });
+        }
+        self.cooling_down(self.guards.before_shrinking, seen.time)
+    }
+
+    fn cooling_down(&self, wait: Wait, now: Duration) -> Option<HeldBack> {
+        let action = self.last_action?;
+        match wait {
+            Wait::Observations(wait) => match wait.saturating_add(1).saturating_sub(action.observations_since) {
+                0 => None,
+                _ if wait == 0 => None,
+                remaining => Some(HeldBack::CoolDownObservations { remaining }),
+            },
+            Wait::Time(wait) => match wait.saturating_sub(now.saturating_sub(action.ended)) {
+                Duration::ZERO => None,
+                remaining => Some(HeldBack::CoolDownTime { remaining }),
+            },
+        }
+    }
+
+    fn within_the_agreement(&self, proposal: Proposal, seen: &LevelObservation<'_>, sla: &Sla) -> Decision {
+        let (change, limit) = sla.allow(seen, proposal.change);
+        let mut held_back = proposal.held_back;
+        held_back.extend(limit);
+        let mut reason = proposal.text;
+        if !held_back.is_empty() {
+            let causes: Vec<String> = held_back.iter().map(ToString::to_string).collect();
+            reason =
+                format!("{reason}; {}: {}", if change == Change::Hold { "held" } else { "limited" }, causes.join(", "));
+        }
+        let explanation = Explanation {
+            policy: self.name,
+            rule: proposal.rule,
+            signal: proposal.signal,
+            observed: proposal.observed,
+            value: proposal.value,
+            threshold: proposal.threshold,
+            wanted: proposal.wanted,
+            held_back,
+        };
+        Decision { level: seen.level, change, reason, explanation }
+    }
+}
+
+/// What the agreement itself asks for: a level outside its limits is brought back at once, whatever the load is.
+fn agreed(seen: &LevelObservation<'_>, sla: &Sla) -> Option<Proposal> {
+    let bounds = sla.bounds(seen.level);
+    let planned = seen.planned();
+    if planned < bounds.least() {
+        let text = format!("{planned} are below the SLA's minimum of {}", bounds.least());
+        return Some(Proposal::hold(Rule::SlaMinimum, text).to(Change::Grow(bounds.least() - planned)));
+    }
+    if planned > bounds.most() && seen.pending == 0 {
+        let text = format!("{planned} are above the SLA's maximum of {}", bounds.most());
+        return Some(Proposal::hold(Rule::SlaMaximum, text).to(Change::Shrink(planned - bounds.most())));
+    }
+    None
+}

@@ -1,0 +1,221 @@
+//! Why something is done, or not.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Change, PolicyName};
+use crate::load::Signal;
+
+/// The rule that a decision comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// No signal is known.
+    NoSignal,
+    /// There are too few observations.
+    WarmingUp,
+    /// The load is within the band.
+    Within,
+    /// The load is above the upper threshold.
+    AboveUpper,
+    /// The load is below the lower threshold.
+    BelowLower,
+    /// As many resources as the load asks for at the desired utilisation.
+    Ratio,
+    /// As many resources as the forecast asks for at the desired utilisation.
+    Forecast,
+    /// The demand has been too much for longer than a peak lasts.
+    SustainedDemand,
+    /// The demand has been rising for longer than a peak rises, and will be too much by when a resource serves.
+    SteadyRise,
+    /// What waits would take too long.
+    Backlog,
+    /// The demand of the last minutes needs fewer resources.
+    SpareCapacity,
+    /// There are fewer resources than the SLA's minimum.
+    SlaMinimum,
+    /// There are more resources than the SLA's maximum.
+    SlaMaximum,
+}
+
+impl Rule {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoSignal => "no-signal",
+            Self::WarmingUp => "warming-up",
+            Self::Within => "within",
+            Self::AboveUpper => "above-upper",
+            Self::BelowLower => "below-lower",
+            Self::Ratio => "ratio",
+            Self::Forecast => "forecast",
+            Self::SustainedDemand => "sustained-demand",
+            Self::SteadyRise => "steady-rise",
+            Self::Backlog => "backlog",
+            Self::SpareCapacity => "spare-capacity",
+            Self::SlaMinimum => "sla-minimum",
+            Self::SlaMaximum => "sla-maximum",
+        }
+    }
+}
+
+/// What kept a change from being made, in whole or in part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum HeldBack {
+    /// Another action is under way.
+    Pending {
+        /// Resources that do not serve yet.
+        pending: u32,
+        /// Resources that are leaving.
+        leaving: u32,
+    },
+    /// An action ended too short a time ago.
+    CoolDownObservations {
+        /// Observations to go.
+        remaining: u32,
+    },
+    /// An action ended too short a time ago.
+    CoolDownTime {
+        /// Time to go.
+        remaining: Duration,
+    },
+    /// The SLA allows this level no more.
+    SlaMaximum {
+        /// The most.
+        most: u32,
+    },
+    /// The SLA allows all levels together no more.
+    SlaMaximumInAll {
+        /// The most.
+        most: u32,
+    },
+    /// The SLA wants this level to keep so many.
+    SlaMinimum {
+        /// The least.
+        least: u32,
+    },
+    /// Not every resource answered for a signal, and what is not known may be busy.
+    MissingSignal {
+        /// The signal.
+        signal: Signal,
+    },
+    /// A recommendation of the last minutes says otherwise.
+    Stabilisation {
+        /// Resources that it recommends.
+        recommended: u32,
+        /// How far back recommendations count.
+        window: Duration,
+    },
+    /// There are too few violations in a row.
+    TooFewInARow {
+        /// How many there are.
+        run: u32,
+        /// How many count.
+        needed: u32,
+    },
+    /// It may be a peak that is over before anything serves.
+    MayBePeak {
+        /// For how long it has been observed.
+        lasted: Duration,
+        /// From when on it is no peak.
+        needed: Duration,
+    },
+    /// The forecast is only shown.
+    Preview {
+        /// Resources that it asks for.
+        forecast: u32,
+    },
+    /// Messages wait to be worked off.
+    Backlog {
+        /// How long they would take, in seconds.
+        seconds: f64,
+    },
+    /// The load is rising.
+    Rising,
+}
+
+impl HeldBack {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pending { .. } => "pending",
+            Self::CoolDownObservations { .. } | Self::CoolDownTime { .. } => "cool-down",
+            Self::SlaMaximum { .. } => "sla-maximum",
+            Self::SlaMaximumInAll { .. } => "sla-maximum-in-all",
+            Self::SlaMinimum { .. } => "sla-minimum",
+            Self::MissingSignal { .. } => "missing-signal",
+            Self::Stabilisation { .. } => "stabilisation",
+            Self::TooFewInARow { .. } => "too-few-in-a-row",
+            Self::MayBePeak { .. } => "may-be-peak",
+            Self::Preview { .. } => "preview",
+            Self::Backlog { .. } => "backlog",
+            Self::Rising => "rising",
+        }
+    }
+}
+
+impl fmt::Display for HeldBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pending { pending, leaving } => {
+                write!(f, "an action is under way ({pending} starting, {leaving} leaving)")
+            }
+            Self::CoolDownObservations { remaining } => write!(f, "cool-down for {remaining} more observations"),
+            Self::CoolDownTime { remaining } => write!(f, "cool-down for {} s more", remaining.as_secs()),
+            Self::SlaMaximum { most } => write!(f, "the SLA allows {most} at this level"),
+            Self::SlaMaximumInAll { most } => write!(f, "the SLA allows {most} in all"),
+            Self::SlaMinimum { least } => write!(f, "the SLA wants {least} at this level"),
+            Self::MissingSignal { signal } => write!(f, "{signal} is not known of every resource"),
+            Self::Stabilisation { recommended, window } => {
+                write!(f, "{recommended} were recommended within the last {} s", window.as_secs())
+            }
+            Self::TooFewInARow { run, needed } => write!(f, "{run} in a row, {needed} count"),
+            Self::MayBePeak { lasted, needed } => {
+                write!(f, "observed for {} s, may be a peak below {} s", lasted.as_secs(), needed.as_secs())
+            }
+            Self::Preview { forecast } => write!(f, "the forecast asks for {forecast} and is only shown"),
+            Self::Backlog { seconds } => write!(f, "messages wait that take {seconds:.0} s to work off"),
+            Self::Rising => f.write_str("the load is rising"),
+        }
+    }
+}
+
+/// Why a decision is as it is, in parts. Loads are fractions, 1 being all that the level can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// Who decided.
+    pub policy: PolicyName,
+    /// Which of its rules.
+    pub rule: Rule,
+    /// The signal that mattered.
+    pub signal: Option<Signal>,
+    /// That signal as it was observed.
+    pub observed: Option<f64>,
+    /// The load that was made of it.
+    pub value: Option<f64>,
+    /// What the load was compared with.
+    pub threshold: Option<f64>,
+    /// What the rule asked for before anything held it back.
+    pub wanted: Change,
+    /// What held it back.
+    pub held_back: Vec<HeldBack>,
+}
+
+impl Explanation {
+    /// As an object with a member for each field; `held_back` is a list of `{"cause", "text"}`.
+    pub fn to_json(&self) -> Value {
+        let cause = |held: &HeldBack| json!({"cause": held.name(), "text": held.to_string()});
+        json!({
+            "policy": self.policy.name(),
+            "rule": self.rule.name(),
+            "signal": self.signal.map(Signal::name),
+            "observed": self.observed,
+            "value": self.value,
+            "threshold": self.threshold,
+            "wanted": self.wanted.name(),
+            "wanted_count": self.wanted.count(),
+            "held_back": self.held_back.iter().map(cause).collect::<Vec<_>>(),
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! The policies by their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::brokel::Brokel;
+use super::brokel_window::BrokelWindow;
+use super::consecutive::ConsecutiveViolations;
+use super::holt_winters::Proactive;
+use super::hpa::Hpa;
+use super::live::Live;
+use super::policy::Policy;
+use super::steady::Steady;
+use super::{Settings, SettingsError};
+
+/// A policy's name, as in `--policy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PolicyName {
+    /// `default`: ours.
+    Default,
+    /// `brokel`: the study's.
+    Brokel,
+    /// `brokel-window`: the study's with a window.
+    BrokelWindow,
+    /// `consecutive`: violations in a row.
+    Consecutive,
+    /// `live`: thresholds that follow the load.
+    Live,
+    /// `hpa`: Kubernetes' formula.
+    Hpa,
+    /// `hpa-stabilised`: the same, with a stabilisation window for growth, too.
+    HpaStabilised,
+    /// `holt-winters`: ahead of the load.
+    HoltWinters,
+    /// `holt-winters-preview`: `hpa` that shows the forecast.
+    HoltWintersPreview,
+}
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no policy is called `{name}`: choose one of {}", names())]
+pub struct UnknownPolicy {
+    /// What was given.
+    pub name: String,
+}
+
+fn names() -> String {
+    PolicyName::ALL.map(PolicyName::name).join(", ")
+}
+
+impl PolicyName {
+    /// All of them, the default first.
+    pub const ALL: [Self; 9] = [
+        Self::Default,
+        Self::Brokel,
+        Self::BrokelWindow,
+        Self::Consecutive,
+        Self::Live,
+        Self::Hpa,
+        Self::HpaStabilised,
+        Self::HoltWinters,
+        Self::HoltWintersPreview,
+    ];
+
+    /// The name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Brokel => "brokel",
+            Self::BrokelWindow => "brokel-window",
+            Self::Consecutive => "consecutive",
+            Self::Live => "live",
+            Self::Hpa => "hpa",
+            Self::HpaStabilised => "hpa-stabilised",
+            Self::HoltWinters => "holt-winters",
+            Self::HoltWintersPreview => "holt-winters-preview",
+        }
+    }
+
+    /// What it does, in a line.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Default => "demand above what a peak explains grows by what is needed; shrinks slowly to what holds",
+            Self::Brokel => "the Brokel study's: full aging against thresholds, one resource at a time",
+            Self::BrokelWindow => "the study's with aging over a window of the newest observations",
+            Self::Consecutive => "the observation itself against thresholds, violations in a row",
+            Self::Live => "full aging against thresholds that follow the load's velocity",
+            Self::Hpa => "Kubernetes' HPA: ceil(current * load / target), tolerance, 300 s stabilisation for shrinking",
+            Self::HpaStabilised => "the same with a stabilisation window for growth that peaks fit into",
+            Self::HoltWinters => "the larger of HPA's formula and a Holt-Winters forecast one lead time ahead",
+            Self::HoltWintersPreview => "HPA's formula; the forecast is shown in the reasons and acted on by nobody",
+        }
+    }
+
+    pub(super) fn build(self, settings: &Settings) -> Result<Box<dyn Policy>, SettingsError> {
+        Ok(match self {
+            Self::Default => Box::new(Steady::new(settings)),
+            Self::Brokel => Box::new(Brokel::new(settings)?),
+            Self::BrokelWindow => Box::new(BrokelWindow::new(settings)?),
+            Self::Consecutive => Box::new(ConsecutiveViolations::new(settings)?),
+            Self::Live => Box::new(Live::new(settings)?),
+            Self::Hpa => Box::new(Hpa::new(settings)),
+            Self::HpaStabilised => Box::new(Hpa::stabilised(settings)),
+            Self::HoltWinters => Box::new(Proactive::new(settings, false)?),
+            Self::HoltWintersPreview => Box::new(Proactive::new(settings, true)?),
+        })
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        let found = Self::ALL.into_iter().find(|policy| policy.name() == name);
+        found.ok_or_else(|| UnknownPolicy { name: name.to_owned() })
+    }
+}

@@ -1,0 +1,280 @@
+//! `default`: ours. It acts on the demand, not on CPU; on nothing that a peak explains; and then by as much as is needed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::policy::{Guards, Policy, Proposal, Wait};
+use super::settings::ceil;
+use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
+use crate::load::{Demand, DemandReading};
+
+/// What waits may take this long without keeping a level from shrinking.
+const WAITING_MAX_S: f64 = 5.0;
+/// A rise of the demand within three observations, as a fraction of what serves, that keeps a level from shrinking.
+const RISE_MIN: f64 = 0.05;
+/// No trend makes the demand look more than so many times as large as it is.
+const TREND_MAX: f64 = 2.0;
+/// The least spare capacity with which a backlog is taken to be worked off, as a fraction of what is planned.
+const SPARE_MIN: f64 = 0.01;
+
+/// Grows when every observation for longer than the longest peak asks for more than the upper threshold and its tolerance, to
+/// what the median and the trend of these observations ask for; or when the demand has risen for even longer and will be too
+/// much by when a resource serves; or when what waits would take too long. Shrinks, half of what is
+/// spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
+pub(super) struct Steady {
+    settings: Settings,
+    demand: Demand,
+    history: VecDeque<Point>,
+    backlog_since: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    time: Duration,
+    demand: f64,
+}
+
+impl Steady {
+    pub(super) fn new(settings: &Settings) -> Self {
+        Self {
+            demand: Demand::new(settings.signals),
+            settings: settings.clone(),
+            history: VecDeque::new(),
+            backlog_since: None,
+        }
+    }
+
+    /// For how long a demand must have been observed so that no peak explains it: one that begins just before an observation
+    /// is still part of one that ends an interval after the peak.
+    fn longer_than_a_peak(&self) -> Duration {
+        self.settings.peak + self.settings.interval
+    }
+
+    /// The utilisation above which there is too little: above the upper threshold by the tolerance, yet short of full.
+    fn trip(&self) -> f64 {
+        let upper = self.settings.thresholds.upper();
+        (upper * (1.0 + self.settings.tolerance)).min(f64::midpoint(upper, 1.0))
+    }
+
+    fn remember(&mut self, time: Duration, demand: f64) {
+        let longest = self.settings.shrink_stabilisation.max(self.longer_than_a_peak());
+        while self.history.front().is_some_and(|point| time.saturating_sub(point.time) > longest) {
+            self.history.pop_front();
+        }
+        self.history.push_back(Point { time, demand });
+    }
+
+    /// The newest points that all ask for more than `limit`, oldest first.
+    fn run_above(&self, limit: f64) -> Vec<Point> {
+        let newest_first = self.history.iter().rev().take_while(|point| point.demand > limit);
+        let mut run: Vec<Point> = newest_first.copied().collect();
+        run.reverse();
+        run
+    }
+
+    fn lead_time(&self, seen: &LevelObservation<'_>) -> f64 {
+        seen.lead_time.unwrap_or(self.settings.lead_time).as_secs_f64()
+    }
+
+    /// Resources for a demand that `run` shows, by when they serve.
+    fn needed(&self, run: &[Point], reading: &DemandReading, seen: &LevelObservation<'_>) -> u32 {
+        // The first observation of a rise is partly of the time before it.
+        let settled = if run.len() > 1 { &run[1..] } else { run };
+        let demands: Vec<f64> = settled.iter().map(|point| point.demand).collect();
+        let middle = median(demands);
+        let lead_time = self.lead_time(seen);
+        let span = match (settled.first(), settled.last()) {
+            (Some(first), Some(last)) => last.time.saturating_sub(first.time).as_secs_f64(),
+            _ => 0.0,
+        };
+        let ahead = middle + steady_rise(settled) * (lead_time + span / 2.0);
+        let for_demand = self.settings.resources_for(ahead.min(middle * TREND_MAX));
+        let until_then = (middle - f64::from(seen.serving)).max(0.0) * lead_time;
+        let waiting = reading.waiting.unwrap_or(0.0) + until_then;
+        for_demand.max(ceil(middle + waiting / self.settings.backlog_target.as_secs_f64()))
+    }
+
+    fn grow(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let planned = seen.planned();
+        let trip = self.trip();
+        let run = self.run_above(trip * f64::from(planned));
+        let oldest = run.first()?;
+        let lasted = seen.time.saturating_sub(oldest.time);
+        let needed = self.needed(&run, reading, seen).max(planned.saturating_add(1));
+        let text = format!("a demand of {:.2} resources asks for {needed}, {planned} are planned", reading.resources);
+        let proposal = self.proposal(Rule::SustainedDemand, reading, planned, text);
+        let wanted = Change::between(planned, needed);
+        let longer = self.longer_than_a_peak();
+        if lasted < longer {
+            return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed: longer }));
+        }
+        Some(proposal.to(wanted))
+    }
+
+    /// A rise from observation to observation for longer than a peak can rise, even where it begins and ends within an interval. It
+    /// is carried on from where it began at the smallest of its steps, so a peak on top of it adds nothing.
+    fn rise(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let planned = seen.planned();
+        let span = self.longer_than_a_peak() + self.settings.interval;
+        let back = self.history.iter().rev().position(|point| seen.time.saturating_sub(point.time) >= span)?;
+        let points: Vec<Point> = self.history.iter().rev().take(back + 1).rev().copied().collect();
+        let slope = steady_rise(&points);
+        let first = points.first()?;
+        let risen = seen.time.saturating_sub(first.time).as_secs_f64();
+        let ahead = self.lead_time(seen) + self.settings.interval.as_secs_f64();
+        let expected = first.demand + slope * (risen + ahead);
+        if slope <= 0.0 || expected <= self.trip() * f64::from(planned) {
+            return None;
+        }
+        let needed = self.settings.resources_for(expected).max(planned.saturating_add(1));
+        let text = format!(
+            "a demand of {:.2} resources has risen for {risen:.0} s and will be {expected:.2} in {ahead:.0} s: asks for {needed}",
+            reading.resources
+        );
+        Some(self.proposal(Rule::SteadyRise, reading, planned, text).to(Change::between(planned, needed)))
+    }
+
+    /// What waits is worked off with what is spare of the usual demand; should that take too long for longer than a peak lasts,
+    /// there is too little, even if each rise on its own is a peak.
+    fn work_off(&mut self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let planned = seen.planned();
+        let capacity = f64::from(planned);
+        let usual = median(self.history.iter().map(|point| point.demand).collect());
+        let waiting = reading.waiting.unwrap_or(0.0);
+        let seconds = waiting / (capacity - usual).max(SPARE_MIN * capacity);
+        if seconds <= self.settings.backlog_limit.as_secs_f64() {
+            self.backlog_since = None;
+            return None;
+        }
+        let since = *self.backlog_since.get_or_insert(seen.time);
+        let lasted = seen.time.saturating_sub(since);
+        let off = ceil(usual + waiting / self.settings.backlog_target.as_secs_f64());
+        let wanted =
+            Change::between(planned, off.max(self.settings.resources_for(usual)).max(planned.saturating_add(1)));
+        let text =
+            format!("what waits would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
+        let proposal = self.proposal(Rule::Backlog, reading, planned, text);
+        let needed = self.longer_than_a_peak();
+        if lasted < needed {
+            return Some(proposal.held(wanted, HeldBack::MayBePeak { lasted, needed }));
+        }
+        Some(proposal.to(wanted))
+    }
+
+    /// Half of what is spare, rounded up, once the whole window is known.
+    fn shrink(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
+        let serving = seen.serving;
+        let high = self.high().max(reading.resources);
+        let keep = self.settings.resources_for(high).max(1);
+        if keep >= serving {
+            return None;
+        }
+        let wanted = Change::Shrink((serving - keep).div_ceil(2));
+        let window = self.settings.shrink_stabilisation;
+        let text =
+            format!("the highest demand of {} s, {high:.2} resources, asks for {keep} of {serving}", window.as_secs());
+        let proposal = self.proposal(Rule::SpareCapacity, reading, serving, text);
+        let known = self.history.front().map_or(Duration::ZERO, |oldest| seen.time.saturating_sub(oldest.time));
+        if known + self.settings.interval <= window {
+            return Some(proposal.held(wanted, HeldBack::Stabilisation { recommended: serving, window }));
+        }
+        let seconds = reading.waiting.unwrap_or(0.0) / f64::from(serving);
+        if seconds > WAITING_MAX_S {
+            return Some(proposal.held(wanted, HeldBack::Backlog { seconds }));
+        }
+        if self.rising(serving) {
+            return Some(proposal.held(wanted, HeldBack::Rising));
+        }
+        Some(proposal.to(wanted))
+    }
+
+    /// The highest demand of the window, without as many observations as a single peak is part of.
+    fn high(&self) -> f64 {
+        let mut demands: Vec<f64> = self.history.iter().map(|point| point.demand).collect();
+        demands.sort_by(f64::total_cmp);
+        let peak = ceil(self.settings.peak.as_secs_f64() / self.settings.interval.as_secs_f64()) as usize + 1;
+        let aside = peak.min(demands.len() / 4);
+        demands.iter().rev().nth(aside).copied().unwrap_or(0.0)
+    }
+
+    fn rising(&self, serving: u32) -> bool {
+        let newest: Vec<Point> = self.history.iter().rev().take(3).rev().copied().collect();
+        let [first, _, last] = newest.as_slice() else {
+            return false;
+        };
+        steady_rise(&newest) > 0.0 && last.demand - first.demand > RISE_MIN * f64::from(serving)
+    }
+
+    fn within(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Proposal {
+        let planned = seen.planned();
+        let text = format!("a demand of {:.2} resources suits {planned}", reading.resources);
+        self.proposal(Rule::Within, reading, planned, text)
+    }
+
+    fn proposal(&self, rule: Rule, reading: &DemandReading, resources: u32, text: String) -> Proposal {
+        let utilisation = reading.resources / f64::from(resources.max(1));
+        let mut proposal = Proposal::hold(rule, text);
+        proposal.signal = Some(reading.signal);
+        proposal.observed = Some(reading.resources);
+        proposal.value = Some(utilisation);
+        proposal.threshold =
+            Some(if rule == Rule::SpareCapacity { self.settings.thresholds.upper() } else { self.trip() });
+        proposal
+    }
+}
+
+impl Policy for Steady {
+    fn propose(&mut self, seen: &LevelObservation<'_>) -> Proposal {
+        let Some(reading) = self.demand.observe(seen.time, seen.serving, seen.samples) else {
+            // What lies before a gap says nothing of what came within it.
+            self.history.clear();
+            self.backlog_since = None;
+            return threshold::no_signal();
+        };
+        self.remember(seen.time, reading.resources);
+        let work_off = self.work_off(&reading, seen);
+        let grow = self.grow(&reading, seen);
+        let rise = self.rise(&reading, seen);
+        let mut causes: Vec<Proposal> = [grow, rise, work_off].into_iter().flatten().collect();
+        // What may be done goes before what is held back, and then the largest wins.
+        causes.sort_by_key(|cause| (cause.change.count(), cause.wanted.count()));
+        match causes.pop() {
+            Some(cause) => cause,
+            None => self.shrink(&reading, seen).unwrap_or_else(|| self.within(&reading, seen)),
+        }
+    }
+
+    fn guards(&self) -> Guards {
+        Guards {
+            one_at_a_time: false,
+            before_growth: Wait::Observations(0),
+            before_shrinking: Wait::Time(self.settings.shrink_pause),
+        }
+    }
+}
+
+/// The value in the middle, or between the two in the middle; 0 of none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match (values.len() % 2, values.get(middle)) {
+        (1, Some(value)) => *value,
+        (_, Some(value)) => f64::midpoint(values[middle - 1], *value),
+        (_, None) => 0.0,
+    }
+}
+
+/// The smallest rise per second between neighbours; 0 unless there are three points or more and each is above the one before.
+fn steady_rise(points: &[Point]) -> f64 {
+    if points.len() < 3 {
+        return 0.0;
+    }
+    let rises = points.windows(2).map(|pair| {
+        let seconds = pair[1].time.saturating_sub(pair[0].time).as_secs_f64();
+        if seconds > 0.0 { (pair[1].demand - pair[0].demand) / seconds } else { 0.0 }
+    });
+    rises.fold(f64::INFINITY, f64::min).max(0.0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,379 @@
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::load::{Cpu, Sample, Signal, SignalSettings, Thresholds};
+
+const INTERVAL_S: u64 = 15;
+
+fn sla(least: u32, most: u32) -> Sla {
+    Sla::new(Bounds::new(least, most).unwrap(), Bounds::new(1, 5).unwrap(), None).unwrap()
+}
+
+fn cpu(used: f64) -> Sample {
+    Sample { cpu: Some(Cpu { used, allocated: 1.0 }), ..Sample::default() }
+}
+
+/// CPU, the rate that is handled at 100 messages per second and core, and what waits.
+fn full(used: f64, queued: f64) -> Sample {
+    Sample { message_rate: Some(used * 100.0), queued: Some(queued), ..cpu(used) }
+}
+
+/// A level under observation, every 15 s.
+struct Watched {
+    decider: Decider,
+    sla: Sla,
+    time: u64,
+    serving: u32,
+    pending: u32,
+    leaving: u32,
+    lead_time: Option<Duration>,
+}
+
+impl Watched {
+    fn new(name: PolicyName, settings: &Settings, serving: u32) -> Self {
+        let (decider, sla) = (Decider::new(name, settings).unwrap(), sla(1, 20));
+        Self { decider, sla, time: 0, serving, pending: 0, leaving: 0, lead_time: None }
+    }
+
+    fn see(&mut self, samples: &[Sample]) -> Decision {
+        self.time += INTERVAL_S;
+        let seen = LevelObservation {
+            time: Duration::from_secs(self.time),
+            level: Level::Broker,
+            serving: self.serving,
+            pending: self.pending,
+            leaving: self.leaving,
+            elsewhere: 1,
+            lead_time: self.lead_time,
+            samples,
+        };
+        self.decider.decide(&seen, &self.sla)
+    }
+
+    fn see_all(&mut self, sample: Sample) -> Decision {
+        self.see(&vec![sample; self.serving as usize])
+    }
+}
+
+fn watched(name: PolicyName, serving: u32) -> Watched {
+    Watched::new(name, &Settings::default(), serving)
+}
+
+#[test]
+fn the_studys_policy_acts_at_the_second_full_observation_and_rests_afterwards() {
+    let mut level = watched(PolicyName::Brokel, 1);
+    let first = level.see_all(cpu(1.0));
+    assert_eq!((first.change, first.explanation.rule), (Change::Hold, Rule::WarmingUp));
+    let second = level.see_all(cpu(1.0));
+    assert_eq!((second.change, second.explanation.value), (Change::Grow(1), Some(0.75)));
+    assert_eq!(
+        second.reason,
+        "load 0.750 is above the upper threshold 0.700 (full aging with factor 0.5, cpu observed 1.000)"
+    );
+    level.pending = 1;
+    let held = level.see_all(cpu(1.0));
+    assert_eq!(held.explanation.held_back, [HeldBack::Pending { pending: 1, leaving: 0 }]);
+    assert_eq!(held.explanation.wanted, Change::Grow(1));
+    (level.pending, level.serving) = (0, 2);
+    let rests: Vec<Change> = (0..3).map(|_| level.see_all(cpu(1.0)).change).collect();
+    assert_eq!(rests, [Change::Hold, Change::Hold, Change::Grow(1)]);
+}
+
+#[test]
+fn nothing_shrinks_while_a_signal_is_missing_or_below_the_minimum() {
+    let mut level = watched(PolicyName::Brokel, 2);
+    level.see(&[cpu(0.1), cpu(0.1)]);
+    let held = level.see(&[cpu(0.1)]);
+    assert_eq!(held.explanation.held_back, [HeldBack::MissingSignal { signal: Signal::Cpu }]);
+    assert_eq!(level.see(&[cpu(0.1), cpu(0.1)]).change, Change::Shrink(1));
+    let mut level = watched(PolicyName::Brokel, 1);
+    level.see_all(cpu(0.1));
+    assert_eq!(level.see_all(cpu(0.1)).explanation.held_back, [HeldBack::SlaMinimum { least: 1 }]);
+}
+
+#[test]
+fn no_signal_at_all_is_no_reason_to_act() {
+    for name in PolicyName::ALL {
+        let mut level = watched(name, 3);
+        for _ in 0..100 {
+            let decision = level.see(&[]);
+            assert_eq!((decision.change, decision.explanation.rule), (Change::Hold, Rule::NoSignal), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_level_outside_its_limits_is_brought_back_at_once() {
+    for name in PolicyName::ALL {
+        let mut level = watched(name, 2);
+        level.sla = sla(4, 6);
+        let decision = level.see_all(cpu(0.5));
+        assert_eq!((decision.change, decision.explanation.rule), (Change::Grow(2), Rule::SlaMinimum), "{name}");
+        level.serving = 9;
+        assert_eq!(level.see_all(cpu(0.5)).change, Change::Shrink(3), "{name}");
+    }
+}
+
+#[test]
+fn a_window_forgets_what_is_older() {
+    let mut level = watched(PolicyName::BrokelWindow, 1);
+    let changes: Vec<Change> = (0..3).map(|_| level.see_all(cpu(0.9)).change).collect();
+    // The mean counts from the third observation on.
+    assert_eq!(changes, [Change::Hold, Change::Hold, Change::Grow(1)]);
+}
+
+#[test]
+fn violations_must_follow_each_other() {
+    let mut level = watched(PolicyName::Consecutive, 1);
+    let loads = [0.9, 0.9, 0.5, 0.9, 0.9, 0.9];
+    let decisions: Vec<Decision> = loads.into_iter().map(|load| level.see_all(cpu(load))).collect();
+    assert_eq!(decisions[1].explanation.held_back, [HeldBack::TooFewInARow { run: 2, needed: 3 }]);
+    assert_eq!(decisions.iter().position(|decision| decision.change != Change::Hold), Some(5));
+}
+
+#[test]
+fn live_thresholds_open_when_a_resource_has_arrived() {
+    let mut level = watched(PolicyName::Live, 1);
+    level.see_all(cpu(1.0));
+    assert_eq!(level.see_all(cpu(1.0)).change, Change::Grow(1));
+    level.serving = 2;
+    let after = level.see_all(cpu(1.0));
+    // l = 0.875, so the upper threshold is 0.875 + 0.125 / 2.
+    assert_eq!(after.explanation.threshold, Some(0.9375));
+    assert_eq!(after.explanation.rule, Rule::Within);
+}
+
+#[test]
+fn the_hpas_formula_rounds_up_beyond_its_tolerance() {
+    let at = |serving: u32, load: f64| watched(PolicyName::Hpa, serving).see_all(cpu(load)).change;
+    // ceil(4 * 0.9 / 0.7) = 6.
+    assert_eq!(at(4, 0.9), Change::Grow(2));
+    // Within 10 % of the target, both ways.
+    assert_eq!(at(4, 0.76), Change::Hold);
+    assert_eq!(at(4, 0.64), Change::Hold);
+    // ceil(10 * 1.0 / 0.7) = 15.
+    assert_eq!(at(10, 1.0), Change::Grow(5));
+}
+
+#[test]
+fn the_hpa_counts_who_does_not_answer_against_acting() {
+    let mut level = watched(PolicyName::Hpa, 4);
+    // Three at 0.9 and one at 0: 0.675 is within the tolerance.
+    assert_eq!(level.see(&[cpu(0.9); 3]).change, Change::Hold);
+    // Two that have not started yet count as idle: 3.6 / 6 / 0.7 turns round.
+    let mut level = watched(PolicyName::Hpa, 4);
+    level.pending = 2;
+    assert_eq!(level.see_all(cpu(0.9)).change, Change::Hold);
+}
+
+#[test]
+fn the_hpa_shrinks_to_the_highest_recommendation_of_five_minutes() {
+    let mut level = watched(PolicyName::Hpa, 10);
+    let first = level.see_all(cpu(0.14));
+    assert_eq!(first.explanation.wanted, Change::Shrink(8));
+    let window = Duration::from_secs(300);
+    assert_eq!(first.explanation.held_back, [HeldBack::Stabilisation { recommended: 10, window }]);
+    let changes: Vec<Change> = (0..19).map(|_| level.see_all(cpu(0.14)).change).collect();
+    assert_eq!(changes.iter().position(|change| *change == Change::Shrink(8)), None);
+    assert_eq!(level.see_all(cpu(0.14)).change, Change::Shrink(8));
+}
+
+#[test]
+fn a_stabilised_hpa_grows_to_the_lowest_recommendation_of_a_minute() {
+    let mut level = watched(PolicyName::HpaStabilised, 4);
+    let changes: Vec<Change> = (0..6).map(|_| level.see_all(cpu(0.9)).change).collect();
+    assert_eq!(changes.iter().position(|change| *change == Change::Grow(2)), Some(4));
+}
+
+#[test]
+fn the_largest_signal_wins() {
+    let signals = SignalSettings { waiting: Some(Duration::from_secs(2)), ..SignalSettings::default() };
+    let mut level = Watched::new(PolicyName::Hpa, &Settings { signals, ..Settings::default() }, 4);
+    let slow = Sample { waiting: Some(Duration::from_secs(2)), ..cpu(0.3) };
+    let decision = level.see_all(slow);
+    assert_eq!((decision.change, decision.explanation.signal), (Change::Grow(2), Some(Signal::Waiting)));
+}
+
+#[test]
+fn a_forecast_acts_one_lead_time_ahead_and_a_preview_only_shows_it() {
+    let rising = |level: &mut Watched| -> Vec<Decision> {
+        (0..12).map(|step| level.see_all(cpu(0.2 + 0.04 * f64::from(step)))).collect()
+    };
+    let first = |decisions: &[Decision]| decisions.iter().position(|decision| decision.change != Change::Hold);
+    let mut ahead = watched(PolicyName::HoltWinters, 4);
+    ahead.lead_time = Some(Duration::from_secs(600));
+    let early = rising(&mut ahead);
+    let mut preview = watched(PolicyName::HoltWintersPreview, 4);
+    preview.lead_time = Some(Duration::from_secs(600));
+    let shown = rising(&mut preview);
+    let early_at = first(&early).unwrap();
+    assert_eq!(early[early_at].explanation.rule, Rule::Forecast);
+    assert_eq!(first(&shown), None);
+    assert!(shown[early_at].explanation.held_back.iter().any(|held| matches!(held, HeldBack::Preview { .. })));
+}
+
+#[test]
+fn the_default_lets_a_peak_pass_and_then_grows_by_what_is_needed() {
+    let mut level = watched(PolicyName::Default, 1);
+    level.see_all(full(0.5, 0.0));
+    // 700/s come, 100/s are handled: 9000 more wait after each 15 s.
+    let decisions: Vec<Decision> = (1..=4).map(|step| level.see_all(full(1.0, 9000.0 * f64::from(step)))).collect();
+    let (lasted, needed) = (Duration::from_secs(30), Duration::from_secs(45));
+    assert_eq!(decisions[2].explanation.held_back, [HeldBack::MayBePeak { lasted, needed }]);
+    // A demand of 7 at 70 % needs 10; 36,000 that wait and 18,000 more until it serves, within two minutes, need 12.
+    assert_eq!((decisions[3].change, decisions[3].explanation.rule), (Change::Grow(11), Rule::SustainedDemand));
+    // What is on its way suits the demand.
+    level.pending = 11;
+    assert_eq!(level.see_all(full(1.0, 45_000.0)).explanation.rule, Rule::Within);
+}
+
+#[test]
+fn the_default_does_not_take_working_off_for_demand() {
+    let mut level = watched(PolicyName::Default, 1);
+    level.see_all(full(0.6, 0.0));
+    // A peak left 3000 waiting; 60/s come and 100/s are handled at full CPU.
+    for step in 0..5 {
+        assert_eq!(level.see_all(full(1.0, 3000.0 - 600.0 * f64::from(step))).change, Change::Hold, "step {step}");
+    }
+}
+
+#[test]
+fn the_default_acts_ahead_of_a_steady_rise() {
+    let mut level = watched(PolicyName::Default, 4);
+    let demands = [2.0, 2.2, 2.4, 2.6, 2.8];
+    let decisions: Vec<Decision> = demands.into_iter().map(|demand| level.see_all(full(demand / 4.0, 0.0))).collect();
+    assert!(decisions[..4].iter().all(|decision| decision.change == Change::Hold));
+    // 2.8 and 0.2 more every 15 s make 3.4 in 45 s, more than 4 * 0.77: 3.4 / 0.7 needs 5.
+    assert_eq!((decisions[4].change, decisions[4].explanation.rule), (Change::Grow(1), Rule::SteadyRise));
+}
+
+#[test]
+fn the_default_works_off_what_repeated_peaks_leave() {
+    let mut level = watched(PolicyName::Default, 1);
+    level.see_all(full(0.5, 0.0));
+    // Every other observation brings a peak, so none lasts; yet what waits only grows.
+    let mut queued = 0.0;
+    let found = (0..80).find_map(|step| {
+        queued += if step % 2 == 0 { 6000.0 } else { -600.0 };
+        let decision = level.see_all(full(1.0, queued));
+        (decision.change != Change::Hold).then_some(decision)
+    });
+    assert_eq!(found.unwrap().explanation.rule, Rule::Backlog);
+}
+
+#[test]
+fn the_default_shrinks_by_half_of_what_is_spare_once_the_window_is_known() {
+    let mut level = watched(PolicyName::Default, 10);
+    let decisions: Vec<Decision> = (0..21).map(|_| level.see_all(full(0.14, 0.0))).collect();
+    // A demand of 1.4 needs 2 of 10.
+    let early = &decisions[5];
+    assert_eq!((early.change, early.explanation.wanted), (Change::Hold, Change::Shrink(4)));
+    assert_eq!(decisions.iter().position(|decision| decision.change != Change::Hold), Some(20));
+    assert_eq!(decisions[20].change, Change::Shrink(4));
+    level.serving = 6;
+    let pause: Vec<Change> = (0..4).map(|_| level.see_all(full(0.233, 0.0)).change).collect();
+    assert_eq!(pause, [Change::Hold, Change::Hold, Change::Hold, Change::Shrink(2)]);
+}
+
+#[test]
+fn what_waits_and_what_rises_keep_the_default_from_shrinking() {
+    let settled = |last: [Sample; 3]| {
+        let mut level = watched(PolicyName::Default, 10);
+        for _ in 0..25 {
+            level.leaving = 1;
+            assert_eq!(level.see_all(full(0.14, 0.0)).change, Change::Hold);
+        }
+        level.leaving = 0;
+        let decisions = last.map(|sample| level.see_all(sample));
+        decisions[2].explanation.held_back.clone()
+    };
+    let waits = settled([full(0.14, 1000.0); 3]);
+    assert_eq!(waits, [HeldBack::Backlog { seconds: 10.0 }]);
+    assert_eq!(settled([full(0.14, 0.0), full(0.2, 0.0), full(0.3, 0.0)]), [HeldBack::Rising]);
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_with_what_to_do() {
+    let problem = |settings: Settings| {
+        let found = PolicyName::ALL.into_iter().find_map(|name| Decider::new(name, &settings).err());
+        found.unwrap().to_string()
+    };
+    let settings = Settings::default;
+    assert!(problem(Settings { interval: Duration::ZERO, ..settings() }).contains("interval is zero"));
+    assert!(problem(Settings { tolerance: 1.0, ..settings() }).contains("tolerance is 1"));
+    assert!(problem(Settings { smoothing: 0.0, ..settings() }).contains("above 0 and up to 1"));
+    assert!(problem(Settings { window: 0, ..settings() }).contains("window is 0 observations"));
+    assert!(problem(Settings { violations: 0, ..settings() }).contains("0 observations"));
+    assert!(problem(Settings { peak: Duration::from_secs(1_000_000), ..settings() }).contains("choose a shorter one"));
+    assert!(
+        problem(Settings { season: Duration::from_secs(10_000_000), ..settings() }).contains("choose 40320 or fewer")
+    );
+    assert!("foo".parse::<PolicyName>().unwrap_err().to_string().contains("default, brokel"));
+}
+
+#[test]
+fn a_decision_tells_all_of_itself_in_json() {
+    let mut level = watched(PolicyName::Brokel, 20);
+    level.see_all(cpu(1.0));
+    let told = level.see_all(cpu(1.0)).to_json();
+    assert_eq!(told["change"], "hold");
+    assert_eq!(told["explanation"]["rule"], "above-upper");
+    assert_eq!(told["explanation"]["wanted"], "grow");
+    assert_eq!(told["explanation"]["signal"], "cpu");
+    assert_eq!(told["explanation"]["held_back"][0]["cause"], "sla-maximum");
+}
+
+fn any_sample() -> impl Strategy<Value = Sample> {
+    let number = prop_oneof![Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), Just(0.0), 0.0..1e9, 0.0..2.0];
+    (prop::option::of((number.clone(), number.clone())), prop::option::of(number.clone()), prop::option::of(number))
+        .prop_map(|(cpu, message_rate, queued)| {
+            let cpu = cpu.map(|(used, allocated)| Cpu { used, allocated });
+            Sample { cpu, message_rate, queued, ..Sample::default() }
+        })
+}
+
+proptest! {
+    /// Whatever is observed, no decision leads outside the agreement, and the same observations lead to the same decisions.
+    #[test]
+    fn decisions_stay_within_the_agreement(
+        place in 0..PolicyName::ALL.len(),
+        (least, most) in (1_u32..5, 5_u32..9),
+        steps in prop::collection::vec((prop::collection::vec(any_sample(), 0..8), 0_u64..40, 0_u32..3), 1..60),
+    ) {
+        let name = PolicyName::ALL[place];
+        let settings = Settings { thresholds: Thresholds::new(0.3, 0.7).unwrap(), ..Settings::default() };
+        let mut deciders = [Decider::new(name, &settings).unwrap(), Decider::new(name, &settings).unwrap()];
+        let sla = sla(least, most);
+        let (mut time, mut serving, mut pending, mut leaving) = (0, least, 0, 0);
+        for (samples, seconds, arrive) in steps {
+            time += seconds;
+            let arrived = arrive.min(pending);
+            (serving, pending) = (serving + arrived, pending - arrived);
+            leaving = if arrive == 0 { leaving } else { 0 };
+            let seen = LevelObservation {
+                time: Duration::from_secs(time), level: Level::Broker, serving, pending, leaving, elsewhere: 1,
+                lead_time: None, samples: &samples,
+            };
+            let [first, second] = &mut deciders;
+            let decision = first.decide(&seen, &sla);
+            prop_assert_eq!(format!("{:?}", &decision), format!("{:?}", second.decide(&seen, &sla)));
+            match decision.change {
+                Change::Hold => {}
+                Change::Grow(count) => {
+                    prop_assert!(count > 0);
+                    pending += count;
+                }
+                Change::Shrink(count) => {
+                    prop_assert!(count > 0 && count <= serving);
+                    (serving, leaving) = (serving - count, leaving + count);
+                }
+            }
+            prop_assert!(serving + pending + leaving <= most, "{} {} {}", serving, pending, leaving);
+            prop_assert!(serving + pending >= least);
+        }
+    }
+}

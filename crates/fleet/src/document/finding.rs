@@ -1,0 +1,72 @@
+//! What is wrong with a file.
+
+use std::fmt;
+
+use super::Document;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The byte of the file that it is about.
+    pub offset: usize,
+    /// What is wrong, with the key.
+    pub message: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// All that is wrong with a file. Shown with `FILE:LINE:COLUMN` and what to do for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Findings {
+    document: Document,
+    list: Vec<Finding>,
+}
+
+impl Findings {
+    /// Nothing yet, about this file.
+    pub fn about(document: &Document) -> Self {
+        Self { document: document.clone(), list: Vec::new() }
+    }
+
+    /// Adds one.
+    pub fn note(&mut self, offset: usize, message: impl Into<String>, hint: impl Into<String>) {
+        self.list.push(Finding { offset, message: message.into(), hint: hint.into() });
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// What is wrong.
+    pub fn list(&self) -> &[Finding] {
+        &self.list
+    }
+
+    pub(super) fn sorted(mut self) -> Self {
+        self.list.sort_by_key(|finding| finding.offset);
+        if self.list.is_empty() {
+            self.note(0, "the file cannot be understood", "compare it with the examples");
+        }
+        self
+    }
+}
+
+impl std::error::Error for Findings {}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, finding) in self.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            let (line, column) = self.document.place(finding.offset);
+            let text = self.document.text.lines().nth(line - 1).unwrap_or_default().trim_end();
+            writeln!(f, "{}", finding.message)?;
+            writeln!(f, "  --> {}:{line}:{column}", self.document.name)?;
+            writeln!(f, "   | {text}")?;
+            write!(f, "hint: {}", finding.hint)?;
+        }
+        Ok(())
+    }
+}

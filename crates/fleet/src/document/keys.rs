@@ -1,0 +1,193 @@
+//! The keys of one table, each asked for by its name and type.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::Findings;
+use super::value;
+
+/// The keys of a table. A key that is asked for and missing is `None`; one that is wrong is a finding and `None`; one that nobody
+/// asked for is a finding when the table is [finished](Self::finish).
+#[derive(Debug)]
+pub struct Keys<'a> {
+    table: &'a DeTable<'a>,
+    path: String,
+    offset: usize,
+    asked: BTreeSet<String>,
+    findings: &'a mut Findings,
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(table: &'a DeTable<'a>, path: String, offset: usize, findings: &'a mut Findings) -> Self {
+        Self { table, path, offset, asked: BTreeSet::new(), findings }
+    }
+
+    /// Whether a key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.table.get(key).is_some()
+    }
+
+    /// The names of all keys.
+    pub fn names(&self) -> Vec<String> {
+        self.table.iter().map(|(name, _)| name.get_ref().to_string()).collect()
+    }
+
+    /// Text that is not empty.
+    pub fn text(&mut self, key: &str) -> Option<String> {
+        self.read(key, "text in quotes, such as \"a\"", |value| {
+            value.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+        })
+    }
+
+    /// One of some words.
+    pub fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let names: Vec<&str> = words.iter().map(|(name, _)| *name).collect();
+        let expected = format!("one of {}", names.join(", "));
+        self.read(key, &expected, |value| {
+            let text = value.as_str()?;
+            words.iter().find(|(name, _)| *name == text).map(|(_, word)| *word)
+        })
+    }
+
+    /// A whole number in a range.
+    pub fn number(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(key, &expected, |value| value::integer(value).filter(|number| range.contains(number)))
+    }
+
+    /// A number in a range, with or without a fraction.
+    pub fn fraction(&mut self, key: &str, range: RangeInclusive<f64>) -> Option<f64> {
+        let expected = format!("a number from {} to {}", range.start(), range.end());
+        self.read(key, &expected, |value| value::float(value).filter(|number| range.contains(number)))
+    }
+
+    /// A length of time with its unit, in a range.
+    pub fn duration(&mut self, key: &str, range: RangeInclusive<Duration>) -> Option<Duration> {
+        let shown = |length: &Duration| humantime::format_duration(*length).to_string();
+        let expected = format!("a duration such as \"15s\", from {} to {}", shown(range.start()), shown(range.end()));
+        self.read(key, &expected, |value| {
+            humantime::parse_duration(value.as_str()?).ok().filter(|length| range.contains(length))
+        })
+    }
+
+    /// True or false.
+    pub fn truth(&mut self, key: &str) -> Option<bool> {
+        self.read(key, "true or false", value::truth)
+    }
+
+    /// A list of texts; a single text is a list of one.
+    pub fn texts(&mut self, key: &str) -> Option<Vec<String>> {
+        self.read(key, "a list of texts, such as [\"a\", \"b\"]", value::texts)
+    }
+
+    /// A table of texts, in the order of the file's names.
+    pub fn text_table(&mut self, key: &str) -> Option<Vec<(String, String)>> {
+        self.read(key, "a table of texts", value::text_table)
+    }
+
+    /// What an inner table says.
+    pub fn table<T>(&mut self, key: &str, read: impl FnOnce(&mut Keys<'_>) -> Option<T>) -> Option<T> {
+        self.asked.insert(key.to_owned());
+        let spanned = self.table.get(key)?;
+        let path = self.full(key);
+        let Some(table) = spanned.get_ref().as_table() else {
+            let hint = format!("write [{path}] on a line of its own, and its keys below it");
+            self.findings.note(spanned.span().start, format!("`{path}` must be a table"), hint);
+            return None;
+        };
+        let mut keys = Keys::of(table, path, spanned.span().start, self.findings);
+        let value = read(&mut keys);
+        keys.finish();
+        value
+    }
+
+    /// What each table of a list says, `[[key]]`.
+    pub fn tables<T>(&mut self, key: &str, mut read: impl FnMut(&mut Keys<'_>) -> Option<T>) -> Vec<T> {
+        self.asked.insert(key.to_owned());
+        let Some(spanned) = self.table.get(key) else { return Vec::new() };
+        let path = self.full(key);
+        let Some(list) = spanned.get_ref().as_array() else {
+            let hint = format!("write [[{path}]] on a line of its own, and its keys below it");
+            self.findings.note(spanned.span().start, format!("`{path}` must be a list of tables"), hint);
+            return Vec::new();
+        };
+        let mut read_all = Vec::new();
+        for element in list {
+            let Some(table) = element.get_ref().as_table() else {
+                self.findings.note(
+                    element.span().start,
+                    format!("`{path}` must hold tables"),
+                    format!("write [[{path}]]"),
+                );
+                continue;
+            };
+            let mut keys = Keys::of(table, path.clone(), element.span().start, self.findings);
+            read_all.extend(read(&mut keys));
+            keys.finish();
+        }
+        read_all
+    }
+
+    /// A key that must be there: a finding when it is not.
+    pub fn need<T>(&mut self, key: &str, example: &str, read: impl FnOnce(&mut Self, &str) -> Option<T>) -> Option<T> {
+        if self.has(key) {
+            return read(self, key);
+        }
+        self.asked.insert(key.to_owned());
+        let message = format!("`{}` is missing", self.full(key));
+        self.findings.note(self.offset, message, format!("add, for example, {key} = {example}"));
+        None
+    }
+
+    /// Says that a key is wrong for a reason that its type does not show.
+    pub fn refuse(&mut self, key: &str, problem: &str, hint: &str) {
+        let offset = self.table.get(key).map_or(self.offset, |value| value.span().start);
+        let message = format!("`{}` {problem}", self.full(key));
+        self.findings.note(offset, message, hint);
+    }
+
+    /// Each key that nobody asked for is a finding.
+    pub(super) fn finish(self) {
+        for (name, _) in self.table {
+            if self.asked.contains(name.get_ref().as_ref()) {
+                continue;
+            }
+            let path = if self.path.is_empty() {
+                name.get_ref().to_string()
+            } else {
+                format!("{}.{}", self.path, name.get_ref())
+            };
+            let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
+            let near = nearest(name.get_ref(), known.iter().copied());
+            let hint = near
+                .map_or_else(|| format!("known here: {}", known.join(", ")), |near| format!("did you mean `{near}`?"));
+            self.findings.note(name.span().start, format!("unknown key `{path}`"), hint);
+        }
+    }
+
+    fn full(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    fn read<T>(&mut self, key: &str, expected: &str, read: impl FnOnce(&DeValue<'_>) -> Option<T>) -> Option<T> {
+        self.asked.insert(key.to_owned());
+        let spanned: &Spanned<DeValue<'_>> = self.table.get(key)?;
+        let value = read(spanned.get_ref());
+        if value.is_none() {
+            let message = format!("`{}` must be {expected}", self.full(key));
+            self.findings.note(spanned.span().start, message, format!("write {key} = ... with {expected}"));
+        }
+        value
+    }
+}
+
+/// The nearest of some names to what was written, when it is near enough to be meant.
+fn nearest<'n>(written: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let distances = names.map(|name| (strsim::osa_distance(written, name), name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance <= name.len().div_ceil(3)).then_some(name)
+}

@@ -1,0 +1,161 @@
+//! The sections [brokers] and [orchestrators].
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use super::SlaSection;
+use crate::decide::PolicyName;
+use crate::document::Keys;
+use crate::level::Level;
+use crate::manage::{LevelSettings, Victim};
+use crate::provider::attached::Attached;
+use crate::provider::process::{Place, Template};
+
+/// What a section says.
+pub(super) struct LevelSection {
+    pub(super) settings: LevelSettings,
+    pub(super) policy: Option<PolicyName>,
+    pub(super) place: Place,
+    pub(super) routing: String,
+    pub(super) attached: Vec<Attached>,
+}
+
+/// How orchestrators choose a broker.
+const ROUTING: &[(&str, &str)] =
+    &[("round-robin", "round-robin"), ("topic-hash", "topic-hash"), ("least-loaded", "least-loaded")];
+
+impl LevelSection {
+    /// What holds where the file has no such section.
+    pub(super) fn of(level: Level, sla: &SlaSection) -> Option<Self> {
+        let bounds = sla.sla.bounds(level);
+        let template = match level {
+            Level::Broker => "tidegate",
+            Level::Orchestrator => "orchestrator",
+        };
+        Some(Self {
+            settings: LevelSettings {
+                initial: bounds.least(),
+                most: bounds.most(),
+                least: bounds.least(),
+                cores: 1.0,
+                templates: vec![(template.to_owned(), 1)],
+                victim: Victim::LastAdded,
+            },
+            policy: None,
+            place: Place::default(),
+            routing: "topic-hash".to_owned(),
+            attached: Vec::new(),
+        })
+    }
+}
+
+pub(super) fn read(
+    level: Level,
+    sla: &SlaSection,
+    templates: &BTreeMap<String, Template>,
+    keys: &mut Keys<'_>,
+) -> Option<LevelSection> {
+    let mut section = LevelSection::of(level, sla)?;
+    let settings = &mut section.settings;
+    let range = u64::from(settings.least)..=u64::from(settings.most);
+    if let Some(initial) = keys.number("initial", range) {
+        settings.initial = u32::try_from(initial).ok()?;
+    }
+    settings.cores = keys.fraction("cpu", 0.01..=1024.0).unwrap_or(settings.cores);
+    let victims = [("last-added", Victim::LastAdded), ("least-loaded", Victim::LeastLoaded)];
+    settings.victim = keys.word("scale_in", &victims).unwrap_or_default();
+    if let Some(weights) = weights(keys) {
+        check_templates(level, &weights, templates, keys);
+        settings.templates = weights;
+    }
+    let policies: Vec<(&str, PolicyName)> = PolicyName::ALL.iter().map(|policy| (policy.name(), *policy)).collect();
+    section.policy = keys.word("policy", &policies);
+    section.place.host = keys.text("host").unwrap_or(section.place.host);
+    if let Some(text) = keys.text("ports") {
+        match ports(&text) {
+            Some(ports) => section.place.ports = ports,
+            None => keys.refuse("ports", "must be FIRST-LAST", "write, for example, ports = \"21000-21999\""),
+        }
+    }
+    if level == Level::Orchestrator {
+        section.routing = keys.word("routing", ROUTING).map_or(section.routing, str::to_owned);
+    }
+    section.attached = keys.tables("attached", |keys| attached(level, keys));
+    Some(section)
+}
+
+/// `template = "a"`, or `templates = { a = 2, b = 1 }`.
+fn weights(keys: &mut Keys<'_>) -> Option<Vec<(String, u32)>> {
+    if let Some(template) = keys.text("template") {
+        return Some(vec![(template, 1)]);
+    }
+    let weights = keys.table("templates", |keys| {
+        let names = keys.names();
+        let weight = |name: String| {
+            let weight = keys.number(&name, 1..=1000)?;
+            Some((name, u32::try_from(weight).ok()?))
+        };
+        Some(names.into_iter().filter_map(weight).collect::<Vec<_>>())
+    });
+    if weights.as_ref().is_some_and(Vec::is_empty) {
+        keys.refuse(
+            "templates",
+            "names no template",
+            "write, for example, templates = { mosquitto = 1, rabbitmq = 1 }",
+        );
+    }
+    weights
+}
+
+fn check_templates(
+    level: Level,
+    weights: &[(String, u32)],
+    templates: &BTreeMap<String, Template>,
+    keys: &mut Keys<'_>,
+) {
+    let key = if keys.has("template") { "template" } else { "templates" };
+    for (name, _) in weights {
+        match templates.get(name) {
+            Some(template) if template.level == level => {}
+            Some(template) => {
+                let problem = format!("names `{name}`, which makes a {}", template.level);
+                keys.refuse(key, &problem, &format!("name one that makes a {level}"));
+            }
+            None => {
+                let of_level = templates.values().filter(|template| template.level == level);
+                let known: Vec<&str> = of_level.map(|template| template.name.as_str()).collect();
+                let hint = format!("known: {}; or describe it in [templates.{name}]", known.join(", "));
+                keys.refuse(key, &format!("names the unknown template `{name}`"), &hint);
+            }
+        }
+    }
+}
+
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (0 < first && first <= last).then_some(first..=last)
+}
+
+fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
+    let name = keys.need("name", "\"mosquitto-a\"", Keys::text);
+    let address = keys.need("address", "\"mqtt://192.0.2.1:1883\"", Keys::text);
+    let admin = match level {
+        Level::Broker => None,
+        Level::Orchestrator => Some(keys.need("admin", "\"http://127.0.0.1:18083\"", Keys::text)?),
+    };
+    let (name, address) = (name?, address?);
+    let parsed = match name.parse() {
+        Ok(name) => name,
+        Err(error) => {
+            keys.refuse("name", &format!("is wrong: {error}"), "write, for example, name = \"mosquitto-a\"");
+            return None;
+        }
+    };
+    let at = address.strip_prefix("mqtt://").and_then(|rest| rest.rsplit_once(':'));
+    let Some((host, port)) = at.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?))) else {
+        keys.refuse("address", "must be mqtt://HOST:PORT", "write, for example, address = \"mqtt://192.0.2.1:1883\"");
+        return None;
+    };
+    Some(Attached { name: parsed, level, mqtt: (host, port), admin })
+}

@@ -1,0 +1,265 @@
+//! FLEET.toml: everything that a manager is told by a person.
+
+mod levels;
+mod policy;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::decide::{Bounds, Decider, PolicyName, Sla};
+use crate::document::{Document, Findings, Keys, MAX_DOCUMENT};
+use crate::level::Level;
+use crate::manage::driver::Logins;
+use crate::manage::{Judge, OnDrainLimit, PolicyJudge, Settings};
+use crate::provider::attached::Attached;
+use crate::provider::process::{self, Place, Template};
+
+/// The most resources that an agreement may allow.
+const MOST: u64 = 10_000;
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A fleet file that was read and found right.
+#[derive(Clone, Debug)]
+pub struct FleetFile {
+    /// What the manager is set by.
+    pub settings: Settings,
+    /// The state directory, when the file names one; absolute or relative to the file.
+    pub directory: Option<PathBuf>,
+    /// The port of the manager's own endpoint; 0 for any.
+    pub api_port: u16,
+    /// The entry point, where there is one.
+    pub dns: Option<Dns>,
+    /// Resources that were there before.
+    pub attached: Vec<Attached>,
+    policies: BTreeMap<Level, PolicyName>,
+    policy: crate::decide::Settings,
+    sla: Sla,
+    places: BTreeMap<Level, Place>,
+    routing: String,
+    templates: BTreeMap<String, Template>,
+}
+
+/// The entry point of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// The name that clients ask for, such as `mqtt.example.com`.
+    pub name: String,
+    /// Where it listens, UDP and TCP: `HOST:PORT`.
+    pub listen: String,
+    /// How long an answer may be kept, 5 to 30 s.
+    pub ttl: Duration,
+    /// How it chooses: `round-robin`, `weighted` or `least-loaded`.
+    pub policy: String,
+}
+
+/// Why a fleet file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FleetFileError {
+    /// It cannot be read.
+    #[error("cannot read the fleet file {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// It is wrong.
+    #[error("{0}")]
+    Wrong(Findings),
+}
+
+impl FleetFile {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or everything that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, FleetFileError> {
+        let mut text = String::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_DOCUMENT).read_to_string(&mut text))
+            .map_err(|source| FleetFileError::Read { path: path.to_owned(), source })?;
+        let document = Document { name: path.display().to_string(), text };
+        let mut file = Self::read(&document).map_err(FleetFileError::Wrong)?;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        file.directory = file.directory.map(|directory| parent.join(directory));
+        for login in file.templates.values_mut().filter_map(|template| template.login.as_mut()) {
+            login.password_file = parent.join(&login.password_file);
+        }
+        Ok(file)
+    }
+
+    /// Reads a document.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn read(document: &Document) -> Result<Self, Findings> {
+        document.read(read)
+    }
+
+    /// Who decides, by level.
+    ///
+    /// # Errors
+    /// Never for a file that was read: its settings are checked then.
+    pub fn judges(&self) -> Result<BTreeMap<Level, Box<dyn Judge>>, crate::decide::SettingsError> {
+        let judge = |level: &Level| {
+            let name = self.policies.get(level).copied().unwrap_or(PolicyName::Default);
+            let decider = Decider::new(name, &self.policy)?;
+            Ok((*level, Box::new(PolicyJudge::new(decider, self.sla)) as Box<dyn Judge>))
+        };
+        Level::ALL.iter().map(judge).collect()
+    }
+
+    /// The policy of a level.
+    pub fn policy(&self, level: Level) -> PolicyName {
+        self.policies.get(&level).copied().unwrap_or(PolicyName::Default)
+    }
+
+    /// What processes are made with, below a state directory, for templates that run `executable`.
+    pub fn processes(&self, directory: &Path, executable: PathBuf) -> process::Settings {
+        process::Settings {
+            directory: directory.join("resources"),
+            places: self.places.clone(),
+            routing: self.routing.clone(),
+            templates: self.templates.clone(),
+            executable,
+        }
+    }
+
+    /// Who the fleet is towards brokers.
+    pub fn logins(&self) -> Logins {
+        let login = |(name, template): (&String, &Template)| Some((name.clone(), template.login.clone()?));
+        Logins::new(self.templates.iter().filter_map(login).collect())
+    }
+}
+
+fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
+    let fleet = keys.need("fleet", "a section [fleet] with name = \"demo\"", |keys, key| keys.table(key, fleet));
+    let sla = keys.need("sla", "a section [sla] with brokers = { min = 1, max = 6 }", |keys, key| keys.table(key, sla));
+    let mut templates = shipped();
+    templates.extend(keys.table("templates", own_templates).unwrap_or_default());
+    let sla = sla?;
+    let brokers = keys.table("brokers", |keys| levels::read(Level::Broker, &sla, &templates, keys));
+    let orchestrators = keys.table("orchestrators", |keys| levels::read(Level::Orchestrator, &sla, &templates, keys));
+    let brokers = brokers.or_else(|| levels::LevelSection::of(Level::Broker, &sla));
+    let orchestrators = orchestrators.or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
+    let dns = keys.table("dns", dns);
+    let (fleet, mut brokers, mut orchestrators) = (fleet?, brokers?, orchestrators?);
+    let (name, policy) = policy::read(keys, fleet.settings.interval)?;
+    let mut attached = std::mem::take(&mut brokers.attached);
+    attached.append(&mut orchestrators.attached);
+    let mut settings = fleet.settings;
+    settings.most_in_all = sla.most_in_all;
+    settings.entry_ttl = dns.as_ref().map_or(Duration::ZERO, |dns| dns.ttl);
+    let levels = [(Level::Broker, brokers), (Level::Orchestrator, orchestrators)];
+    let policies = levels.iter().map(|(level, section)| (*level, section.policy.unwrap_or(name))).collect();
+    let places = levels.iter().map(|(level, section)| (*level, section.place.clone())).collect();
+    let routing = levels[1].1.routing.clone();
+    settings.levels = levels.into_iter().map(|(level, section)| (level, section.settings)).collect();
+    let (directory, api_port, sla) = (fleet.directory, fleet.api_port, sla.sla);
+    Some(FleetFile { settings, directory, api_port, dns, attached, policies, policy, sla, places, routing, templates })
+}
+
+struct Fleet {
+    settings: Settings,
+    directory: Option<PathBuf>,
+    api_port: u16,
+}
+
+fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
+    let name = keys.need("name", "\"demo\"", Keys::text)?;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.len() > 40 || !name.bytes().all(plain) {
+        keys.refuse("name", "must be 1 to 40 letters, digits, `-` and `_`", "it names the state directory, too");
+    }
+    let interval = keys.duration("interval", SECOND / 10..=SECOND * 3600).unwrap_or(SECOND * 15);
+    let limits = SECOND..=DAY;
+    let on_drain_limit = [("return", OnDrainLimit::Return), ("wait", OnDrainLimit::Wait)];
+    let mut number = |key: &str, range, default: u32| {
+        keys.number(key, range).and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
+    };
+    let down_after = number("down_after", 1..=1000, 3);
+    let evict_per_second = number("evict_per_second", 1..=1_000_000, 500);
+    let settings = Settings {
+        fleet: name,
+        interval,
+        check: keys.duration("check", SECOND / 100..=SECOND * 60).unwrap_or(SECOND / 2).min(interval),
+        levels: BTreeMap::new(),
+        most_in_all: None,
+        down_after,
+        boot_limit: keys.duration("boot_limit", limits.clone()).unwrap_or(SECOND * 120),
+        join_limit: keys.duration("join_limit", limits.clone()).unwrap_or(SECOND * 60),
+        drain_limit: keys.duration("drain_limit", limits.clone()).unwrap_or(SECOND * 120),
+        on_drain_limit: keys.word("on_drain_limit", &on_drain_limit).unwrap_or_default(),
+        entry_ttl: Duration::ZERO,
+        evict_per_second,
+        evict_after: keys.duration("evict_after", Duration::ZERO..=DAY).unwrap_or(SECOND * 10),
+    };
+    let api_port = keys.number("api_port", 0..=65_535).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
+    Some(Fleet { settings, directory: keys.text("directory").map(PathBuf::from), api_port })
+}
+
+/// What the section [sla] says (BRK-43, BRK-44).
+struct SlaSection {
+    sla: Sla,
+    most_in_all: Option<u32>,
+}
+
+fn sla(keys: &mut Keys<'_>) -> Option<SlaSection> {
+    let brokers = bounds("brokers", (1, 6), keys)?;
+    let orchestrators = bounds("orchestrators", (1, 1), keys)?;
+    let most_in_all = keys.number("max_in_all", 2..=2 * MOST).and_then(|most| u32::try_from(most).ok());
+    match Sla::new(brokers, orchestrators, most_in_all) {
+        Ok(sla) => Some(SlaSection { sla, most_in_all }),
+        Err(error) => {
+            keys.refuse("max_in_all", &format!("is wrong: {error}"), "it covers brokers and orchestrators together");
+            None
+        }
+    }
+}
+
+fn bounds(key: &str, default: (u64, u64), keys: &mut Keys<'_>) -> Option<Bounds> {
+    let read = keys.table(key, |keys| {
+        let least = keys.number("min", 1..=MOST).unwrap_or(default.0);
+        Some((least, keys.number("max", 1..=MOST).unwrap_or(default.1.max(least))))
+    });
+    let (least, most) = read.unwrap_or(default);
+    match Bounds::new(u32::try_from(least).ok()?, u32::try_from(most).ok()?) {
+        Ok(bounds) => Some(bounds),
+        Err(error) => {
+            keys.refuse(key, &format!("is wrong: {error}"), "write, for example, { min = 1, max = 6 }");
+            None
+        }
+    }
+}
+
+fn shipped() -> BTreeMap<String, Template> {
+    // That they can be read is held by a test.
+    process::SHIPPED.iter().filter_map(|(name, _)| Some(((*name).to_owned(), Template::shipped(name)?.ok()?))).collect()
+}
+
+fn own_templates(keys: &mut Keys<'_>) -> Option<BTreeMap<String, Template>> {
+    let names = keys.names();
+    let mut templates = BTreeMap::new();
+    for name in names {
+        if let Some(template) = keys.table(&name, |keys| Template::from_keys(&name, keys)) {
+            templates.insert(name, template);
+        }
+    }
+    Some(templates)
+}
+
+fn dns(keys: &mut Keys<'_>) -> Option<Dns> {
+    let name = keys.need("name", "\"mqtt.fleet.example\"", Keys::text);
+    let listen = keys.need("listen", "\"127.0.0.1:5353\"", Keys::text);
+    let ttl = keys.duration("ttl", SECOND * 5..=SECOND * 30).unwrap_or(SECOND * 10);
+    let policies = ["round-robin", "weighted", "least-loaded"].map(|name| (name, name));
+    let policy = keys.word("policy", &policies).unwrap_or("round-robin").to_owned();
+    Some(Dns { name: name?, listen: listen?, ttl, policy })
+}
+
+#[cfg(test)]
+mod tests;

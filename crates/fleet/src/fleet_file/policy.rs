@@ -1,0 +1,83 @@
+//! The section [policy]: which policy decides, and its settings.
+
+use std::time::Duration;
+
+use crate::decide::{PolicyName, Settings, Wait};
+use crate::document::Keys;
+use crate::load::Thresholds;
+
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The policy and its settings; what is not said is as [`Settings::default`].
+pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> Option<(PolicyName, Settings)> {
+    let mut name = PolicyName::Default;
+    let mut settings = Settings { interval, ..Settings::default() };
+    keys.table("policy", |keys| {
+        let names: Vec<(&str, PolicyName)> = PolicyName::ALL.iter().map(|policy| (policy.name(), *policy)).collect();
+        name = keys.word("name", &names).unwrap_or(name);
+        thresholds(&mut settings, keys);
+        counts(&mut settings, keys);
+        durations(&mut settings, keys);
+        keys.table("signals", |keys| signals(&mut settings, keys));
+        if let Err(error) = settings.validate() {
+            keys.refuse(
+                "name",
+                &format!("cannot work with these settings: {error}"),
+                "correct the setting that is named",
+            );
+        }
+        Some(())
+    });
+    Some((name, settings))
+}
+
+fn thresholds(settings: &mut Settings, keys: &mut Keys<'_>) {
+    let lower = keys.fraction("lower", 0.0..=1.0).unwrap_or(settings.thresholds.lower());
+    let upper = keys.fraction("upper", 0.0..=1.0).unwrap_or(settings.thresholds.upper());
+    match Thresholds::new(lower, upper) {
+        Ok(thresholds) => settings.thresholds = thresholds,
+        Err(error) => {
+            keys.refuse("upper", &format!("is wrong: {error}"), "write, for example, lower = 0.3 and upper = 0.7")
+        }
+    }
+}
+
+fn counts(settings: &mut Settings, keys: &mut Keys<'_>) {
+    settings.smoothing = keys.fraction("smoothing", 0.01..=1.0).unwrap_or(settings.smoothing);
+    settings.tolerance = keys.fraction("tolerance", 0.0..=0.99).unwrap_or(settings.tolerance);
+    let mut count = |key: &str, most: u64| keys.number(key, 1..=most).and_then(|count| u32::try_from(count).ok());
+    settings.view = count("view", 3600).unwrap_or(settings.view);
+    settings.violations = count("violations", 3600).unwrap_or(settings.violations);
+    settings.window = count("window", 3600).unwrap_or(settings.window);
+    if let Some(wait) = keys.number("cool_down_observations", 0..=3600) {
+        settings.cool_down = Wait::Observations(u32::try_from(wait).unwrap_or(u32::MAX));
+    }
+}
+
+fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
+    let mut read = |key: &str, value: &mut Duration| {
+        if let Some(length) = keys.duration(key, Duration::ZERO..=DAY * 7) {
+            *value = length;
+        }
+    };
+    read("shrink_stabilisation", &mut settings.shrink_stabilisation);
+    read("grow_stabilisation", &mut settings.grow_stabilisation);
+    read("lead_time", &mut settings.lead_time);
+    read("peak", &mut settings.peak);
+    read("backlog_target", &mut settings.backlog_target);
+    read("backlog_limit", &mut settings.backlog_limit);
+    read("shrink_pause", &mut settings.shrink_pause);
+    read("season", &mut settings.season);
+}
+
+/// What counts as full for each signal; one that is not named does not count, except CPU.
+fn signals(settings: &mut Settings, keys: &mut Keys<'_>) -> Option<()> {
+    let signals = &mut settings.signals;
+    signals.cpu = keys.truth("cpu").unwrap_or(true);
+    signals.message_rate = keys.fraction("message_rate", 0.001..=1e12);
+    signals.queue_depth = keys.fraction("queue_depth", 0.001..=1e12);
+    signals.loop_lag = keys.duration("loop_lag", SECOND / 1000..=SECOND * 600);
+    signals.waiting = keys.duration("waiting", SECOND / 1000..=DAY);
+    Some(())
+}

@@ -1,0 +1,130 @@
+use super::*;
+use crate::manage::Victim;
+
+fn read_text(text: &str) -> Result<FleetFile, Findings> {
+    FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() })
+}
+
+const LEAST: &str = "[fleet]\nname = \"demo\"\n[sla]\n";
+
+#[test]
+fn a_file_with_a_name_and_an_agreement_is_enough() {
+    let file = read_text(LEAST).unwrap();
+    assert_eq!((file.settings.fleet.as_str(), file.settings.interval), ("demo", SECOND * 15));
+    let brokers = file.settings.level(Level::Broker).unwrap();
+    assert_eq!((brokers.initial, brokers.least, brokers.most), (1, 1, 6));
+    assert_eq!(brokers.templates, [("tidegate".to_owned(), 1)]);
+    assert_eq!(file.policy(Level::Broker), PolicyName::Default);
+    assert_eq!(file.judges().unwrap().len(), 2);
+}
+
+#[test]
+fn every_key_is_read() {
+    let file = read_text(
+        r#"
+[fleet]
+name = "all"
+directory = "state"
+interval = "1s"
+check = "100ms"
+api_port = 18090
+down_after = 5
+boot_limit = "2m"
+join_limit = "30s"
+drain_limit = "10s"
+on_drain_limit = "wait"
+evict_per_second = 10
+evict_after = "5s"
+[policy]
+name = "hpa"
+lower = 0.2
+upper = 0.6
+smoothing = 0.3
+peak = "10s"
+[policy.signals]
+cpu = true
+queue_depth = 1000
+[sla]
+brokers = { min = 2, max = 8 }
+orchestrators = { min = 1, max = 3 }
+max_in_all = 10
+[brokers]
+templates = { mosquitto = 2, own = 1 }
+cpu = 0.2
+initial = 3
+scale_in = "least-loaded"
+policy = "brokel"
+ports = "21000-21999"
+[[brokers.attached]]
+name = "old"
+address = "mqtt://192.0.2.1:1883"
+[orchestrators]
+routing = "round-robin"
+host = "127.0.0.2"
+[templates.own]
+command = "broker"
+probe = { kind = "tcp" }
+[templates.own.login]
+username = "fleet"
+password_file = "secret"
+[dns]
+name = "mqtt.fleet.example"
+listen = "127.0.0.1:5353"
+ttl = "5s"
+"#,
+    )
+    .unwrap();
+    let brokers = file.settings.level(Level::Broker).unwrap();
+    assert_eq!((brokers.initial, brokers.cores, brokers.victim), (3, 0.2, Victim::LeastLoaded));
+    assert_eq!(brokers.templates, [("mosquitto".to_owned(), 2), ("own".to_owned(), 1)]);
+    assert_eq!(file.policy(Level::Broker), PolicyName::Brokel);
+    assert_eq!(file.policy(Level::Orchestrator), PolicyName::Hpa);
+    assert_eq!((file.settings.entry_ttl, file.settings.most_in_all), (SECOND * 5, Some(10)));
+    assert_eq!(file.settings.on_drain_limit, OnDrainLimit::Wait);
+    assert_eq!(file.attached[0].mqtt, ("192.0.2.1".to_owned(), 1883));
+    let processes = file.processes(Path::new("/state"), PathBuf::from("tidegate"));
+    assert_eq!(processes.places[&Level::Broker].ports, 21_000..=21_999);
+    assert_eq!(processes.places[&Level::Orchestrator].host, "127.0.0.2");
+    assert_eq!(processes.routing, "round-robin");
+    assert_eq!(processes.directory, Path::new("/state/resources"));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
+    for (text, place, parts) in [
+        ("[fleet]\nname = \"demo\"\n", ":1:1", ["`sla` is missing", "add"]),
+        (&format!("{LEAST}brokers = {{ min = 3, max = 2 }}\n"), ":4:11", ["below the minimum", "hint"]),
+        (
+            &format!("{LEAST}[brokers]\ntemplate = \"mosquito\"\n"),
+            ":5:12",
+            ["unknown template `mosquito`", "mosquitto"],
+        ),
+        (&format!("{LEAST}[brokers]\ntemplate = \"orchestrator\"\n"), ":5:12", ["makes a orchestrator", "name one"]),
+        (&format!("{LEAST}[brokers]\ninitial = 9\n"), ":5:11", ["`brokers.initial`", "from 1 to 6"]),
+        (&format!("{LEAST}[broker]\n"), ":4:2", ["unknown key `broker`", "did you mean `brokers`?"]),
+        ("[fleet]\nname = \"demo\"\ninterval = 15\n[sla]\n", ":3:12", ["`fleet.interval`", "\"15s\""]),
+        (&format!("{LEAST}[policy]\nname = \"best\"\n"), ":5:8", ["`policy.name`", "brokel"]),
+        (&format!("{LEAST}[policy]\nlower = 0.8\nupper = 0.7\n"), ":6:9", ["leave no band", "hint"]),
+        ("[fleet\n", ":1:7", ["error", "hint"]),
+    ] {
+        let found = format!("error\n{}", read_text(text).unwrap_err());
+        assert!(found.contains(&format!("fleet.toml{place}")), "{place}: {found}");
+        for part in parts {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+    }
+}
+
+#[test]
+fn the_examples_can_be_read() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        let file = FleetFile::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        names.push((path.file_name().unwrap().to_owned(), file.settings.level(Level::Broker).unwrap().templates.len()));
+    }
+    names.sort();
+    let expected = [("mixed.toml", 2), ("mosquitto.toml", 1), ("rabbitmq.toml", 1), ("tidegate.toml", 1)];
+    assert_eq!(names, expected.map(|(name, count)| (name.into(), count)));
+}

@@ -1,0 +1,19 @@
+//! The levels of a fleet in what is kept and told: by their names.
+
+pub use crate::decide::Level;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+impl Serialize for Level {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let found = Self::ALL.into_iter().find(|level| level.name() == name);
+        found.ok_or_else(|| de::Error::custom(format!("no level is called {name:?}")))
+    }
+}

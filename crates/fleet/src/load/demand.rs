@@ -1,0 +1,154 @@
+//! How many resources' worth of work is asked for, whatever the fleet can do.
+//!
+//! CPU cannot say so: it ends at 100 %, and it stays there while a backlog is worked off that no longer grows. Together with the
+//! rate that is handled and the messages that wait, it can. What a message costs is `used / rate`; what arrives is
+//! `rate + growth of the backlog`; their product is the demand.
+
+use std::time::Duration;
+
+use super::{Sample, Signal, SignalSettings};
+
+/// What is asked of a level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DemandReading {
+    /// The demand in resources: 3.2 would keep 3.2 of them busy. It may exceed what is serving.
+    pub resources: f64,
+    /// The work that waits, in seconds of one resource; `None` when it is not known.
+    pub waiting: Option<f64>,
+    /// The signal that asks for most.
+    pub signal: Signal,
+}
+
+/// Works the demand out from one observation to the next. This is ours; the study looks at CPU alone.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    signals: SignalSettings,
+    previous: Option<(Duration, f64)>,
+}
+
+/// Totals of a level.
+struct Totals {
+    rate: Option<f64>,
+    queued: Option<f64>,
+}
+
+impl Demand {
+    /// By these signals.
+    pub fn new(signals: SignalSettings) -> Self {
+        Self { signals, previous: None }
+    }
+
+    /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as the others.
+    /// `None` when no signal is known.
+    pub fn observe(&mut self, time: Duration, serving: u32, samples: &[Sample]) -> Option<DemandReading> {
+        let totals = totals(samples, serving);
+        let growth = self.growth(time, totals.queued);
+        // 1 while the backlog stays as it is, above while it grows, below while it is worked off.
+        let arrivals = match (totals.rate, growth) {
+            (Some(rate), Some(growth)) if rate > 0.0 => (1.0 + growth / rate).max(0.0),
+            _ => 1.0,
+        };
+        let loads = self.signals.read(samples, serving);
+        let demands = loads.signals.iter().filter_map(|load| {
+            let busy = load.load? * f64::from(serving);
+            let asked = if matches!(load.signal, Signal::Cpu | Signal::MessageRate) { busy * arrivals } else { busy };
+            Some((load.signal, busy, asked))
+        });
+        let (signal, busy, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
+        let waiting = match (totals.rate, totals.queued) {
+            (Some(rate), Some(queued)) if rate > 0.0 => Some(queued * busy / rate),
+            (_, Some(0.0)) => Some(0.0),
+            _ => None,
+        };
+        Some(DemandReading { resources, waiting, signal })
+    }
+
+    fn growth(&mut self, time: Duration, queued: Option<f64>) -> Option<f64> {
+        let Some(queued) = queued else {
+            self.previous = None;
+            return None;
+        };
+        let (then, before) = self.previous.replace((time, queued))?;
+        let seconds = time.saturating_sub(then).as_secs_f64();
+        (seconds > 0.0).then(|| (queued - before) / seconds)
+    }
+}
+
+/// Rates of those that answered, for all that serve; what waits, when all answered.
+fn totals(samples: &[Sample], serving: u32) -> Totals {
+    let (mut rate, mut rates, mut queued, mut answers) = (0.0, 0_u32, 0.0, 0_u32);
+    for sample in samples {
+        if let Some(value) = sample.sound_rate() {
+            rate += value;
+            rates += 1;
+        }
+        if let Some(value) = sample.sound_queued() {
+            queued += value;
+            answers += 1;
+        }
+    }
+    let rate = (rates > 0).then(|| rate / f64::from(rates) * f64::from(serving));
+    Totals { rate, queued: (answers > 0 && answers >= serving).then_some(queued) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(
+        clippy::unwrap_used,
+        clippy::float_cmp,
+        reason = "a test may stop at the first surprise; the numbers are exact in binary"
+    )]
+
+    use super::super::Cpu;
+    use super::*;
+
+    fn sample(used: f64, rate: f64, queued: f64) -> Sample {
+        Sample {
+            cpu: Some(Cpu { used, allocated: 1.0 }),
+            message_rate: Some(rate),
+            queued: Some(queued),
+            ..Sample::default()
+        }
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_growing_backlog_shows_the_demand_that_cpu_cannot() {
+        let mut demand = Demand::new(SignalSettings::default());
+        assert_eq!(demand.observe(at(0), 1, &[sample(0.5, 50.0, 0.0)]).unwrap().resources, 0.5);
+        // 100/s are handled at full CPU, and 9000 more wait after 15 s: 700/s arrive, at 0.01 CPU seconds each.
+        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 9000.0)]).unwrap();
+        assert!((reading.resources - 7.0).abs() < 1e-9);
+        assert_eq!(reading.waiting, Some(90.0));
+    }
+
+    #[test]
+    fn a_backlog_that_is_worked_off_is_no_demand() {
+        let mut demand = Demand::new(SignalSettings::default());
+        demand.observe(at(0), 1, &[sample(1.0, 100.0, 1000.0)]);
+        // Full CPU, but what waits falls by 40/s: 60/s arrive.
+        let reading = demand.observe(at(15), 1, &[sample(1.0, 100.0, 400.0)]).unwrap();
+        assert!((reading.resources - 0.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn without_queues_the_demand_is_the_cpu_and_waiting_is_not_known() {
+        let bare = Sample { cpu: Some(Cpu { used: 0.8, allocated: 1.0 }), ..Sample::default() };
+        let mut demand = Demand::new(SignalSettings::default());
+        let reading = demand.observe(at(0), 4, &[bare; 4]).unwrap();
+        assert!((reading.resources - 3.2).abs() < 1e-9);
+        assert_eq!(reading.waiting, None);
+        assert_eq!(demand.observe(at(15), 4, &[]), None);
+    }
+
+    #[test]
+    fn silent_resources_are_taken_to_be_as_the_others() {
+        let mut demand = Demand::new(SignalSettings::default());
+        let reading = demand.observe(at(0), 4, &[sample(0.5, 50.0, 0.0); 2]).unwrap();
+        assert!((reading.resources - 2.0).abs() < 1e-9);
+        assert_eq!(reading.waiting, None);
+    }
+}

@@ -1,0 +1,175 @@
+//! A forecast of a series with a trend and a season.
+
+use super::{LoadError, factor};
+
+/// The longest season: a week of observations every 15 seconds.
+const SEASON_MAX: u32 = 40_320;
+
+/// Smoothing factors of [`HoltWinters`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ForecastFactors {
+    /// Of the level, above 0 and up to 1.
+    pub level: f64,
+    /// Of the trend, above 0 and up to 1.
+    pub trend: f64,
+    /// Of the season, above 0 and up to 1.
+    pub season: f64,
+    /// How much of the trend is left after each observation, above 0 and up to 1.
+    pub damping: f64,
+}
+
+impl Default for ForecastFactors {
+    fn default() -> Self {
+        Self { level: 0.3, trend: 0.1, season: 0.3, damping: 0.95 }
+    }
+}
+
+/// Additive Holt-Winters with a damped trend.
+///
+/// With `m` observations to a season: `l(t) = a * (x - s(t-m)) + (1-a) * (l + d*b)`, `b(t) = t * (l(t) - l) + (1-t) * d*b`,
+/// `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h` observations on is
+/// `l + (d + d^2 + ... + d^h) * b + s(t+h-m)`. Until a season has been seen there is none in the forecast; then each
+/// observation's distance from the season's mean is where it starts.
+#[derive(Clone, Debug)]
+pub struct HoltWinters {
+    factors: ForecastFactors,
+    length: u32,
+    level: Option<f64>,
+    trend: f64,
+    /// The first season as it was seen, then what the season adds at each of its places.
+    season: Vec<f64>,
+    learned: bool,
+    place: usize,
+}
+
+impl HoltWinters {
+    /// A forecast with seasons of so many observations; below 2 there is none.
+    ///
+    /// # Errors
+    /// When a factor is outside its range or a season is longer than 40,320 observations.
+    pub fn new(factors: ForecastFactors, season: u32) -> Result<Self, LoadError> {
+        factor("level's smoothing factor", factors.level)?;
+        factor("trend's smoothing factor", factors.trend)?;
+        factor("season's smoothing factor", factors.season)?;
+        factor("trend's damping", factors.damping)?;
+        if season > SEASON_MAX {
+            return Err(LoadError::TooMany { name: "season", value: season, most: SEASON_MAX });
+        }
+        let length = if season < 2 { 0 } else { season };
+        Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0 })
+    }
+
+    /// Takes the next observation in.
+    pub fn observe(&mut self, observed: f64) {
+        let factors = self.factors;
+        let seasonal = self.seasonal(0);
+        let level = match self.level {
+            None => observed,
+            Some(before) => {
+                let carried = factors.damping * self.trend;
+                let level = factors.level * (observed - seasonal) + (1.0 - factors.level) * (before + carried);
+                self.trend = factors.trend * (level - before) + (1.0 - factors.trend) * carried;
+                level
+            }
+        };
+        self.level = Some(level);
+        self.learn(observed, level);
+    }
+
+    fn learn(&mut self, observed: f64, level: f64) {
+        if self.length == 0 {
+            return;
+        }
+        if self.learned {
+            if let Some(value) = self.season.get_mut(self.place) {
+                *value = self.factors.season * (observed - level) + (1.0 - self.factors.season) * *value;
+            }
+        } else {
+            self.season.push(observed);
+            if self.season.len() == self.length as usize {
+                let mean = self.season.iter().sum::<f64>() / f64::from(self.length);
+                self.season.iter_mut().for_each(|value| *value -= mean);
+                // From here on the level is that of a whole season.
+                self.level = Some(mean);
+                self.trend = 0.0;
+                self.learned = true;
+            }
+        }
+        self.place = (self.place + 1) % self.length as usize;
+    }
+
+    /// What the season adds `ahead` observations after the next one.
+    fn seasonal(&self, ahead: usize) -> f64 {
+        if !self.learned {
+            return 0.0;
+        }
+        self.season.get((self.place + ahead) % self.length as usize).copied().unwrap_or(0.0)
+    }
+
+    /// The forecast for `ahead` observations on, 1 being the next one; `None` before the first observation.
+    pub fn forecast(&self, ahead: usize) -> Option<f64> {
+        let level = self.level?;
+        let damping = self.factors.damping;
+        let steps: f64 = std::iter::successors(Some(damping), |step| Some(step * damping)).take(ahead).sum();
+        Some(level + steps * self.trend + self.seasonal(ahead.saturating_sub(1)))
+    }
+
+    /// Whether a whole season has been seen.
+    pub fn knows_the_season(&self) -> bool {
+        self.learned
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn level_and_trend_follow_by_hand() {
+        let factors = ForecastFactors { level: 0.5, trend: 0.5, season: 0.5, damping: 1.0 };
+        let mut series = HoltWinters::new(factors, 0).unwrap();
+        assert_eq!(series.forecast(1), None);
+        series.observe(10.0);
+        series.observe(14.0);
+        // l = 0.5 * 14 + 0.5 * 10 = 12; b = 0.5 * 2 = 1.
+        assert_eq!(series.forecast(1), Some(13.0));
+        assert_eq!(series.forecast(3), Some(15.0));
+        series.observe(15.0);
+        // l = 0.5 * 15 + 0.5 * 13 = 14; b = 0.5 * 2 + 0.5 * 1 = 1.5.
+        assert_eq!(series.forecast(2), Some(17.0));
+    }
+
+    #[test]
+    fn damping_wears_the_trend_out() {
+        let factors = ForecastFactors { level: 0.5, trend: 0.5, season: 0.5, damping: 0.5 };
+        let mut series = HoltWinters::new(factors, 0).unwrap();
+        series.observe(10.0);
+        series.observe(14.0);
+        // b = 1; the next three steps add 0.5, 0.25 and 0.125.
+        assert_eq!(series.forecast(3), Some(12.875));
+    }
+
+    #[test]
+    fn a_season_that_was_seen_is_forecast() {
+        let mut series = HoltWinters::new(ForecastFactors::default(), 4).unwrap();
+        let season = [10.0, 20.0, 30.0, 20.0];
+        for _ in 0..3 {
+            for observed in season {
+                series.observe(observed);
+            }
+        }
+        assert!(series.knows_the_season());
+        for (ahead, expected) in [(1, 10.0), (2, 20.0), (3, 30.0), (4, 20.0), (5, 10.0)] {
+            let forecast = series.forecast(ahead).unwrap();
+            assert!((forecast - expected).abs() < 1e-9, "{ahead}: {forecast}");
+        }
+    }
+
+    #[test]
+    fn factors_and_seasons_have_bounds() {
+        assert!(HoltWinters::new(ForecastFactors { trend: 0.0, ..ForecastFactors::default() }, 0).is_err());
+        assert!(HoltWinters::new(ForecastFactors::default(), SEASON_MAX + 1).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! What is measured at one resource.
+
+use std::time::Duration;
+
+/// CPU of one resource, averaged since the observation before (BRK-39).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cpu {
+    /// Cores in use, 0...
+    pub used: f64,
+    /// Cores that it may use, above 0: the denominator of the level's load.
+    pub allocated: f64,
+}
+
+/// One resource as it was observed. What could not be measured is `None`; a number that is negative or not finite counts as
+/// not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// CPU of the process, container or machine.
+    pub cpu: Option<Cpu>,
+    /// Messages handled per second since the observation before.
+    pub message_rate: Option<f64>,
+    /// Messages that wait for this resource now.
+    pub queued: Option<f64>,
+    /// How late its event loop is.
+    pub loop_lag: Option<Duration>,
+    /// How long a message waits before it is worked off.
+    pub waiting: Option<Duration>,
+}
+
+impl Sample {
+    /// CPU, when it was measured and makes sense.
+    pub(crate) fn sound_cpu(&self) -> Option<Cpu> {
+        self.cpu.filter(|cpu| sound(cpu.used) && sound(cpu.allocated) && cpu.allocated > 0.0)
+    }
+
+    /// The message rate, when it was measured and makes sense.
+    pub(crate) fn sound_rate(&self) -> Option<f64> {
+        self.message_rate.filter(|rate| sound(*rate))
+    }
+
+    /// The queue depth, when it was measured and makes sense.
+    pub(crate) fn sound_queued(&self) -> Option<f64> {
+        self.queued.filter(|queued| sound(*queued))
+    }
+}
+
+fn sound(value: f64) -> bool {
+    value.is_finite() && value >= 0.0
+}

@@ -1,0 +1,203 @@
+//! Several signals of a level, each as a fraction of what counts as full; the largest wins.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{LoadError, Sample};
+
+/// What a load was measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Signal {
+    /// Used CPU over allocated CPU.
+    Cpu,
+    /// Messages per second over what counts as full.
+    MessageRate,
+    /// Waiting messages over what counts as full.
+    QueueDepth,
+    /// Lateness of event loops over what counts as full.
+    LoopLag,
+    /// Waiting time of messages over what counts as full.
+    Waiting,
+}
+
+impl Signal {
+    /// The name in settings, explanations and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::MessageRate => "message_rate",
+            Self::QueueDepth => "queue_depth",
+            Self::LoopLag => "loop_lag",
+            Self::Waiting => "waiting",
+        }
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which signals count, and what is full for each resource.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SignalSettings {
+    /// Whether CPU counts; what is full is what is allocated.
+    pub cpu: bool,
+    /// Messages per second at which a resource is full, or `None` when the rate does not count.
+    pub message_rate: Option<f64>,
+    /// Waiting messages at which a resource is full, or `None` when the queue depth does not count.
+    pub queue_depth: Option<f64>,
+    /// Lateness of its loop at which a resource is full, or `None` when lateness does not count.
+    pub loop_lag: Option<Duration>,
+    /// Waiting time at which a resource is full, or `None` when waiting time does not count.
+    pub waiting: Option<Duration>,
+}
+
+impl Default for SignalSettings {
+    /// CPU alone, as in the study (BRK-39).
+    fn default() -> Self {
+        Self { cpu: true, message_rate: None, queue_depth: None, loop_lag: None, waiting: None }
+    }
+}
+
+/// One signal of a level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SignalLoad {
+    /// Which one.
+    pub signal: Signal,
+    /// The mean over the resources that answered, 1 being full; `None` when nobody did.
+    pub load: Option<f64>,
+    /// How many resources answered.
+    pub answered: u32,
+}
+
+/// All signals of a level at one observation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelLoads {
+    /// One entry per signal that counts.
+    pub signals: Vec<SignalLoad>,
+    /// Resources that should have answered.
+    pub expected: u32,
+}
+
+impl LevelLoads {
+    /// The signal with the largest load, when there is one.
+    pub fn largest(&self) -> Option<(Signal, f64)> {
+        let known = self.signals.iter().filter_map(|signal| Some((signal.signal, signal.load?)));
+        known.max_by(|left, right| left.1.total_cmp(&right.1))
+    }
+
+    /// The first signal that not every resource answered for: a reason not to scale in.
+    pub fn missing(&self) -> Option<Signal> {
+        self.signals.iter().find(|signal| signal.answered < self.expected).map(|signal| signal.signal)
+    }
+}
+
+impl SignalSettings {
+    /// Checks what counts as full.
+    ///
+    /// # Errors
+    /// When no signal is chosen, or when what counts as full is not above 0.
+    pub fn validate(&self) -> Result<(), LoadError> {
+        let fulls = [
+            (Signal::MessageRate, self.message_rate),
+            (Signal::QueueDepth, self.queue_depth),
+            (Signal::LoopLag, self.loop_lag.map(|lag| lag.as_secs_f64())),
+            (Signal::Waiting, self.waiting.map(|waiting| waiting.as_secs_f64())),
+        ];
+        if !self.cpu && fulls.iter().all(|(_, full)| full.is_none()) {
+            return Err(LoadError::NoSignal);
+        }
+        for (signal, full) in fulls {
+            if let Some(value) = full.filter(|full| !(full.is_finite() && *full > 0.0)) {
+                return Err(LoadError::Full { signal: signal.name(), value });
+            }
+        }
+        Ok(())
+    }
+
+    /// The loads of a level of `serving` resources of which `samples` are known. CPU is the sum of what is used over the sum
+    /// of what is allocated (BRK-37); the others are means.
+    pub fn read(&self, samples: &[Sample], serving: u32) -> LevelLoads {
+        let mut signals = Vec::with_capacity(5);
+        if self.cpu {
+            signals.push(cpu(samples));
+        }
+        if let Some(full) = self.message_rate {
+            signals.push(mean(Signal::MessageRate, samples, full, Sample::sound_rate));
+        }
+        if let Some(full) = self.queue_depth {
+            signals.push(mean(Signal::QueueDepth, samples, full, Sample::sound_queued));
+        }
+        if let Some(full) = self.loop_lag {
+            let lag = |sample: &Sample| sample.loop_lag.map(|lag| lag.as_secs_f64());
+            signals.push(mean(Signal::LoopLag, samples, full.as_secs_f64(), lag));
+        }
+        if let Some(full) = self.waiting {
+            let waiting = |sample: &Sample| sample.waiting.map(|waiting| waiting.as_secs_f64());
+            signals.push(mean(Signal::Waiting, samples, full.as_secs_f64(), waiting));
+        }
+        LevelLoads { signals, expected: serving }
+    }
+}
+
+fn cpu(samples: &[Sample]) -> SignalLoad {
+    let (mut used, mut allocated, mut answered) = (0.0, 0.0, 0);
+    for cpu in samples.iter().filter_map(Sample::sound_cpu) {
+        used += cpu.used;
+        allocated += cpu.allocated;
+        answered += 1;
+    }
+    SignalLoad { signal: Signal::Cpu, load: (answered > 0).then(|| used / allocated), answered }
+}
+
+fn mean(signal: Signal, samples: &[Sample], full: f64, value: impl Fn(&Sample) -> Option<f64>) -> SignalLoad {
+    let (mut sum, mut answered) = (0.0, 0_u32);
+    for value in samples.iter().filter_map(value) {
+        sum += value;
+        answered += 1;
+    }
+    SignalLoad { signal, load: (answered > 0).then(|| sum / f64::from(answered) / full), answered }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Cpu;
+    use super::*;
+
+    fn sample(used: f64, allocated: f64, queued: f64) -> Sample {
+        Sample { cpu: Some(Cpu { used, allocated }), queued: Some(queued), ..Sample::default() }
+    }
+
+    #[test]
+    fn cpu_is_the_sum_of_the_used_over_the_sum_of_the_allocated() {
+        // 0.5 of 1 core and 1.0 of 4 cores: 1.5 / 5, not the mean of 0.5 and 0.25.
+        let loads = SignalSettings::default().read(&[sample(0.5, 1.0, 0.0), sample(1.0, 4.0, 0.0)], 2);
+        assert_eq!(loads.largest(), Some((Signal::Cpu, 0.3)));
+        assert_eq!(loads.missing(), None);
+    }
+
+    #[test]
+    fn the_largest_signal_wins() {
+        let settings = SignalSettings { queue_depth: Some(100.0), ..SignalSettings::default() };
+        let loads = settings.read(&[sample(0.5, 1.0, 70.0), sample(0.5, 1.0, 90.0)], 2);
+        assert_eq!(loads.largest(), Some((Signal::QueueDepth, 0.8)));
+    }
+
+    #[test]
+    fn a_resource_that_does_not_answer_is_missed() {
+        let silent = Sample { cpu: Some(Cpu { used: f64::NAN, allocated: 1.0 }), ..Sample::default() };
+        let loads = SignalSettings::default().read(&[sample(0.5, 1.0, 0.0), silent], 2);
+        assert_eq!(loads.largest(), Some((Signal::Cpu, 0.5)));
+        assert_eq!(loads.missing(), Some(Signal::Cpu));
+    }
+
+    #[test]
+    fn what_is_full_must_be_a_number_above_zero() {
+        let none = SignalSettings { cpu: false, ..SignalSettings::default() };
+        assert_eq!(none.validate(), Err(LoadError::NoSignal));
+        let zero = SignalSettings { queue_depth: Some(0.0), ..SignalSettings::default() };
+        assert_eq!(zero.validate(), Err(LoadError::Full { signal: "queue_depth", value: 0.0 }));
+    }
+}

@@ -1,0 +1,170 @@
+//! An action and its steps.
+
+use serde::{Deserialize, Serialize};
+
+use super::moment::Moment;
+use crate::level::Level;
+use crate::provider::ResourceName;
+
+/// Longest note of a step, bytes; it is cut there.
+const MAX_NOTE: usize = 500;
+
+/// What an action is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The first resources of a level.
+    Start,
+    /// More resources (BRK-31).
+    ScaleOut,
+    /// Fewer resources (BRK-32, BRK-33).
+    ScaleIn,
+    /// A dead broker gives way to a new one (LAV-30).
+    Replace,
+    /// A dead orchestrator starts again on what it kept (LAV-30): its sessions and the messages that it has accepted are there.
+    Restart,
+    /// A resource of this fleet that the book does not know is taken in.
+    Adopt,
+}
+
+/// One step of an action. Each may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// A dead broker's process is taken away.
+    Discard,
+    /// The provider is asked.
+    Allocate,
+    /// It is waited for until it answers.
+    Boot,
+    /// Every orchestrator connects to the broker and subscribes, until it says that the broker serves (BRK-26).
+    Join,
+    /// The orchestrator is told all brokers, until it says that each serves.
+    Configure,
+    /// Its address goes into the entry point.
+    Announce,
+    /// Its address leaves the entry point.
+    Withdraw,
+    /// Until no client can hold its address from the entry point any more.
+    Ttl,
+    /// Orchestrators send nothing more to the broker, until nothing is owed.
+    Drain,
+    /// The orchestrator's clients move or are closed, until there are none and nothing is owed.
+    Evict,
+    /// It goes back into service.
+    Return,
+    /// The provider takes it away.
+    Release,
+    /// No orchestrator knows it any more.
+    Forget,
+}
+
+/// How an action ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It did what it was for.
+    Done,
+    /// It did not, and why.
+    Failed(String),
+}
+
+/// A step as it was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Which.
+    pub step: Step,
+    /// When it began.
+    pub started: Moment,
+    /// When what it waits for was seen.
+    pub ended: Option<Moment>,
+    /// What a person should know: whom it waits for, what went wrong. It is not kept while it changes.
+    pub note: String,
+}
+
+/// An action with the steps so far, the last of which is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Action {
+    /// Counted from 1 over all levels.
+    pub number: u64,
+    /// What it is for.
+    pub kind: Kind,
+    /// At which level.
+    pub level: Level,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// The observation that it comes from.
+    pub observation: u64,
+    /// Whom it adds, takes away or starts again.
+    pub targets: Vec<ResourceName>,
+    /// Whom it replaces.
+    pub old: Option<ResourceName>,
+    /// Why it is being undone; `None` while it goes forward.
+    pub failing: Option<String>,
+    /// When it began.
+    pub started: Moment,
+    /// The steps so far.
+    pub steps: Vec<StepRecord>,
+}
+
+impl Action {
+    /// The step that is under way.
+    pub fn step(&self) -> Option<Step> {
+        self.steps.last().map(|record| record.step)
+    }
+
+    /// When the step that is under way began.
+    pub fn step_started(&self) -> Moment {
+        self.steps.last().map_or(self.started, |record| record.started)
+    }
+
+    /// Ends the step that is under way and begins the next one.
+    pub(super) fn begin(&mut self, step: Step, now: Moment) {
+        self.end_step(now);
+        self.steps.push(StepRecord { step, started: now, ended: None, note: String::new() });
+    }
+
+    pub(super) fn end_step(&mut self, now: Moment) {
+        if let Some(record) = self.steps.last_mut() {
+            record.ended.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn note(&mut self, note: &str) {
+        if let Some(record) = self.steps.last_mut() {
+            record.note = note.chars().take(MAX_NOTE).collect();
+        }
+    }
+
+    /// The step after this one while all goes well.
+    pub(super) fn next(&self, step: Step) -> Option<Step> {
+        let order = self.order();
+        let place = order.iter().position(|known| *known == step)?;
+        order.get(place + 1).copied()
+    }
+
+    /// The steps of an action that goes well, or is being undone.
+    fn order(&self) -> &'static [Step] {
+        use Step::{
+            Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, Join, Release, Return, Ttl, Withdraw,
+        };
+        let returned = self.steps.iter().any(|record| record.step == Return);
+        match (self.kind, self.level) {
+            _ if returned => &[Return],
+            (Kind::ScaleIn, Level::Broker) => &[Drain, Release, Forget],
+            (Kind::ScaleIn, Level::Orchestrator) => &[Withdraw, Ttl, Evict, Release],
+            (_, Level::Broker) if self.failing.is_some() => &[Drain, Release, Forget],
+            (_, Level::Orchestrator) if self.failing.is_some() => &[Withdraw, Ttl, Evict, Release],
+            (Kind::Replace, Level::Broker) => &[Discard, Allocate, Boot, Join, Forget],
+            (Kind::Adopt, Level::Broker) => &[Boot, Join],
+            (_, Level::Broker) => &[Allocate, Boot, Join],
+            (Kind::Adopt, Level::Orchestrator) => &[Boot, Configure, Announce],
+            (_, Level::Orchestrator) => &[Allocate, Boot, Configure, Announce],
+        }
+    }
+
+    /// The first step.
+    pub(super) fn first(&self) -> Step {
+        self.order().first().copied().unwrap_or(Step::Boot)
+    }
+}

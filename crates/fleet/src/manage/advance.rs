@@ -1,0 +1,399 @@
+//! How an action comes further.
+
+use std::time::Duration;
+
+use super::action::{Action, Kind, Outcome, Step};
+use super::book::{Phase, Record};
+use super::command::{Command, Entry};
+use super::explain;
+use super::machine::Manager;
+use super::moment::Moment;
+use super::settings::OnDrainLimit;
+use super::sight::{BrokerState, Sight};
+use crate::level::Level;
+use crate::provider::{Condition, ResourceName};
+
+/// Steps that may end within one look.
+const MAX_STEPS: usize = 32;
+/// Refusals in a row after which an action fails.
+const MAX_REFUSALS: u32 = 3;
+
+/// What a look at a step finds.
+enum Progress {
+    /// What it waits for has not come, and what that is.
+    Wait(String),
+    /// It has come.
+    Done,
+    /// It will not come, and why.
+    Fail(String),
+}
+
+impl Manager {
+    /// Ends every step whose end is seen, begins the next one, and asks for what the step under way needs.
+    pub(super) fn advance(&mut self, level: Level, now: Moment, sight: &Sight) {
+        for _ in 0..MAX_STEPS {
+            let Some(action) = self.book.actions.get(&level) else { return };
+            let Some(step) = action.step() else { return };
+            match self.progress(action, step, now, sight) {
+                Progress::Wait(note) => {
+                    let action = action.clone();
+                    if let Some(action) = self.book.actions.get_mut(&level)
+                        && !note.is_empty()
+                    {
+                        action.note(&note);
+                    }
+                    self.drive(&action, step, sight);
+                    return;
+                }
+                Progress::Done => self.step_done(level, step, now),
+                Progress::Fail(why) => self.turn_back(level, step, why, now, sight),
+            }
+        }
+    }
+
+    fn progress(&self, action: &Action, step: Step, now: Moment, sight: &Sight) -> Progress {
+        if sight.resources.is_none() {
+            return Progress::Wait("the provider does not answer".to_owned());
+        }
+        let waited = Duration::from_millis(now.since(action.step_started()));
+        match step {
+            Step::Discard => gone(action.old.iter(), sight),
+            Step::Release => gone(action.targets.iter(), sight),
+            Step::Allocate => self.allocated(action, sight),
+            Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
+            Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
+            Step::Configure => self.configured(action, waited, sight),
+            Step::Announce => published(action.targets.iter().all(|name| self.is_published(name))),
+            Step::Withdraw => published(!action.targets.iter().any(|name| self.is_published(name))),
+            Step::Ttl => match self.settings.entry_ttl.checked_sub(waited) {
+                None | Some(Duration::ZERO) => Progress::Done,
+                Some(left) => Progress::Wait(format!("addresses may be held for {} ms more", left.as_millis())),
+            },
+            Step::Drain => self.limited(action, waited, self.drained(action, sight)),
+            Step::Evict => self.limited(action, waited, evicted(action, sight)),
+            Step::Return => self.returned(action, waited, sight),
+            Step::Forget => forgotten(action, sight),
+        }
+    }
+
+    fn allocated(&self, action: &Action, sight: &Sight) -> Progress {
+        let refusals = self.refusals.get(&action.level).copied().unwrap_or_default();
+        if refusals >= MAX_REFUSALS {
+            let note = action.steps.last().map(|record| record.note.clone()).unwrap_or_default();
+            return Progress::Fail(format!("refused {refusals} times; {note}"));
+        }
+        let made = |name: &&ResourceName| match sight.condition(name) {
+            // What was dead before it was asked for again is not made yet.
+            Some(Condition::Ended(_) | Condition::Down(_)) => action.kind != Kind::Restart,
+            Some(_) => true,
+            None => false,
+        };
+        match action.targets.iter().find(|name| !made(name)) {
+            None => Progress::Done,
+            Some(_) => Progress::Wait(String::new()),
+        }
+    }
+
+    /// The orchestrators that work messages, or would after a restart: each may owe something.
+    fn owing(&self) -> Vec<ResourceName> {
+        let mut names =
+            self.book.names(Level::Orchestrator, &[Phase::Serving, Phase::Joining, Phase::Draining, Phase::Lost]);
+        let restarted = self.book.actions.get(&Level::Orchestrator).filter(|action| action.kind == Kind::Restart);
+        names.extend(restarted.iter().flat_map(|action| action.targets.iter().cloned()));
+        names
+    }
+
+    fn joined(&self, action: &Action, sight: &Sight) -> Progress {
+        if let Some(why) = ended(&action.targets, sight) {
+            return Progress::Fail(why);
+        }
+        for at in self.book.names(Level::Orchestrator, &[Phase::Serving]) {
+            let Some(view) = sight.orchestrators.get(&at) else {
+                if self.is_dead(&at, sight) {
+                    continue;
+                }
+                return Progress::Wait(format!("{at} does not answer"));
+            };
+            for broker in &action.targets {
+                let state = view.brokers.get(broker).map(|view| view.state);
+                if state != Some(BrokerState::Serving) {
+                    return Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    fn configured(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
+        if let Some(why) = ended(&action.targets, sight) {
+            return Progress::Fail(why);
+        }
+        let brokers = self.book.names(Level::Broker, &[Phase::Serving]);
+        if brokers.is_empty() {
+            return Progress::Wait("no broker serves yet".to_owned());
+        }
+        for at in &action.targets {
+            let Some(view) = sight.orchestrators.get(at) else {
+                return within(self.settings.join_limit, waited, Progress::Wait(format!("{at} does not answer")));
+            };
+            for broker in brokers.iter().filter(|broker| !self.is_dead(broker, sight)) {
+                let state = view.brokers.get(broker).map(|view| view.state);
+                if state != Some(BrokerState::Serving) {
+                    let wait = Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                    return within(self.settings.join_limit, waited, wait);
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    fn drained(&self, action: &Action, sight: &Sight) -> Progress {
+        for broker in &action.targets {
+            if matches!(sight.condition(broker), Some(Condition::Ended(_)) | None) {
+                // Nothing more comes from it; what it owed is sent to others when orchestrators forget it.
+                continue;
+            }
+            for at in self.owing() {
+                let Some(view) = sight.orchestrators.get(&at) else {
+                    return Progress::Wait(format!("{at} does not answer, and may owe {broker} something"));
+                };
+                match view.brokers.get(broker) {
+                    None => {}
+                    Some(known) if known.state == BrokerState::Drained && known.owed == 0 => {}
+                    Some(known) => return Progress::Wait(format!("{at} owes {broker} {} messages", known.owed)),
+                }
+            }
+        }
+        Progress::Done
+    }
+
+    fn returned(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
+        if waited >= self.settings.join_limit {
+            return Progress::Done;
+        }
+        let back = action.targets.iter().all(|name| match action.level {
+            Level::Broker => sight
+                .orchestrators
+                .values()
+                .filter_map(|view| view.brokers.get(name))
+                .all(|broker| !matches!(broker.state, BrokerState::Draining | BrokerState::Drained)),
+            Level::Orchestrator => sight.orchestrators.get(name).is_some_and(|view| !view.draining),
+        });
+        if back { Progress::Done } else { Progress::Wait("waiting until it is back in service".to_owned()) }
+    }
+
+    /// A drain within its time limit.
+    fn limited(&self, action: &Action, waited: Duration, progress: Progress) -> Progress {
+        match progress {
+            Progress::Wait(note) if waited >= self.settings.drain_limit => {
+                let limit = self.settings.drain_limit.as_secs();
+                match self.settings.on_drain_limit {
+                    OnDrainLimit::Return if action.step() != Some(Step::Return) => {
+                        Progress::Fail(format!("not drained within {limit} s: {note}"))
+                    }
+                    _ => Progress::Wait(format!("the limit of {limit} s has passed: {note}")),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Asks for what a step needs. What orchestrators are told of brokers is asked for by `reconcile`.
+    fn drive(&mut self, action: &Action, step: Step, sight: &Sight) {
+        match step {
+            Step::Allocate => {
+                for name in &action.targets {
+                    if let Some(member) = self.book.members.get(name) {
+                        let wanted = member.wanted.clone();
+                        self.command(Command::Allocate(wanted));
+                    }
+                }
+            }
+            Step::Discard => self.release(action.old.as_slice()),
+            Step::Release => self.release(&action.targets),
+            Step::Evict => self.evict(action, sight),
+            Step::Return if action.level == Level::Orchestrator => {
+                for at in action.targets.clone() {
+                    self.command(Command::EndEviction { at });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn release(&mut self, names: &[ResourceName]) {
+        for name in names {
+            self.command(Command::Release(name.clone()));
+        }
+    }
+
+    fn evict(&mut self, action: &Action, sight: &Sight) {
+        let others = self.published.iter().flatten().filter(|endpoint| !action.targets.contains(&endpoint.name));
+        let reference = others
+            .min_by_key(|endpoint| endpoint.clients)
+            .map(|endpoint| endpoint.address.strip_prefix("mqtt://").unwrap_or(&endpoint.address).to_owned());
+        for at in &action.targets {
+            if matches!(sight.condition(at), Some(Condition::Ended(_))) {
+                // It died on its way out: it must come back to hand over what it has.
+                if let Some(member) = self.book.members.get(at) {
+                    let wanted = member.wanted.clone();
+                    self.command(Command::Allocate(wanted));
+                }
+            } else if sight.orchestrators.get(at).is_some_and(|view| !view.draining) {
+                self.command(Command::Evict { at: at.clone(), server_reference: reference.clone() });
+            }
+        }
+    }
+
+    fn step_done(&mut self, level: Level, step: Step, now: Moment) {
+        let Some(mut action) = self.book.actions.get(&level).cloned() else { return };
+        self.refusals.remove(&level);
+        let phase = match step {
+            Step::Boot => Some(Phase::Joining),
+            Step::Join | Step::Configure | Step::Return => Some(Phase::Serving),
+            Step::Drain | Step::Evict => Some(Phase::Leaving),
+            _ => None,
+        };
+        if let Some(phase) = phase {
+            for name in &action.targets {
+                self.set_phase(name, phase, now);
+            }
+        }
+        if step == Step::Release {
+            for name in action.targets.clone() {
+                self.record(Record::Gone { name });
+            }
+        }
+        let Some(next) = action.next(step) else {
+            self.end(action, now);
+            return;
+        };
+        if next == Step::Forget
+            && let Some(name) = action.old.clone()
+            && action.failing.is_none()
+        {
+            self.record(Record::Gone { name });
+        }
+        action.begin(next, now);
+        self.record(Record::Action(action));
+    }
+
+    /// A step that fails: what was added goes, what was to leave stays.
+    fn turn_back(&mut self, level: Level, step: Step, why: String, now: Moment, sight: &Sight) {
+        let Some(mut action) = self.book.actions.get(&level).cloned() else { return };
+        self.refusals.remove(&level);
+        action.note(&why);
+        let again = action.failing.is_some();
+        action.failing.get_or_insert(why);
+        if action.kind == Kind::Restart {
+            for name in &action.targets {
+                self.set_phase(name, Phase::Lost, now);
+            }
+            self.end(action, now);
+            return;
+        }
+        if action.kind == Kind::Adopt {
+            // It was there before: it is not taken away, only taken in again later.
+            for name in action.targets.clone() {
+                self.record(Record::Gone { name });
+            }
+            self.end(action, now);
+            return;
+        }
+        let answers = action.targets.iter().all(|name| sight.orchestrators.contains_key(name));
+        let (next, phase) = match (step, level) {
+            (Step::Drain | Step::Evict, _) if action.kind == Kind::ScaleIn || again => (Step::Return, Phase::Serving),
+            (Step::Join, _) => (Step::Drain, Phase::Draining),
+            (Step::Configure | Step::Announce, Level::Orchestrator) if answers => (Step::Evict, Phase::Draining),
+            _ => (Step::Release, Phase::Leaving),
+        };
+        for name in &action.targets {
+            self.set_phase(name, phase, now);
+        }
+        action.begin(next, now);
+        self.record(Record::Action(action));
+    }
+
+    fn end(&mut self, mut action: Action, now: Moment) {
+        action.end_step(now);
+        let outcome = action.failing.clone().map_or(Outcome::Done, Outcome::Failed);
+        if let Outcome::Failed(why) = &outcome {
+            let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
+            self.last_failure = Some(format!("{} of {}: {why}", explain::kind(action.kind), names.join(", ")));
+        }
+        let healing = matches!(action.kind, Kind::Replace | Kind::Restart);
+        let level = action.level;
+        if outcome == Outcome::Done {
+            match action.kind {
+                Kind::Start => self.record(Record::Started { level }),
+                Kind::ScaleOut => {
+                    self.lead_times.insert(level, Duration::from_millis(now.since(action.started)));
+                }
+                _ => {}
+            }
+        }
+        self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
+        self.tell(Entry(explain::ended(&action, &outcome, now)));
+    }
+}
+
+fn gone<'a>(mut names: impl Iterator<Item = &'a ResourceName>, sight: &Sight) -> Progress {
+    match names.find(|name| !sight.is_absent(name)) {
+        None => Progress::Done,
+        Some(name) => Progress::Wait(format!("{name} is stopping")),
+    }
+}
+
+fn published(done: bool) -> Progress {
+    if done { Progress::Done } else { Progress::Wait("the entry point is being told".to_owned()) }
+}
+
+fn within(limit: Duration, waited: Duration, progress: Progress) -> Progress {
+    match progress {
+        Progress::Wait(note) if waited >= limit => Progress::Fail(format!("not within {} s: {note}", limit.as_secs())),
+        other => other,
+    }
+}
+
+fn ended(names: &[ResourceName], sight: &Sight) -> Option<String> {
+    names.iter().find_map(|name| match sight.condition(name) {
+        Some(Condition::Ended(why)) => Some(format!("{name}: {why}")),
+        None => Some(format!("{name} is no longer there")),
+        Some(_) => None,
+    })
+}
+
+fn booted(action: &Action, sight: &Sight) -> Progress {
+    if let Some(why) = ended(&action.targets, sight) {
+        return Progress::Fail(why);
+    }
+    match action.targets.iter().find(|name| !sight.is_online(name)) {
+        None => Progress::Done,
+        Some(name) => Progress::Wait(format!("{name} does not answer yet")),
+    }
+}
+
+fn evicted(action: &Action, sight: &Sight) -> Progress {
+    for at in &action.targets {
+        let Some(view) = sight.orchestrators.get(at) else {
+            return Progress::Wait(format!("{at} does not answer"));
+        };
+        if !view.draining || view.clients > 0 || view.owed > 0 {
+            return Progress::Wait(format!("{at} has {} clients and owes {} messages", view.clients, view.owed));
+        }
+    }
+    Progress::Done
+}
+
+fn forgotten(action: &Action, sight: &Sight) -> Progress {
+    let names: Vec<&ResourceName> = match &action.old {
+        Some(old) if action.failing.is_none() => vec![old],
+        _ => action.targets.iter().collect(),
+    };
+    for (at, view) in &sight.orchestrators {
+        if let Some(name) = names.iter().find(|name| view.brokers.contains_key(**name)) {
+            return Progress::Wait(format!("{at} still knows {name}"));
+        }
+    }
+    Progress::Done
+}

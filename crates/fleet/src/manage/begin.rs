@@ -1,0 +1,247 @@
+//! What is begun at a level that has no action under way, in this order: take in what the book does not know, heal, start, and carry
+//! out what was decided.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::action::{Action, Kind};
+use super::book::{self, Member, Phase, Record};
+use super::judge::{Verdict, Wish};
+use super::machine::Manager;
+use super::moment::Moment;
+use super::settings::Victim;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::attached::ATTACHED;
+use crate::provider::{Allocation, Condition, ResourceName};
+
+/// Time after a failed action before the same is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
+
+impl Manager {
+    /// Begins what there is to begin at a level, and says what that is.
+    pub(super) fn begin(&mut self, level: Level, verdict: &Verdict, now: Moment, sight: &Sight) -> String {
+        if self.is_pausing(level, now) && self.needs_more_than_judgement(level, sight) {
+            return "the last action ended a moment ago; trying again soon".to_owned();
+        }
+        self.adopt(level, now, sight)
+            .or_else(|| self.heal(level, now, sight))
+            .or_else(|| self.start(level, now))
+            .unwrap_or_else(|| self.carry_out(level, verdict, now, sight))
+    }
+
+    fn is_pausing(&self, level: Level, now: Moment) -> bool {
+        let failed = self.book.failed.get(&level);
+        failed.is_some_and(|failed| Duration::from_millis(now.since(*failed)) < PAUSE)
+    }
+
+    fn needs_more_than_judgement(&self, level: Level, sight: &Sight) -> bool {
+        !self.book.started.contains(&level)
+            || !self.dead(level, sight).is_empty()
+            || !self.strays(level, sight).is_empty()
+    }
+
+    /// Resources without a place in the book, and members that no action looks after.
+    fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
+        let unknown = sight.resources.iter().flatten().filter(|(name, observed)| {
+            let stopping = observed.condition == Condition::Stopping;
+            observed.resource.level == level && !stopping && !self.book.members.contains_key(*name)
+        });
+        let unfinished = self.book.names(level, &[Phase::Pending, Phase::Joining]);
+        unknown.map(|(name, _)| name.clone()).chain(unfinished).collect()
+    }
+
+    fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
+        let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
+        if !leaving.is_empty() {
+            return Some(self.begin_action(Kind::ScaleIn, level, leaving, None, "found on their way out", now));
+        }
+        let strays = self.strays(level, sight);
+        for name in &strays {
+            if self.book.phase(name).is_none() {
+                self.take_in(level, name, now, sight);
+            }
+        }
+        if strays.is_empty() {
+            return None;
+        }
+        let reason = "they belong to this fleet and were not in the book";
+        Some(self.begin_action(Kind::Adopt, level, strays, None, reason, now))
+    }
+
+    fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
+        let Some(template) = sight.resource(name).map(|observed| observed.resource.template.clone()) else { return };
+        let cores = self.settings.level(level).map_or(1.0, |settings| settings.cores);
+        let number = book::number(level, name).unwrap_or_default();
+        if number >= self.book.next(level) {
+            self.record(Record::Numbers { level, next: number + 1 });
+        }
+        self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
+    }
+
+    /// Members that serve no more. What is attached is not the manager's to replace.
+    fn dead(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
+        let replaceable = |name: &ResourceName| !self.is_attached(name) && self.is_dead(name, sight);
+        let mut dead = self.book.names(level, &[Phase::Lost]);
+        dead.extend(self.book.names(level, &[Phase::Serving]).into_iter().filter(replaceable));
+        dead
+    }
+
+    /// A dead broker gives way to a new one: its messages are with the orchestrators. Dead orchestrators start again where they were,
+    /// because the messages that they have accepted are there (LAV-30).
+    fn heal(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
+        let mut dead = self.dead(level, sight);
+        if level == Level::Broker {
+            dead.truncate(1);
+        }
+        let first = dead.first()?.clone();
+        let seen = match sight.condition(&first) {
+            Some(Condition::Ended(why) | Condition::Down(why)) => why.clone(),
+            None => "the provider does not have it".to_owned(),
+            Some(_) => format!("silent for {} observations", self.silent.get(&first).copied().unwrap_or_default()),
+        };
+        let reason = format!("{first} is dead: {seen}");
+        for name in &dead {
+            self.set_phase(name, Phase::Lost, now);
+        }
+        if let Some(judge) = self.judges.get_mut(&level) {
+            judge.note_action(now);
+        }
+        match level {
+            Level::Broker => {
+                let new = self.new_member(level, now)?;
+                Some(self.begin_action(Kind::Replace, level, vec![new], Some(first), &reason, now))
+            }
+            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, dead, None, &reason, now)),
+        }
+    }
+
+    /// The first resources of a level, all at once.
+    fn start(&mut self, level: Level, now: Moment) -> Option<String> {
+        if self.book.started.contains(&level) {
+            return None;
+        }
+        let initial = self.settings.level(level)?.initial;
+        let there = self.book.level(level).count();
+        let missing = usize::try_from(initial).unwrap_or(usize::MAX).saturating_sub(there);
+        if missing == 0 {
+            self.record(Record::Started { level });
+            return None;
+        }
+        let new: Vec<ResourceName> = (0..missing).filter_map(|_| self.new_member(level, now)).collect();
+        Some(self.begin_action(Kind::Start, level, new, None, &format!("the fleet starts with {initial}"), now))
+    }
+
+    fn carry_out(&mut self, level: Level, verdict: &Verdict, now: Moment, sight: &Sight) -> String {
+        match verdict.wish {
+            Wish::Hold => "nothing".to_owned(),
+            Wish::Grow(count) => {
+                let new: Vec<_> =
+                    (0..count.min(self.room(level))).filter_map(|_| self.new_member(level, now)).collect();
+                if new.is_empty() {
+                    return "nothing: the SLA leaves no room".to_owned();
+                }
+                self.begin_action(Kind::ScaleOut, level, new, None, &verdict.reason, now)
+            }
+            Wish::Shrink(count) => {
+                let victims = self.victims(level, count, sight);
+                if victims.is_empty() {
+                    return "nothing: the SLA's minimum stays".to_owned();
+                }
+                self.begin_action(Kind::ScaleIn, level, victims, None, &verdict.reason, now)
+            }
+        }
+    }
+
+    /// How many more the SLA allows (BRK-44). What leaves still counts: somebody pays for it until it is gone.
+    fn room(&self, level: Level) -> u32 {
+        let there = u32::try_from(self.book.level(level).count()).unwrap_or(u32::MAX);
+        let in_all = u32::try_from(self.book.members.len()).unwrap_or(u32::MAX);
+        let of_level = self.settings.level(level).map_or(0, |settings| settings.most.saturating_sub(there));
+        of_level.min(self.settings.most_in_all.map_or(u32::MAX, |most| most.saturating_sub(in_all)))
+    }
+
+    /// Whom a scale in takes: never so many that fewer than the minimum are left, never one that is attached.
+    fn victims(&self, level: Level, count: u32, sight: &Sight) -> Vec<ResourceName> {
+        let Some(settings) = self.settings.level(level) else { return Vec::new() };
+        let mut serving: Vec<&Member> =
+            self.book.level(level).filter(|member| member.phase == Phase::Serving).collect();
+        let spare = u32::try_from(serving.len()).unwrap_or(u32::MAX).saturating_sub(settings.least);
+        serving.retain(|member| member.wanted.template != ATTACHED);
+        let load = |member: &Member| match (settings.victim, level) {
+            (Victim::LastAdded, _) => 0,
+            (Victim::LeastLoaded, Level::Broker) => sight.owed(&member.wanted.name),
+            (Victim::LeastLoaded, Level::Orchestrator) => {
+                sight.orchestrators.get(&member.wanted.name).map_or(u64::MAX, |view| view.clients)
+            }
+        };
+        serving.sort_by_key(|member| (load(member), std::cmp::Reverse(member.order)));
+        let count = usize::try_from(count.min(spare)).unwrap_or(usize::MAX);
+        serving.into_iter().take(count).map(|member| member.wanted.name.clone()).collect()
+    }
+
+    /// A new member with a name that was never used, from the template that is furthest below its weight.
+    fn new_member(&mut self, level: Level, now: Moment) -> Option<ResourceName> {
+        let template = self.template(level)?;
+        let cores = self.settings.level(level)?.cores;
+        let number = self.number(level);
+        let name: ResourceName = format!("{}-{number}", level.name()).parse().ok()?;
+        self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
+        Some(name)
+    }
+
+    fn template(&self, level: Level) -> Option<String> {
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
+        for member in self.book.level(level).filter(|member| member.phase != Phase::Lost) {
+            *counts.entry(member.wanted.template.as_str()).or_default() += 1;
+        }
+        // The one with the fewest per weight, after it has got one more; compared without fractions.
+        let templates = &self.settings.level(level)?.templates;
+        let one_more = |name: &str| counts.get(name).copied().unwrap_or_default() + 1;
+        let best = templates.iter().min_by(|(one, one_weight), (other, other_weight)| {
+            let left = one_more(one) * u64::from(*other_weight);
+            left.cmp(&(one_more(other) * u64::from(*one_weight)))
+        });
+        best.map(|(name, _)| name.clone())
+    }
+
+    fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
+        self.record(Record::Member(Member { wanted, phase: Phase::Pending, since: now, order }));
+    }
+
+    fn begin_action(
+        &mut self,
+        kind: Kind,
+        level: Level,
+        targets: Vec<ResourceName>,
+        old: Option<ResourceName>,
+        reason: &str,
+        now: Moment,
+    ) -> String {
+        let (number, observation, reason) = (self.book.last_action + 1, self.observation, reason.to_owned());
+        let mut action = Action {
+            number,
+            kind,
+            level,
+            reason,
+            observation,
+            targets,
+            old,
+            failing: None,
+            started: now,
+            steps: Vec::new(),
+        };
+        let first = action.first();
+        action.begin(first, now);
+        let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
+        let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
+        if kind == Kind::ScaleIn {
+            for name in action.targets.clone() {
+                self.set_phase(&name, Phase::Draining, now);
+            }
+        }
+        self.refusals.remove(&level);
+        self.record(Record::Action(action));
+        text
+    }
+}

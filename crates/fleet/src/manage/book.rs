@@ -1,0 +1,188 @@
+//! What a manager must not forget.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::action::{Action, Outcome};
+use super::moment::Moment;
+use crate::level::Level;
+use crate::provider::{Allocation, ResourceName};
+
+/// How far a member of the fleet has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// It was asked for and has not answered yet.
+    Pending,
+    /// It answers; orchestrators and brokers are being joined.
+    Joining,
+    /// It is meant to serve.
+    Serving,
+    /// It gets no more work and finishes what it has.
+    Draining,
+    /// It has died, and somebody else takes its place.
+    Lost,
+    /// It is being taken away.
+    Leaving,
+}
+
+/// A resource of the fleet as the book knows it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Member {
+    /// What was asked for.
+    pub wanted: Allocation,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Since when.
+    pub since: Moment,
+    /// The order in which members came.
+    pub order: u64,
+}
+
+/// What the fleet has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Totals {
+    /// Actions that ended.
+    pub actions: u64,
+    /// Of those, replacements and restarts of what had died.
+    pub healed: u64,
+    /// Of those, those that failed.
+    pub failed: u64,
+}
+
+/// One change of the book. A step's changes are kept together or not at all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "record")]
+pub enum Record {
+    /// A member is new or has changed.
+    Member(Member),
+    /// Nothing is left of a member.
+    Gone {
+        /// Which.
+        name: ResourceName,
+    },
+    /// An action has begun or come further.
+    Action(Action),
+    /// An action has ended.
+    Ended {
+        /// Its level.
+        level: Level,
+        /// How.
+        outcome: Outcome,
+        /// Whether it healed.
+        healing: bool,
+        /// When.
+        at: Moment,
+    },
+    /// The first resources of a level are there; from now on the policy decides.
+    Started {
+        /// Which level.
+        level: Level,
+    },
+    /// Names of a level below this number have been used.
+    Numbers {
+        /// Which level.
+        level: Level,
+        /// The next number.
+        next: u64,
+    },
+    /// Everything, in place of all records before.
+    Whole(Book),
+}
+
+/// Members, actions and counts: what survives a manager.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Book {
+    /// The members by name.
+    pub members: BTreeMap<ResourceName, Member>,
+    /// The action under way at each level.
+    pub actions: BTreeMap<Level, Action>,
+    /// When the last action of each level ended.
+    pub ended: BTreeMap<Level, Moment>,
+    /// When the last action of each level that failed ended.
+    pub failed: BTreeMap<Level, Moment>,
+    /// Levels whose first resources are there.
+    pub started: Vec<Level>,
+    /// The next number of a name at each level; 1 where nothing is said.
+    pub next: BTreeMap<Level, u64>,
+    /// The number of the newest action.
+    pub last_action: u64,
+    /// Counts.
+    pub totals: Totals,
+}
+
+impl Book {
+    /// The book after a change.
+    pub fn apply(&mut self, record: Record) {
+        match record {
+            Record::Member(member) => {
+                self.members.insert(member.wanted.name.clone(), member);
+            }
+            Record::Gone { name } => {
+                self.members.remove(&name);
+            }
+            Record::Action(action) => {
+                self.last_action = self.last_action.max(action.number);
+                self.actions.insert(action.level, action);
+            }
+            Record::Ended { level, outcome, healing, at } => {
+                self.actions.remove(&level);
+                self.ended.insert(level, at);
+                if outcome != Outcome::Done {
+                    self.failed.insert(level, at);
+                }
+                self.totals.actions += 1;
+                self.totals.failed += u64::from(outcome != Outcome::Done);
+                self.totals.healed += u64::from(healing && outcome == Outcome::Done);
+            }
+            Record::Started { level } => {
+                if !self.started.contains(&level) {
+                    self.started.push(level);
+                }
+            }
+            Record::Numbers { level, next } => {
+                self.next.insert(level, next);
+            }
+            Record::Whole(book) => *self = book,
+        }
+    }
+
+    /// The members of a level.
+    pub fn level(&self, level: Level) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |member| member.wanted.level == level)
+    }
+
+    /// The names of the members of a level in one of some phases.
+    pub fn names(&self, level: Level, phases: &[Phase]) -> Vec<ResourceName> {
+        let of_phase = |member: &&Member| phases.contains(&member.phase);
+        self.level(level).filter(of_phase).map(|member| member.wanted.name.clone()).collect()
+    }
+
+    /// How many members of a level are in one of some phases.
+    pub fn count(&self, level: Level, phases: &[Phase]) -> u32 {
+        let count = self.level(level).filter(|member| phases.contains(&member.phase)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The phase of a member.
+    pub fn phase(&self, name: &ResourceName) -> Option<Phase> {
+        self.members.get(name).map(|member| member.phase)
+    }
+
+    /// The next number of a name at a level.
+    pub fn next(&self, level: Level) -> u64 {
+        self.next.get(&level).copied().unwrap_or(1)
+    }
+
+    /// Whether this fleet has given a resource this name at some time.
+    pub fn has_named(&self, name: &ResourceName) -> bool {
+        Level::ALL.iter().any(|level| number(*level, name).is_some_and(|number| number < self.next(*level)))
+    }
+}
+
+/// The number in a name that a fleet gives.
+pub(super) fn number(level: Level, name: &ResourceName) -> Option<u64> {
+    let rest = name.as_str().strip_prefix(level.name())?.strip_prefix('-')?;
+    rest.parse().ok().filter(|_| !rest.starts_with('0'))
+}

@@ -1,0 +1,104 @@
+//! What a manager asks for.
+
+use serde_json::Value;
+
+use super::book::Record;
+use crate::provider::{Allocation, ResourceName};
+
+/// One address of the entry point.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Endpoint {
+    /// Which orchestrator.
+    pub name: ResourceName,
+    /// Where it speaks MQTT: `mqtt://HOST:PORT`.
+    pub address: String,
+    /// Clients that it has, for the least-loaded choice.
+    pub clients: u64,
+}
+
+/// Something for the history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry(pub Value);
+
+/// What is to be done, in this order. Each may be repeated; what goes wrong is seen at the next look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// Must be on disk before anything after it is done.
+    Keep(Vec<Record>),
+    /// Ask the provider for a resource.
+    Allocate(Allocation),
+    /// Have the provider take a resource away.
+    Release(ResourceName),
+    /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
+    AddBroker {
+        /// The orchestrator.
+        at: ResourceName,
+        /// The broker.
+        broker: ResourceName,
+    },
+    /// Have an orchestrator send nothing more to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
+    DrainBroker {
+        /// The orchestrator.
+        at: ResourceName,
+        /// The broker.
+        broker: ResourceName,
+    },
+    /// Have an orchestrator forget a broker: `DELETE /api/v1/fleet/brokers/NAME`.
+    RemoveBroker {
+        /// The orchestrator.
+        at: ResourceName,
+        /// The broker.
+        broker: ResourceName,
+        /// Whether what it owes is sent to other brokers; else it must owe nothing.
+        force: bool,
+    },
+    /// Have an orchestrator send its clients away: `POST /api/v1/drain`.
+    Evict {
+        /// The orchestrator.
+        at: ResourceName,
+        /// Where MQTT 5 clients are sent, `HOST:PORT`.
+        server_reference: Option<String>,
+    },
+    /// Have an orchestrator take clients again: `DELETE /api/v1/drain`.
+    EndEviction {
+        /// The orchestrator.
+        at: ResourceName,
+    },
+    /// Have the entry point answer with these.
+    SetEndpoints(Vec<Endpoint>),
+    /// Add to the history.
+    Tell(Entry),
+}
+
+impl Command {
+    /// What it is about, for people: without addresses, which may hold passwords.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Keep(records) => format!("keep {} records", records.len()),
+            Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
+            Self::Release(name) => format!("release {name}"),
+            Self::AddBroker { at, broker } => format!("add {broker} at {at}"),
+            Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
+            Self::RemoveBroker { at, broker, force } => {
+                format!("remove {broker} at {at}{}", if *force { ", by force" } else { "" })
+            }
+            Self::Evict { at, .. } => format!("evict the clients of {at}"),
+            Self::EndEviction { at } => format!("end the eviction at {at}"),
+            Self::SetEndpoints(endpoints) => format!("set {} endpoints", endpoints.len()),
+            Self::Tell(_) => "tell the history".to_owned(),
+        }
+    }
+
+    /// Whom it is about, when its failure belongs to somebody's step.
+    pub fn subject(&self) -> Option<&ResourceName> {
+        match self {
+            Self::Allocate(wanted) => Some(&wanted.name),
+            Self::Release(name) => Some(name),
+            Self::AddBroker { broker, .. } | Self::DrainBroker { broker, .. } | Self::RemoveBroker { broker, .. } => {
+                Some(broker)
+            }
+            Self::Evict { at, .. } | Self::EndEviction { at } => Some(at),
+            Self::Keep(_) | Self::SetEndpoints(_) | Self::Tell(_) => None,
+        }
+    }
+}

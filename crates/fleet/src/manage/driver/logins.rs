@@ -1,0 +1,82 @@
+//! Who the fleet is towards brokers (BRK-10).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::provider::Resource;
+use crate::provider::process::Login;
+
+/// Largest file of a password, bytes.
+const MAX_PASSWORD: u64 = 4096;
+
+/// Logins by template. Passwords are read when they are needed, and kept nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct Logins(BTreeMap<String, Login>);
+
+impl Logins {
+    /// The logins of some templates.
+    pub fn new(logins: BTreeMap<String, Login>) -> Self {
+        Self(logins)
+    }
+
+    /// The address of a broker with its login: `mqtt://USER:PASSWORD@HOST:PORT`.
+    ///
+    /// # Errors
+    /// When the password's file cannot be read. The text does not hold the password.
+    pub fn address(&self, resource: &Resource) -> Result<String, String> {
+        let Some(login) = self.0.get(&resource.template) else { return Ok(resource.address.clone()) };
+        let rest = resource.address.strip_prefix("mqtt://").unwrap_or(&resource.address);
+        let password = read(&login.password_file)
+            .map_err(|error| format!("cannot read the password in {}: {error}", login.password_file.display()))?;
+        Ok(format!("mqtt://{}:{}@{rest}", escape(&login.username), escape(&password)))
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_PASSWORD).read_to_string(&mut text)?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::level::Level;
+
+    #[test]
+    fn a_login_becomes_part_of_the_address() {
+        let file = std::env::temp_dir().join(format!("tidegate-login-{}", std::process::id()));
+        std::fs::write(&file, "p@ss:w\n").unwrap();
+        let login = Login { username: "fleet".to_owned(), password_file: file.clone() };
+        let logins = Logins::new(BTreeMap::from([("a".to_owned(), login)]));
+        let resource = |template: &str| Resource {
+            name: "broker-1".parse().unwrap(),
+            level: Level::Broker,
+            template: template.to_owned(),
+            address: "mqtt://127.0.0.1:1".to_owned(),
+            admin: None,
+            pid: None,
+            note: String::new(),
+        };
+        assert_eq!(logins.address(&resource("a")).unwrap(), "mqtt://fleet:p%40ss%3Aw@127.0.0.1:1");
+        assert_eq!(logins.address(&resource("b")).unwrap(), "mqtt://127.0.0.1:1");
+        std::fs::remove_file(file).unwrap();
+        assert!(logins.address(&resource("a")).unwrap_err().contains("tidegate-login"));
+    }
+}

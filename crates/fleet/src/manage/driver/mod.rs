@@ -1,0 +1,447 @@
+//! The manager at work: looks at the fleet, asks the state machine, does what it says, and waits.
+
+mod entry_point;
+mod local_api;
+mod logins;
+mod orchestrator_api;
+
+pub use entry_point::{EntryPoint, NoEntryPoint, Remembered};
+pub use logins::Logins;
+pub use orchestrator_api::OrchestratorError;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use self::local_api::{LocalApi, Shown};
+use self::orchestrator_api::OrchestratorApi;
+use super::history::{History, HistoryError};
+use super::journal::{Journal, JournalError};
+use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Phase, Record, Settings, Sight};
+use crate::level::Level;
+use crate::provider::attached::ATTACHED;
+use crate::provider::{Look, Observed, Provider, ProviderError, Release, ResourceName};
+
+/// Where a manager says how it can be asked.
+pub const MANAGER_FILE: &str = "manager.json";
+/// The last `status` and `plan`, for when no manager runs.
+pub const STATUS_FILE: &str = "status.json";
+const LOCK_FILE: &str = "manager.lock";
+/// Orchestrators that are asked at once.
+const ASKED_AT_ONCE: usize = 16;
+/// Pause between looks while something is stopped.
+const STOP_CHECK: Duration = Duration::from_millis(50);
+
+/// Why a manager does not run, or stops.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    /// Another manager runs this fleet.
+    #[error("another manager runs the fleet in {}; stop it first, or name another state directory", .0.display())]
+    Running(PathBuf),
+    /// A file of the state directory.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The history.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The provider.
+    #[error(transparent)]
+    Provider(#[from] ProviderError),
+}
+
+/// What a driver is made of.
+pub struct Parts {
+    /// What the manager is set by.
+    pub settings: Settings,
+    /// Who decides, by level.
+    pub judges: BTreeMap<Level, Box<dyn Judge>>,
+    /// Where resources come from.
+    pub provider: Box<dyn Provider>,
+    /// Where clients find the orchestrators.
+    pub entry_point: Box<dyn EntryPoint>,
+    /// Who the fleet is towards brokers, by template.
+    pub logins: Logins,
+    /// The directory of the journal, the history and the status.
+    pub directory: PathBuf,
+    /// The port of the manager's own endpoint on loopback; 0 for any.
+    pub port: u16,
+}
+
+/// A manager at work. It holds the fleet's lock; its end leaves the fleet running.
+pub struct Driver {
+    manager: Manager,
+    provider: Box<dyn Provider>,
+    entry_point: Box<dyn EntryPoint>,
+    logins: Logins,
+    directory: PathBuf,
+    journal: Journal,
+    history: History,
+    orchestrators: OrchestratorApi,
+    shown: Shown,
+    api: LocalApi,
+    sight: Sight,
+    /// CPU as of the last observation, which looks in between do not sample.
+    cpu: BTreeMap<ResourceName, f64>,
+    /// What was complained about last, by subject, so that it is said once.
+    complaints: BTreeMap<String, String>,
+    _lock: File,
+}
+
+impl Driver {
+    /// Takes the fleet in a state directory over from the manager before.
+    ///
+    /// # Errors
+    /// When another manager runs it, or its state cannot be read.
+    pub fn open(parts: Parts) -> Result<Self, DriverError> {
+        let directory = parts.directory;
+        fs::create_dir_all(&directory).map_err(io_at("make", &directory))?;
+        let lock = lock(&directory)?;
+        let (journal, book) = Journal::open(&directory)?;
+        let last = History::last_observation(&directory)?;
+        let history = History::open(&directory)?;
+        let shown = Shown::default();
+        let api =
+            LocalApi::start(parts.port, shown.clone()).map_err(io_at("listen for", &directory.join(MANAGER_FILE)))?;
+        let name = parts.settings.fleet.clone();
+        let manager = Manager::new(parts.settings, parts.judges, book, last);
+        let driver = Self {
+            manager,
+            provider: parts.provider,
+            entry_point: parts.entry_point,
+            logins: parts.logins,
+            directory,
+            journal,
+            history,
+            orchestrators: OrchestratorApi::new(),
+            shown,
+            api,
+            sight: Sight::default(),
+            cpu: BTreeMap::new(),
+            complaints: BTreeMap::new(),
+            _lock: lock,
+        };
+        driver.show();
+        let about = json!({"fleet": name, "pid": std::process::id(), "http": format!("http://{}", driver.address())});
+        write(&driver.directory.join(MANAGER_FILE), &about)?;
+        Ok(driver)
+    }
+
+    /// Where the manager answers.
+    pub fn address(&self) -> SocketAddr {
+        self.api.address()
+    }
+
+    /// The state machine.
+    pub fn manager(&self) -> &Manager {
+        &self.manager
+    }
+
+    /// What was seen last.
+    pub fn sight(&self) -> &Sight {
+        &self.sight
+    }
+
+    /// Works until something is received or the sender is gone. `after` is called after each look.
+    ///
+    /// # Errors
+    /// When the book cannot be kept: nothing may then be done.
+    pub fn run(&mut self, stop: &Receiver<()>, mut after: impl FnMut(&Self)) -> Result<(), DriverError> {
+        let mut next = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now >= next {
+                // An observation that came late does not make the next ones hurry.
+                next = (next + self.manager.settings().interval).max(now);
+                self.observe()?;
+            } else {
+                self.check()?;
+            }
+            after(self);
+            let rest = next.saturating_duration_since(Instant::now());
+            let wait = if self.manager.is_busy() { rest.min(self.manager.settings().check) } else { rest };
+            match stop.recv_timeout(wait) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+
+    /// One observation, and what follows from it.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub fn observe(&mut self) -> Result<(), DriverError> {
+        self.look(Look::Everything);
+        let commands = self.manager.observe(now(), &self.sight);
+        self.execute(&commands)
+    }
+
+    /// One look at what is under way.
+    ///
+    /// # Errors
+    /// As of [`run`](Self::run).
+    pub fn check(&mut self) -> Result<(), DriverError> {
+        self.look(Look::Conditions);
+        let commands = self.manager.check(now(), &self.sight);
+        self.execute(&commands)
+    }
+
+    /// Stops the whole fleet: orchestrators first, so that nobody publishes to brokers that go, then brokers. Orchestrators keep what
+    /// they have stored and start again on it; brokers do not, since what they owe is with the orchestrators. What is attached stays.
+    ///
+    /// # Errors
+    /// When a process cannot be stopped.
+    pub fn stop_all(&mut self) -> Result<(), DriverError> {
+        if let Err(error) = self.entry_point.set_endpoints(&[]) {
+            tracing::warn!(error, "the entry point keeps its names");
+        }
+        self.stop_level(Level::Orchestrator)?;
+        self.stop_level(Level::Broker)?;
+        let mut book = self.manager.book().clone();
+        book.actions.clear();
+        book.members
+            .retain(|_, member| member.wanted.level == Level::Orchestrator && member.wanted.template != ATTACHED);
+        for member in book.members.values_mut() {
+            member.phase = Phase::Lost;
+        }
+        book.started.retain(|level| *level != Level::Broker);
+        self.journal.keep(&[Record::Whole(book)])?;
+        remove(&self.directory.join(STATUS_FILE))
+    }
+
+    fn stop_level(&mut self, level: Level) -> Result<(), DriverError> {
+        let of_level = self.provider.list()?.into_iter().filter(|resource| resource.level == level);
+        let mut left: Vec<ResourceName> = of_level.map(|resource| resource.name).collect();
+        let (_never, nothing) = std::sync::mpsc::channel::<()>();
+        while !left.is_empty() {
+            let mut stopping = Vec::new();
+            for name in left {
+                let release = match level {
+                    Level::Orchestrator => self.provider.stop(&name),
+                    Level::Broker => self.provider.release(&name),
+                };
+                match release {
+                    Ok(Release::Gone) | Err(ProviderError::Attached(_)) => {}
+                    Ok(Release::Stopping) => stopping.push(name),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            left = stopping;
+            if !left.is_empty() {
+                let _ = nothing.recv_timeout(STOP_CHECK);
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, look: Look) {
+        let resources = match self.provider.observe(look) {
+            Ok(observed) => Some(self.with_cpu(observed, look)),
+            Err(error) => {
+                self.complain("provider", &error.to_string());
+                None
+            }
+        };
+        let orchestrators = resources.as_ref().map(|resources| self.ask(resources)).unwrap_or_default();
+        self.sight = Sight { resources, orchestrators };
+    }
+
+    fn with_cpu(&mut self, observed: Vec<Observed>, look: Look) -> BTreeMap<ResourceName, Observed> {
+        if look == Look::Everything {
+            let known = observed.iter().filter_map(|observed| Some((observed.resource.name.clone(), observed.cpu?)));
+            self.cpu = known.collect();
+        }
+        let cpu = |observed: Observed| {
+            let cpu = observed.cpu.or_else(|| self.cpu.get(&observed.resource.name).copied());
+            (observed.resource.name.clone(), Observed { cpu, ..observed })
+        };
+        observed.into_iter().map(cpu).collect()
+    }
+
+    /// Asks all orchestrators, several at once, so that one that hangs holds up few.
+    fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
+        let asked: Vec<(&ResourceName, &str)> =
+            resources.iter().filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?))).collect();
+        let mut views = BTreeMap::new();
+        let mut problems = Vec::new();
+        for group in asked.chunks(ASKED_AT_ONCE) {
+            thread::scope(|scope| {
+                let api = &self.orchestrators;
+                let threads: Vec<_> =
+                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(admin)))).collect();
+                for (name, thread) in threads {
+                    match thread.join() {
+                        Ok(Ok(view)) => {
+                            views.insert(name.clone(), view);
+                        }
+                        Ok(Err(error)) => problems.push((name.clone(), error.to_string())),
+                        Err(_) => problems.push((name.clone(), "asking it failed".to_owned())),
+                    }
+                }
+            });
+        }
+        for name in views.keys() {
+            self.complaints.remove(name.as_str());
+        }
+        for (name, problem) in problems {
+            self.complain(name.as_str(), &problem);
+        }
+        views
+    }
+
+    fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
+        for command in commands {
+            if let Err(problem) = self.execute_one(command)? {
+                let what = command.describe();
+                self.complain(&what, &problem);
+                self.manager.failed(command, &problem);
+            }
+        }
+        self.show();
+        let kept = json!({"status": self.status(), "plan": self.manager.plan()});
+        write(&self.directory.join(STATUS_FILE), &kept)
+    }
+
+    /// Does one thing. What goes wrong with it is told to the manager; only what it must remember stops it.
+    fn execute_one(&mut self, command: &Command) -> Result<Result<(), String>, DriverError> {
+        Ok(match command {
+            Command::Keep(records) => {
+                self.journal.keep(records)?;
+                Ok(())
+            }
+            Command::Tell(Entry(entry)) => {
+                if entry.get("kind").is_some_and(|kind| kind == "action") {
+                    tracing::info!(action = %entry["number"], what = %entry["action"], outcome = %entry["outcome"], "an action of the fleet has ended");
+                }
+                self.history.add(entry).map_err(|error| error.to_string())
+            }
+            Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(|error| error.to_string()),
+            Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
+            Command::SetEndpoints(endpoints) => self.entry_point.set_endpoints(endpoints),
+            Command::AddBroker { at, broker } => {
+                let address = self.address_of(broker);
+                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address)))
+            }
+            Command::DrainBroker { at, broker } => self.tell(at, |api, admin| api.drain_broker(admin, broker)),
+            Command::RemoveBroker { at, broker, force } => {
+                self.tell(at, |api, admin| api.remove(admin, broker, *force))
+            }
+            Command::Evict { at, server_reference } => {
+                let settings = self.manager.settings();
+                let body = json!({
+                    "server_reference": server_reference,
+                    "per_second": settings.evict_per_second,
+                    "evict_after_s": settings.evict_after.as_secs(),
+                });
+                self.tell(at, |api, admin| api.evict(admin, &body))
+            }
+            Command::EndEviction { at } => self.tell(at, OrchestratorApi::end_eviction),
+        })
+    }
+
+    fn tell(
+        &self,
+        at: &ResourceName,
+        tell: impl FnOnce(&OrchestratorApi, &str) -> Result<(), OrchestratorError>,
+    ) -> Result<(), String> {
+        let admin = self.sight.resource(at).and_then(|observed| observed.resource.admin.as_deref());
+        let admin = admin.ok_or_else(|| format!("the admin address of {at} is not known"))?;
+        tell(&self.orchestrators, admin).map_err(|error| error.to_string())
+    }
+
+    /// Where a broker is, with the fleet's login.
+    fn address_of(&self, broker: &ResourceName) -> Result<String, String> {
+        let observed = self.sight.resource(broker).ok_or_else(|| format!("the address of {broker} is not known"))?;
+        self.logins.address(&observed.resource)
+    }
+
+    /// The status as `tidegate fleet status --json` prints it.
+    pub fn status(&self) -> Value {
+        let mut status = self.manager.status(now(), &self.sight);
+        if let Some(object) = status.as_object_mut() {
+            let manager = json!({
+                "state": "running", "pid": std::process::id(), "http": format!("http://{}", self.address()),
+                "directory": self.directory,
+            });
+            object.insert("manager".to_owned(), manager);
+        }
+        status
+    }
+
+    fn show(&self) {
+        self.shown.set(self.status(), self.manager.plan());
+    }
+
+    /// Says what goes wrong once, not at every look.
+    fn complain(&mut self, subject: &str, problem: &str) {
+        let new = self.complaints.insert(subject.to_owned(), problem.to_owned()).as_deref() != Some(problem);
+        if new {
+            tracing::warn!(subject, problem, "something of the fleet did not do what it should");
+        }
+        if self.complaints.len() > 1024 {
+            self.complaints.clear();
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = remove(&self.directory.join(MANAGER_FILE));
+    }
+}
+
+/// Whether a manager runs the fleet in a state directory.
+pub fn is_running(directory: &Path) -> bool {
+    let file = File::options().write(true).open(directory.join(LOCK_FILE));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
+/// One manager per fleet: the lock goes with its process, however that ends.
+fn lock(directory: &Path) -> Result<File, DriverError> {
+    let path = directory.join(LOCK_FILE);
+    let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(io_at("open", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(fs::TryLockError::WouldBlock) => Err(DriverError::Running(directory.to_owned())),
+        Err(fs::TryLockError::Error(source)) => Err(io_at("lock", &path)(source)),
+    }
+}
+
+fn write(path: &Path, value: &Value) -> Result<(), DriverError> {
+    let new = path.with_extension("new");
+    fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, path)).map_err(io_at("write", path))
+}
+
+fn remove(path: &Path) -> Result<(), DriverError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_at("remove", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn io_at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriverError {
+    let path = path.to_owned();
+    move |source| DriverError::Io { what, path, source }
+}
+
+fn now() -> Moment {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,80 @@
+//! Who decides how many resources a level shall have.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::moment::Moment;
+use crate::level::Level;
+use crate::provider::ResourceName;
+
+/// A serving member as it was observed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberSeen {
+    /// Which.
+    pub name: ResourceName,
+    /// CPU used, as a fraction of its cores.
+    pub cpu: Option<f64>,
+    /// Its cores.
+    pub cores: f64,
+    /// Messages that it handled per second since the last observation.
+    pub rate: Option<f64>,
+    /// Messages that wait for it.
+    pub queued: Option<u64>,
+    /// How late its loop is, milliseconds.
+    pub loop_lag_ms: Option<f64>,
+}
+
+/// A level as it was observed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelSeen {
+    /// When.
+    pub at: Moment,
+    /// Which level.
+    pub level: Level,
+    /// Members that serve.
+    pub serving: u32,
+    /// Members that will.
+    pub pending: u32,
+    /// Members that no longer do, and are still there.
+    pub leaving: u32,
+    /// Members of the other level.
+    pub elsewhere: u32,
+    /// From the request until it served, of the newest member, when that has been measured.
+    pub lead_time: Option<Duration>,
+    /// Each serving member.
+    pub members: Vec<MemberSeen>,
+}
+
+/// What shall be done about a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Hold,
+    /// So many more.
+    Grow(u32),
+    /// So many fewer.
+    Shrink(u32),
+}
+
+/// What was decided, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What shall be done.
+    pub wish: Wish,
+    /// The load that it was decided by, 1 being all that the level can do.
+    pub load: Option<f64>,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// Why, in parts.
+    pub details: Value,
+}
+
+/// Decides about one level. It is asked once per observation, and its wish is carried out unless the level has an action under way.
+pub trait Judge: Send {
+    /// The next observation.
+    fn judge(&mut self, seen: &LevelSeen) -> Verdict;
+
+    /// An action was under way that this judge did not decide: healing, or what a manager before this one began.
+    fn note_action(&mut self, at: Moment);
+}

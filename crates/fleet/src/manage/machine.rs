@@ -1,0 +1,325 @@
+//! The manager: what it remembers, and the order in which it looks at things.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::action::Action;
+use super::book::{Book, Phase, Record};
+use super::command::{Command, Endpoint, Entry};
+use super::explain;
+use super::judge::{Judge, LevelSeen, MemberSeen, Verdict};
+use super::moment::Moment;
+use super::settings::Settings;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::attached::ATTACHED;
+use crate::provider::{Condition, ResourceName};
+
+/// The last decision of a level.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    pub(super) seen: LevelSeen,
+    pub(super) verdict: Verdict,
+    /// What was done about it, for people.
+    pub(super) did: String,
+}
+
+/// The manager of one fleet. See the [module](super).
+pub struct Manager {
+    pub(super) settings: Settings,
+    pub(super) book: Book,
+    pub(super) judges: BTreeMap<Level, Box<dyn Judge>>,
+    pub(super) observation: u64,
+    /// Observations in a row without an answer.
+    pub(super) silent: BTreeMap<ResourceName, u32>,
+    /// Counters of messages at the last observation.
+    counters: BTreeMap<ResourceName, (Moment, u64)>,
+    pub(super) published: Option<Vec<Endpoint>>,
+    pub(super) lead_times: BTreeMap<Level, Duration>,
+    pub(super) judged: BTreeMap<Level, Judged>,
+    /// How often the step under way has asked and was refused, by level.
+    pub(super) refusals: BTreeMap<Level, u32>,
+    /// Why the last action that failed did.
+    pub(super) last_failure: Option<String>,
+    /// Changes of the book that are not kept yet.
+    unkept: Vec<Record>,
+    commands: Vec<Command>,
+}
+
+impl std::fmt::Debug for Manager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Manager")
+            .field("book", &self.book)
+            .field("observation", &self.observation)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Manager {
+    /// A manager that goes on from a book, with one judge per level. Observations are counted on from `observation`.
+    pub fn new(settings: Settings, judges: BTreeMap<Level, Box<dyn Judge>>, book: Book, observation: u64) -> Self {
+        let mut manager = Self {
+            settings,
+            book,
+            judges,
+            observation,
+            silent: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            published: None,
+            lead_times: BTreeMap::new(),
+            judged: BTreeMap::new(),
+            refusals: BTreeMap::new(),
+            last_failure: None,
+            unkept: Vec::new(),
+            commands: Vec::new(),
+        };
+        for (level, at) in manager.book.ended.clone() {
+            if let Some(judge) = manager.judges.get_mut(&level) {
+                judge.note_action(at);
+            }
+        }
+        manager
+    }
+
+    /// What it must not forget.
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// What it is set by.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Why the last action that failed did, as far as this manager has seen.
+    pub fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
+    }
+
+    /// The orchestrators that the entry point names.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.published.iter().flatten()
+    }
+
+    /// Whether the first resources of both levels are there.
+    pub fn is_started(&self) -> bool {
+        Level::ALL.iter().all(|level| self.book.started.contains(level))
+    }
+
+    /// Whether something is under way that is worth a look before the next observation.
+    pub fn is_busy(&self) -> bool {
+        !self.book.actions.is_empty()
+    }
+
+    /// An observation: who is down is noted, actions come further, and each level without one is healed or decided about.
+    pub fn observe(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
+        self.observation += 1;
+        self.note_silence(sight);
+        self.look(now, sight);
+        for level in Level::ALL {
+            self.observe_level(level, now, sight);
+        }
+        // What was begun is asked for at once.
+        self.look(now, sight);
+        self.tell(Entry(explain::observation(self, now)));
+        self.finish()
+    }
+
+    /// A look between observations: actions come further, nothing is decided.
+    pub fn check(&mut self, now: Moment, sight: &Sight) -> Vec<Command> {
+        self.look(now, sight);
+        self.finish()
+    }
+
+    /// A command could not be done. It is asked again at the next look; what was refused several times fails its action.
+    pub fn failed(&mut self, command: &Command, problem: &str) {
+        let Some(subject) = command.subject() else { return };
+        let of = |action: &Action| action.targets.contains(subject) || action.old.as_ref() == Some(subject);
+        for (level, action) in &mut self.book.actions {
+            if of(action) {
+                action.note(&format!("{}: {problem}", command.describe()));
+                *self.refusals.entry(*level).or_default() += 1;
+            }
+        }
+    }
+
+    fn look(&mut self, now: Moment, sight: &Sight) {
+        for level in Level::ALL {
+            self.advance(level, now, sight);
+        }
+        self.reconcile(sight);
+        self.set_endpoints(sight);
+    }
+
+    fn observe_level(&mut self, level: Level, now: Moment, sight: &Sight) {
+        let seen = self.seen(level, now, sight);
+        let Some(judge) = self.judges.get_mut(&level) else { return };
+        let verdict = judge.judge(&seen);
+        let did = match self.hindrance(level, sight) {
+            Some(why) => why,
+            None => self.begin(level, &verdict, now, sight),
+        };
+        self.judged.insert(level, Judged { seen, verdict, did });
+    }
+
+    /// Why nothing can be begun at a level.
+    fn hindrance(&mut self, level: Level, sight: &Sight) -> Option<String> {
+        if sight.resources.is_none() {
+            return Some("the provider does not answer: nothing is begun".to_owned());
+        }
+        let action = self.book.actions.get(&level)?;
+        Some(format!("action {} is under way", action.number))
+    }
+
+    /// Counts who does not answer. An orchestrator that answers for itself is not silent, whatever a probe says.
+    fn note_silence(&mut self, sight: &Sight) {
+        if sight.resources.is_none() {
+            return;
+        }
+        let members = &self.book.members;
+        self.silent.retain(|name, _| members.contains_key(name));
+        for (name, member) in members {
+            let answers = sight.is_online(name) && !Self::is_given_up(name, sight)
+                || (member.wanted.level == Level::Orchestrator && sight.orchestrators.contains_key(name));
+            let silent = self.silent.entry(name.clone()).or_default();
+            *silent = if answers { 0 } else { silent.saturating_add(1) };
+        }
+    }
+
+    /// Whether every orchestrator that answers says that a broker is down.
+    fn is_given_up(broker: &ResourceName, sight: &Sight) -> bool {
+        let mut views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker)).peekable();
+        views.peek().is_some() && views.all(|view| view.state == super::sight::BrokerState::Down)
+    }
+
+    /// Whether a member counts as dead: its end was seen, the provider does not have it, or it has been silent for too long.
+    pub(super) fn is_dead(&self, name: &ResourceName, sight: &Sight) -> bool {
+        let ended = matches!(sight.condition(name), Some(Condition::Ended(_))) || sight.is_absent(name);
+        ended || self.silent.get(name).is_some_and(|silent| *silent >= self.settings.down_after)
+    }
+
+    /// Whether a member was there before the fleet and belongs to somebody else.
+    pub(super) fn is_attached(&self, name: &ResourceName) -> bool {
+        self.book.members.get(name).is_some_and(|member| member.wanted.template == ATTACHED)
+    }
+
+    /// What a judge gets to see.
+    fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
+        let all = self.book.names(level, &[Phase::Serving]);
+        // What is attached and dead is nobody's to replace, and does no work.
+        let (dead, serving): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
+        let members = serving.iter().map(|name| self.member_seen(level, name, now, sight)).collect();
+        let count = |names: &[Phase]| self.book.count(level, names);
+        let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
+        LevelSeen {
+            at: now,
+            level,
+            serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
+            pending: count(&[Phase::Pending, Phase::Joining]),
+            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost])
+                .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
+            elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
+            lead_time: self.lead_times.get(&level).copied(),
+            members,
+        }
+    }
+
+    fn member_seen(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) -> MemberSeen {
+        let view = sight.orchestrators.get(name);
+        let brokers = || sight.orchestrators.values().filter_map(|view| view.brokers.get(name));
+        let (total, queued) = match level {
+            Level::Broker => (Some(brokers().map(|broker| broker.sent).sum()), Some(sight.owed(name))),
+            Level::Orchestrator => (view.map(|view| view.messages_in), view.map(|view| view.owed)),
+        };
+        let rate = total.and_then(|total: u64| {
+            let (before, counted) = self.counters.insert(name.clone(), (now, total))?;
+            let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
+            #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
+            (seconds > 0.0).then(|| total.saturating_sub(counted) as f64 / seconds)
+        });
+        MemberSeen {
+            name: name.clone(),
+            cpu: sight.resource(name).and_then(|observed| observed.cpu),
+            cores: self.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
+            rate,
+            queued,
+            loop_lag_ms: view.and_then(|view| view.loop_lag_ms),
+        }
+    }
+
+    /// The entry point names the orchestrators that serve; those that leave or have died vanish at once.
+    fn set_endpoints(&mut self, sight: &Sight) {
+        if sight.resources.is_none() {
+            return;
+        }
+        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
+        let living: BTreeSet<ResourceName> = serving.into_iter().filter(|name| !self.is_dead(name, sight)).collect();
+        let endpoint = |name: ResourceName| {
+            let view = sight.orchestrators.get(&name);
+            if view.is_some_and(|view| view.draining) {
+                return None;
+            }
+            let address = sight.resource(&name)?.resource.address.clone();
+            Some(Endpoint { name, address, clients: view.map_or(0, |view| view.clients) })
+        };
+        let endpoints: Vec<Endpoint> = living.into_iter().filter_map(endpoint).collect();
+        if self.published.as_ref() != Some(&endpoints) {
+            self.published = Some(endpoints.clone());
+            self.command(Command::SetEndpoints(endpoints));
+        }
+    }
+
+    /// Whether the entry point names an orchestrator.
+    pub(super) fn is_published(&self, name: &ResourceName) -> bool {
+        self.published.iter().flatten().any(|endpoint| endpoint.name == *name)
+    }
+
+    /// Changes the book. The change is kept before the next command.
+    pub(super) fn record(&mut self, record: Record) {
+        self.unkept.push(record.clone());
+        self.book.apply(record);
+    }
+
+    /// Asks for something, after everything that the book has to say about it.
+    pub(super) fn command(&mut self, command: Command) {
+        if !self.unkept.is_empty() {
+            let records = std::mem::take(&mut self.unkept);
+            self.commands.push(Command::Keep(records));
+        }
+        if !self.commands.contains(&command) {
+            self.commands.push(command);
+        }
+    }
+
+    pub(super) fn tell(&mut self, entry: Entry) {
+        self.command(Command::Tell(entry));
+    }
+
+    fn finish(&mut self) -> Vec<Command> {
+        if !self.unkept.is_empty() {
+            let records = std::mem::take(&mut self.unkept);
+            self.commands.push(Command::Keep(records));
+        }
+        std::mem::take(&mut self.commands)
+    }
+
+    /// The next number of a name at a level.
+    pub(super) fn number(&mut self, level: Level) -> u64 {
+        let number = self.book.next(level);
+        self.record(Record::Numbers { level, next: number + 1 });
+        number
+    }
+
+    /// Sets the phase of a member.
+    pub(super) fn set_phase(&mut self, name: &ResourceName, phase: Phase, now: Moment) {
+        if let Some(member) = self.book.members.get(name)
+            && member.phase != phase
+        {
+            let mut member = member.clone();
+            member.phase = phase;
+            member.since = now;
+            self.record(Record::Member(member));
+        }
+    }
+}

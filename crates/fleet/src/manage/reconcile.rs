@@ -1,0 +1,54 @@
+//! What orchestrators know of brokers, put right: whatever an orchestrator has missed, because it was down, is new or was told
+//! otherwise, it is told at the next look.
+
+use super::book::Phase;
+use super::command::Command;
+use super::machine::Manager;
+use super::sight::{BrokerState, OrchestratorView, Sight};
+use crate::level::Level;
+use crate::provider::{Condition, ResourceName};
+
+impl Manager {
+    pub(super) fn reconcile(&mut self, sight: &Sight) {
+        for (at, view) in &sight.orchestrators {
+            if !matches!(self.book.phase(at), None | Some(Phase::Leaving)) {
+                self.reconcile_members(at, view, sight);
+                self.reconcile_strangers(at, view, sight);
+            }
+        }
+    }
+
+    fn reconcile_members(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
+        let brokers: Vec<(ResourceName, Phase)> =
+            self.book.level(Level::Broker).map(|member| (member.wanted.name.clone(), member.phase)).collect();
+        for (broker, phase) in brokers {
+            let state = view.brokers.get(&broker).map(|broker| broker.state);
+            let leaves = matches!(state, Some(BrokerState::Draining | BrokerState::Drained));
+            let at = at.clone();
+            match phase {
+                Phase::Joining | Phase::Serving if state.is_none() || leaves => {
+                    let there = sight.resource(&broker).map(|observed| &observed.condition);
+                    if !matches!(there, None | Some(Condition::Ended(_) | Condition::Stopping)) {
+                        self.command(Command::AddBroker { at, broker });
+                    }
+                }
+                Phase::Draining | Phase::Leaving if state.is_some() && !leaves => {
+                    self.command(Command::DrainBroker { at, broker });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Brokers that were once of this fleet and are gone. What such a one still owes goes to others. Brokers that this fleet never
+    /// had are somebody else's and stay.
+    fn reconcile_strangers(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
+        for (broker, known) in &view.brokers {
+            let gone = self.book.phase(broker).is_none() && self.book.has_named(broker) && sight.is_absent(broker);
+            if gone {
+                let force = known.owed > 0;
+                self.command(Command::RemoveBroker { at: at.clone(), broker: broker.clone(), force });
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a manager sees of its fleet.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::provider::{Condition, Observed, ResourceName};
+
+/// What an orchestrator says of a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BrokerState {
+    /// It is being connected to.
+    Connecting,
+    /// It does not hold all subscriptions yet.
+    Subscribing,
+    /// It is online and holds all subscriptions (BRK-26).
+    Serving,
+    /// It gets no more messages and owes some.
+    Draining,
+    /// It gets no more messages and owes none.
+    Drained,
+    /// It does not answer.
+    Down,
+}
+
+/// A broker as an orchestrator sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BrokerView {
+    /// What it does.
+    pub state: BrokerState,
+    /// Messages that the orchestrator has for it, or waits for from it.
+    #[serde(default)]
+    pub owed: u64,
+    /// Messages sent to it so far.
+    #[serde(default)]
+    pub sent: u64,
+    /// What went wrong last.
+    #[serde(default)]
+    pub last_error: Option<String>,
+}
+
+/// An orchestrator that answered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OrchestratorView {
+    /// Clients that are connected.
+    pub clients: u64,
+    /// Messages accepted and not settled, over all brokers.
+    pub owed: u64,
+    /// How late its loop is, milliseconds.
+    pub loop_lag_ms: Option<f64>,
+    /// Messages that came in so far.
+    pub messages_in: u64,
+    /// Messages that went out so far.
+    pub messages_out: u64,
+    /// Whether it is leaving.
+    pub draining: bool,
+    /// Its brokers.
+    pub brokers: BTreeMap<ResourceName, BrokerView>,
+}
+
+/// Everything that was seen at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sight {
+    /// What the provider has. `None` when it did not answer: then nothing is taken as absent.
+    pub resources: Option<BTreeMap<ResourceName, Observed>>,
+    /// The orchestrators that answered.
+    pub orchestrators: BTreeMap<ResourceName, OrchestratorView>,
+}
+
+impl Sight {
+    /// A resource, when the provider answered and has it.
+    pub fn resource(&self, name: &ResourceName) -> Option<&Observed> {
+        self.resources.as_ref()?.get(name)
+    }
+
+    /// Whether the provider answered and does not have it.
+    pub fn is_absent(&self, name: &ResourceName) -> bool {
+        self.resources.as_ref().is_some_and(|resources| !resources.contains_key(name))
+    }
+
+    /// What a resource does.
+    pub fn condition(&self, name: &ResourceName) -> Option<&Condition> {
+        self.resource(name).map(|observed| &observed.condition)
+    }
+
+    /// Whether a resource is online, or an orchestrator that answered for itself.
+    pub fn is_online(&self, name: &ResourceName) -> bool {
+        self.condition(name) == Some(&Condition::Online)
+    }
+
+    /// What is owed to or by a broker, over all orchestrators that answered.
+    pub fn owed(&self, broker: &ResourceName) -> u64 {
+        self.orchestrators.values().filter_map(|view| view.brokers.get(broker)).map(|broker| broker.owed).sum()
+    }
+}

@@ -1,0 +1,90 @@
+//! The state of a fleet, for scripts and people.
+
+use serde_json::{Value, json};
+
+use super::book::{Member, Phase};
+use super::explain;
+use super::machine::Manager;
+use super::moment::Moment;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::Condition;
+
+impl Manager {
+    /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
+    pub fn status(&self, now: Moment, sight: &Sight) -> Value {
+        let levels: serde_json::Map<String, Value> =
+            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, sight))).collect();
+        let mut actions: Vec<_> = self.book.actions.values().collect();
+        actions.sort_by_key(|action| action.number);
+        let actions: Vec<Value> = actions.into_iter().map(|action| explain::action(action, now)).collect();
+        let totals = self.book.totals;
+        json!({
+            "fleet": self.settings.fleet,
+            "at_ms": now.0,
+            "interval_ms": u64::try_from(self.settings.interval.as_millis()).unwrap_or(u64::MAX),
+            "observation": self.observation,
+            "state": if self.book.started.len() < Level::ALL.len() { "starting" } else { "running" },
+            "levels": levels,
+            "action": actions.first(),
+            "actions": actions,
+            "endpoints": self.published.iter().flatten().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
+            "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed},
+        })
+    }
+
+    /// What the manager would do now, and why not.
+    pub fn plan(&self) -> Value {
+        explain::plan(self)
+    }
+
+    fn level_status(&self, level: Level, sight: &Sight) -> Value {
+        let count = |phases: &[Phase]| self.book.count(level, phases);
+        let settings = self.settings.level(level);
+        let judged = self.judged.get(&level);
+        let mut members: Vec<&Member> = self.book.level(level).collect();
+        members.sort_by_key(|member| member.order);
+        json!({
+            "serving": count(&[Phase::Serving]),
+            "pending": count(&[Phase::Pending, Phase::Joining]),
+            "draining": count(&[Phase::Draining, Phase::Leaving]),
+            "dead": count(&[Phase::Lost]),
+            "min": settings.map(|settings| settings.least),
+            "max": settings.map(|settings| settings.most),
+            "load": judged.and_then(|judged| judged.verdict.load),
+            "reason": judged.map(|judged| &judged.verdict.reason),
+            "resources": members.into_iter().map(|member| member_status(member, sight)).collect::<Vec<_>>(),
+        })
+    }
+}
+
+fn member_status(member: &Member, sight: &Sight) -> Value {
+    let name = &member.wanted.name;
+    let observed = sight.resource(name);
+    let view = sight.orchestrators.get(name);
+    let state = match (member.phase, observed.map(|observed| &observed.condition)) {
+        (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
+        (Phase::Pending | Phase::Joining, _) => "pending",
+        (Phase::Serving, _) => "serving",
+        (Phase::Draining | Phase::Leaving, _) => "draining",
+    };
+    let owed = match member.wanted.level {
+        Level::Broker => Some(sight.owed(name)),
+        Level::Orchestrator => view.map(|view| view.owed),
+    };
+    json!({
+        "name": name,
+        "template": member.wanted.template,
+        "state": state,
+        "phase": member.phase,
+        "address": observed.map(|observed| &observed.resource.address),
+        "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
+        "cpu": observed.and_then(|observed| observed.cpu),
+        "cores": member.wanted.cores,
+        "since_ms": member.since.0,
+        "pid": observed.and_then(|observed| observed.resource.pid),
+        "owed": owed,
+        "clients": view.map(|view| view.clients),
+        "note": observed.map(|observed| &observed.resource.note),
+    })
+}

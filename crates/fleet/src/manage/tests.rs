@@ -1,0 +1,5 @@
+//! The manager against a model of a provider and of orchestrators.
+
+mod cases;
+mod kills;
+mod world;

@@ -1,0 +1,104 @@
+//! Resources that were there before the fleet and belong to somebody else, such as three Mosquittos that are put behind
+//! orchestrators. They are observed, never made, never taken away.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::process::{Probe, probe};
+use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
+use crate::level::Level;
+
+/// The template that attached resources seem to be made from.
+pub const ATTACHED: &str = "attached";
+/// Time for an answer to a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One that is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The name by which the fleet knows it.
+    pub name: ResourceName,
+    /// What it is.
+    pub level: Level,
+    /// `HOST`, and the port where it speaks MQTT.
+    pub mqtt: (String, u16),
+    /// Where its admin API is, for orchestrators.
+    pub admin: Option<String>,
+}
+
+/// Attached resources, and beside them a provider of others.
+pub struct WithAttached {
+    attached: Vec<Attached>,
+    others: Box<dyn Provider>,
+}
+
+impl WithAttached {
+    /// A provider that has both.
+    pub fn new(attached: Vec<Attached>, others: Box<dyn Provider>) -> Self {
+        Self { attached, others }
+    }
+
+    fn knows(&self, name: &ResourceName) -> bool {
+        self.attached.iter().any(|attached| attached.name == *name)
+    }
+
+    fn resources(&self) -> Vec<Resource> {
+        self.attached.iter().map(Attached::resource).collect()
+    }
+}
+
+impl Attached {
+    fn resource(&self) -> Resource {
+        Resource {
+            name: self.name.clone(),
+            level: self.level,
+            template: ATTACHED.to_owned(),
+            address: format!("mqtt://{}:{}", self.mqtt.0, self.mqtt.1),
+            admin: self.admin.clone(),
+            pid: None,
+            note: "attached: its CPU is not known".to_owned(),
+        }
+    }
+
+    fn observe(&self) -> Observed {
+        let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
+        let answer = probe::ask(&Probe::Mqtt("mqtt".to_owned()), &self.mqtt.0, &ports, PROBE_TIMEOUT);
+        let condition = answer.map_or_else(Condition::Down, |()| Condition::Online);
+        Observed { resource: self.resource(), condition, cpu: None }
+    }
+}
+
+impl Provider for WithAttached {
+    fn allocate(&mut self, wanted: &Allocation) -> Result<Resource, ProviderError> {
+        match self.attached.iter().find(|attached| attached.name == wanted.name) {
+            Some(attached) => Ok(attached.resource()),
+            None => self.others.allocate(wanted),
+        }
+    }
+
+    fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
+        let mut all = self.resources();
+        all.extend(self.others.list()?);
+        Ok(all)
+    }
+
+    fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.release(name)
+    }
+
+    fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.stop(name)
+    }
+
+    fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
+        let mut all: Vec<Observed> = self.attached.iter().map(Attached::observe).collect();
+        all.extend(self.others.observe(look)?);
+        Ok(all)
+    }
+}

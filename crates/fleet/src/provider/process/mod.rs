@@ -1,0 +1,459 @@
+//! Processes on this machine.
+//!
+//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much again of
+//! what came before) and a record by which a later manager finds it. It does not end with its manager. What it spawns carries a mark in the
+//! environment, so that nothing of it is left when it is released, and nothing is lost sight of when the manager
+//! dies between spawning it and writing its process id down.
+
+mod cgroup;
+pub mod placeholder;
+mod ports;
+pub(super) mod probe;
+mod proc_files;
+mod record;
+mod spawn;
+mod template;
+
+pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::Signal;
+
+use self::cgroup::Cgroups;
+use self::proc_files::Identity;
+use self::record::Record;
+use crate::level::Level;
+
+use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
+
+/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `log.1`.
+pub const MAX_LOG: u64 = 1024 * 1024;
+/// Probes at once.
+const PROBES: usize = 16;
+
+/// Where processes listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address.
+    pub host: String,
+    /// The ports that they may get.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl Default for Place {
+    /// This machine alone, below the ports that connections leave from.
+    fn default() -> Self {
+        Self { host: "127.0.0.1".to_owned(), ports: 20_000..=29_999 }
+    }
+}
+
+/// What processes are made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where each gets its directory.
+    pub directory: PathBuf,
+    /// Where they listen, by level.
+    pub places: BTreeMap<Level, Place>,
+    /// How orchestrators choose a broker, for `{routing}`.
+    pub routing: String,
+    /// What they are made from, by name.
+    pub templates: BTreeMap<String, Template>,
+    /// This program, for templates that run it.
+    pub executable: PathBuf,
+}
+
+impl Settings {
+    fn place(&self, level: Level) -> Place {
+        self.places.get(&level).cloned().unwrap_or_default()
+    }
+}
+
+/// A provider of processes on this machine.
+#[derive(Debug)]
+pub struct Processes {
+    settings: Settings,
+    cgroups: Cgroups,
+    records: BTreeMap<ResourceName, Record>,
+    /// Those that this manager has spawned, to take note of their end.
+    children: BTreeMap<ResourceName, Child>,
+    /// CPU time at the last observation.
+    samples: BTreeMap<ResourceName, (Instant, Duration)>,
+    /// Those that have answered since they were spawned, as far as this manager has seen.
+    answered: BTreeSet<ResourceName>,
+    /// Those that live and did not answer at the last observation.
+    hanging: BTreeSet<ResourceName>,
+}
+
+impl Processes {
+    /// Finds the processes that a manager before this one has left.
+    ///
+    /// # Errors
+    /// When the directory cannot be used or a record in it cannot be read.
+    pub fn open(settings: Settings) -> Result<Self, ProviderError> {
+        let directory = settings.directory.clone();
+        fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
+        let directory = fs::canonicalize(&directory).map_err(|source| io("find", &directory, source))?;
+        let mut records = record::read_all(&directory)?;
+        let settings = Settings { directory, ..settings };
+        for (name, record) in &mut records {
+            // The manager died between spawning it and writing its process id: its mark gives it away.
+            if record.process.is_none() && record.stopping_since_ms.is_none() {
+                record.process = proc_files::leader(&mark(&settings, name)).and_then(Identity::of);
+                record.write(&settings.directory.join(name.as_str()))?;
+            }
+        }
+        let cgroups = Cgroups::detect();
+        if let Some(why) = cgroups.hindrance() {
+            tracing::warn!(
+                why,
+                "the CPU of processes is not limited; loads are still told as fractions of their shares"
+            );
+        }
+        let (children, samples, answered, hanging) = Default::default();
+        Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
+    }
+
+    /// Why CPU is not limited on this machine; `None` where it is.
+    pub fn limit_hindrance(&self) -> Option<&str> {
+        self.cgroups.hindrance()
+    }
+
+    /// The template of a resource.
+    pub fn template(&self, name: &str) -> Option<&Template> {
+        self.settings.templates.get(name)
+    }
+
+    fn directory(&self, name: &ResourceName) -> PathBuf {
+        self.settings.directory.join(name.as_str())
+    }
+
+    fn template_of(&self, name: &str) -> Result<&Template, ProviderError> {
+        self.settings.templates.get(name).ok_or_else(|| ProviderError::UnknownTemplate(name.to_owned()))
+    }
+
+    /// Writes down what will be spawned, before it is.
+    fn plan(&mut self, wanted: &Allocation) -> Result<(), ProviderError> {
+        let names = self.template_of(&wanted.template)?.ports.clone();
+        let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
+        let place = self.settings.place(wanted.level);
+        let chosen = ports::choose(&place.host, &place.ports, &taken, names.len())?;
+        let directory = self.directory(&wanted.name);
+        fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
+        let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
+            Ok(directories) => (directories, String::new()),
+            Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
+        };
+        let record = Record {
+            wanted: wanted.clone(),
+            ports: names.into_iter().zip(chosen).collect(),
+            process: None,
+            cgroup,
+            stopping_since_ms: None,
+            note,
+        };
+        record.write(&directory)?;
+        self.records.insert(wanted.name.clone(), record);
+        Ok(())
+    }
+
+    /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
+    fn cgroup_name(&self, name: &ResourceName) -> String {
+        let hash = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
+        format!("tidegate-{hash:08x}-{name}")
+    }
+
+    fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let directory = self.directory(name);
+        let Some(record) = self.records.get(name) else { return Ok(()) };
+        let values = values(&self.settings, &directory, record);
+        let template = self.template_of(&record.wanted.template)?;
+        let mark = mark(&self.settings, name);
+        if !record.cgroup.is_empty() {
+            // The cgroup may be gone after a restart of the machine.
+            let made = self.cgroups.make(&self.cgroup_name(name), record.wanted.cores);
+            made.map_err(|why| io("limit the CPU of", &directory, std::io::Error::other(why)))?;
+        }
+        let value = mark.split_once('=').map_or("", |(_, value)| value);
+        let plan = spawn::Plan { template, directory: &directory, values, cgroup: &record.cgroup, mark: value };
+        let child = plan.spawn()?;
+        let process = Identity::of(child.id());
+        self.children.insert(name.clone(), child);
+        self.samples.remove(name);
+        self.answered.remove(name);
+        self.hanging.remove(name);
+        if let Some(record) = self.records.get_mut(name) {
+            record.process = process;
+            record.stopping_since_ms = None;
+            record.write(&directory)?;
+        }
+        Ok(())
+    }
+
+    /// Takes note of children that have ended, so that they do not stay as zombies.
+    fn reap(&mut self) {
+        self.children.retain(|_, child| !matches!(child.try_wait(), Ok(Some(_)) | Err(_)));
+    }
+
+    fn resource(&self, record: &Record) -> Resource {
+        let values = values(&self.settings, &self.directory(&record.wanted.name), record);
+        let template = self.settings.templates.get(&record.wanted.template);
+        let fill = |text: &String| placeholder::fill(text, &values).unwrap_or_default();
+        let missing =
+            template.is_none().then(|| format!("its template `{}` is no longer there", record.wanted.template));
+        Resource {
+            name: record.wanted.name.clone(),
+            level: record.wanted.level,
+            template: record.wanted.template.clone(),
+            address: template.map(|template| fill(&template.address)).unwrap_or_default(),
+            admin: template.and_then(|template| template.admin.as_ref().map(fill)),
+            pid: record.process.as_ref().map(|process| process.pid),
+            note: missing.unwrap_or_else(|| record.note.clone()),
+        }
+    }
+
+    /// CPU since the last observation, as a fraction of the share.
+    fn cpu(&mut self, name: &ResourceName, now: Instant) -> Option<f64> {
+        let record = self.records.get(name)?;
+        let process = record.process.as_ref()?;
+        let used = cgroup::used(&record.cgroup).unwrap_or_else(|| process.group_cpu());
+        let cores = record.wanted.cores;
+        let (before, used_before) = self.samples.insert(name.clone(), (now, used))?;
+        let given = now.saturating_duration_since(before).as_secs_f64() * cores;
+        (given > 0.0).then(|| used.saturating_sub(used_before).as_secs_f64() / given)
+    }
+
+    fn condition(&mut self, name: &ResourceName, probed: Option<Result<(), String>>) -> Condition {
+        let Some(record) = self.records.get(name) else { return Condition::Stopping };
+        if record.stopping_since_ms.is_some() {
+            return Condition::Stopping;
+        }
+        match (record.process.as_ref().is_some_and(Identity::lives), probed) {
+            (false, _) => Condition::Ended("its process has ended".to_owned()),
+            (true, Some(Ok(()))) => {
+                self.answered.insert(name.clone());
+                self.hanging.remove(name);
+                Condition::Online
+            }
+            (true, Some(Err(why))) if self.answered.contains(name) => {
+                self.hanging.insert(name.clone());
+                Condition::Down(why)
+            }
+            (true, _) => Condition::Starting,
+        }
+    }
+
+    /// Probes all that live, several at once, so that one that hangs holds up few.
+    fn probe(&self) -> BTreeMap<ResourceName, Result<(), String>> {
+        let lives = |record: &Record| {
+            record.stopping_since_ms.is_none() && record.process.as_ref().is_some_and(Identity::lives)
+        };
+        let asked: Vec<_> = self
+            .records
+            .iter()
+            .filter(|(_, record)| lives(record))
+            .filter_map(|(name, record)| Some((name, record, self.settings.templates.get(&record.wanted.template)?)))
+            .collect();
+        let mut answers = BTreeMap::new();
+        for group in asked.chunks(PROBES) {
+            thread::scope(|scope| {
+                let threads: Vec<_> = group
+                    .iter()
+                    .map(|(name, record, template)| {
+                        let host = self.settings.place(record.wanted.level).host;
+                        let ask = move || probe::ask(&template.probe, &host, &record.ports, template.probe_timeout);
+                        (*name, scope.spawn(ask))
+                    })
+                    .collect();
+                for (name, thread) in threads {
+                    let answer = thread.join().unwrap_or_else(|_| Err("the probe failed".to_owned()));
+                    answers.insert(name.clone(), answer);
+                }
+            });
+        }
+        answers
+    }
+
+    /// A log that grows without end is cut; what it held is kept once.
+    fn cut_logs(&self) {
+        for name in self.records.keys() {
+            let log = self.directory(name).join(spawn::LOG);
+            if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
+                continue;
+            }
+            let cut = fs::copy(&log, log.with_extension("1"))
+                .and_then(|_| fs::OpenOptions::new().write(true).open(&log))
+                .and_then(|file| file.set_len(0));
+            if let Err(error) = cut {
+                tracing::warn!(log = %log.display(), %error, "cannot cut the log of a process");
+            }
+        }
+    }
+
+    /// Ends everything of a resource that runs.
+    fn end(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        self.reap();
+        let directory = self.directory(name);
+        let Some(record) = self.records.get_mut(name) else { return Ok(Release::Gone) };
+        let template = self.settings.templates.get(&record.wanted.template);
+        let now = unix_ms();
+        let (signal, limit) =
+            template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
+        let lives = record.process.as_ref().is_some_and(Identity::lives);
+        let since = record.stopping_since_ms.unwrap_or(now);
+        if record.stopping_since_ms.is_none() {
+            record.stopping_since_ms = Some(now);
+            record.write(&directory)?;
+            if let Some(process) = &record.process {
+                process.signal(signal.into());
+            }
+        }
+        let waited = Duration::from_millis(now.saturating_sub(since));
+        if lives && waited < limit {
+            return Ok(Release::Stopping);
+        }
+        let cgroup = record.cgroup.clone();
+        // What the process has left, and the process itself when its time is over.
+        if !proc_files::kill_marked(&mark(&self.settings, name)) || !cgroup::remove(&cgroup) {
+            self.reap();
+            return Ok(Release::Stopping);
+        }
+        Ok(Release::Gone)
+    }
+
+    /// Nothing of its processes is left: its directory goes too, its record last.
+    fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let directory = self.directory(name);
+        keep_log(&self.settings.directory, &directory);
+        fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
+        self.records.remove(name);
+        self.children.remove(name);
+        self.samples.remove(name);
+        self.answered.remove(name);
+        self.hanging.remove(name);
+        Ok(())
+    }
+}
+
+impl Provider for Processes {
+    fn allocate(&mut self, wanted: &Allocation) -> Result<Resource, ProviderError> {
+        self.reap();
+        if !self.records.contains_key(&wanted.name) {
+            self.plan(wanted)?;
+        }
+        let record = self.records.get(&wanted.name);
+        let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
+        let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
+        if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
+            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
+            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
+            self.spawn(&wanted.name)?;
+        }
+        let record = self.records.get(&wanted.name);
+        record
+            .map(|record| self.resource(record))
+            .ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
+    }
+
+    fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
+        Ok(self.records.values().map(|record| self.resource(record)).collect())
+    }
+
+    fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end(name)?;
+        if release == Release::Gone && self.records.contains_key(name) {
+            self.forget(name)?;
+        }
+        Ok(release)
+    }
+
+    fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end(name)?;
+        let directory = self.directory(name);
+        if release == Release::Gone
+            && let Some(record) = self.records.get_mut(name)
+        {
+            record.process = None;
+            record.stopping_since_ms = None;
+            record.write(&directory)?;
+        }
+        Ok(release)
+    }
+
+    fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
+        self.reap();
+        self.cut_logs();
+        let mut probed = self.probe();
+        let now = Instant::now();
+        let names: Vec<ResourceName> = self.records.keys().cloned().collect();
+        let mut observed = Vec::new();
+        for name in names {
+            let cpu = (look == Look::Everything).then(|| self.cpu(&name, now)).flatten();
+            let condition = self.condition(&name, probed.remove(&name));
+            if let Some(record) = self.records.get(&name) {
+                observed.push(Observed { resource: self.resource(record), condition, cpu });
+            }
+        }
+        Ok(observed)
+    }
+}
+
+impl From<StopSignal> for Signal {
+    fn from(signal: StopSignal) -> Self {
+        match signal {
+            StopSignal::Term => Self::TERM,
+            StopSignal::Int => Self::INT,
+            StopSignal::Quit => Self::QUIT,
+        }
+    }
+}
+
+/// `NAME=VALUE` in the environment of everything that belongs to a resource.
+fn mark(settings: &Settings, name: &ResourceName) -> String {
+    format!("{}={}", spawn::MARK, settings.directory.join(name.as_str()).display())
+}
+
+fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<String, String> {
+    let first = settings.templates.get(&record.wanted.template).and_then(|template| template.ports.first());
+    let port = first.and_then(|name| record.ports.get(name)).copied().unwrap_or_default();
+    let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
+    let fixed = [
+        ("name", record.wanted.name.to_string()),
+        ("dir", directory.display().to_string()),
+        ("host", settings.place(record.wanted.level).host),
+        ("port", port.to_string()),
+        ("exe", settings.executable.display().to_string()),
+        ("user", user),
+        ("routing", settings.routing.clone()),
+    ];
+    let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));
+    fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()
+}
+
+/// The last log of one that is gone stays as `ended.log` until the next one goes.
+fn keep_log(fleet: &Path, directory: &Path) {
+    let log = directory.join(spawn::LOG);
+    if log.exists()
+        && let Err(error) = fs::rename(&log, fleet.join("ended.log"))
+    {
+        tracing::debug!(%error, "the log of a released process is not kept");
+    }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn io(what: &'static str, path: &Path, source: std::io::Error) -> ProviderError {
+    ProviderError::Io { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::document::Document;
+use crate::level::Level;
+
+/// A directory that is removed after the test, with everything that still runs for it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("tidegate-fleet-{}-{number}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(fs::canonicalize(path).unwrap())
+    }
+
+    fn open(&self, script: &str) -> Processes {
+        let text = format!(
+            "level = \"broker\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", {script:?}]\nprobe = {{ kind = \"process\" }}\n\
+             stop = {{ limit = \"200ms\" }}\n[files]\nport = \"{{port}} {{name}}\"\n"
+        );
+        let template = Template::read("sh", &Document { name: "sh.toml".to_owned(), text }).unwrap();
+        Processes::open(Settings {
+            directory: self.0.clone(),
+            places: BTreeMap::new(),
+            routing: "round-robin".to_owned(),
+            templates: BTreeMap::from([("sh".to_owned(), template)]),
+            executable: std::env::current_exe().unwrap(),
+        })
+        .unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let mut processes = self.open("");
+        for name in processes.records.keys().cloned().collect::<Vec<_>>() {
+            let _ = release(&mut processes, &name);
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wanted(name: &str) -> Allocation {
+    Allocation { name: name.parse().unwrap(), level: Level::Broker, template: "sh".to_owned(), cores: 0.5 }
+}
+
+/// Asks until it is gone; a release that never ends is a failure after many turns of the scheduler.
+fn release(processes: &mut Processes, name: &ResourceName) -> bool {
+    (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.release(name).unwrap() == Release::Gone
+    })
+}
+
+fn condition(processes: &mut Processes) -> Option<Condition> {
+    processes.observe(Look::Everything).unwrap().pop().map(|observed| observed.condition)
+}
+
+#[test]
+fn a_process_is_made_from_its_template_and_allocating_it_again_changes_nothing() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exec sleep 1000");
+    let first = processes.allocate(&wanted("broker-1")).unwrap();
+    let again = processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!(first, again);
+    let written = fs::read_to_string(folder.0.join("broker-1/port")).unwrap();
+    assert_eq!(format!("mqtt://127.0.0.1:{written}"), format!("{} broker-1", first.address));
+    assert_eq!(condition(&mut processes), Some(Condition::Online));
+    let other = processes.allocate(&wanted("broker-2")).unwrap();
+    assert_ne!(first.address, other.address);
+    assert!(release(&mut processes, &first.name) && release(&mut processes, &other.name));
+    assert_eq!((processes.list().unwrap().len(), folder.0.join("broker-1").exists()), (0, false));
+    assert_eq!(processes.release(&first.name).unwrap(), Release::Gone);
+}
+
+#[test]
+fn a_manager_after_this_one_finds_its_processes_and_takes_them_away() {
+    let folder = Folder::new();
+    let mut before = folder.open("exec sleep 1000");
+    let resource = before.allocate(&wanted("broker-1")).unwrap();
+    let child = before.children.remove(&resource.name);
+    drop(before);
+    let mut after = folder.open("exec sleep 1000");
+    assert_eq!(after.list().unwrap(), std::slice::from_ref(&resource));
+    assert_eq!(after.allocate(&wanted("broker-1")).unwrap(), resource);
+    // In this test the process has this one as its parent, which a real manager's death would change.
+    after.children.extend(child.map(|child| (resource.name.clone(), child)));
+    assert!(release(&mut after, &resource.name));
+    assert!(!Path::new(&format!("/proc/{}/cwd/port", resource.pid.unwrap())).exists());
+}
+
+#[test]
+fn a_process_whose_id_was_never_written_down_is_found_by_its_mark() {
+    let folder = Folder::new();
+    let mut before = folder.open("exec sleep 1000");
+    let resource = before.allocate(&wanted("broker-1")).unwrap();
+    let child = before.children.remove(&resource.name);
+    let mut record = before.records[&resource.name].clone();
+    record.process = None;
+    record.write(&folder.0.join("broker-1")).unwrap();
+    drop(before);
+    let mut after = folder.open("exec sleep 1000");
+    after.children.extend(child.map(|child| (resource.name.clone(), child)));
+    assert_eq!(after.list().unwrap(), [resource]);
+}
+
+#[test]
+fn what_dies_is_down_and_starts_again_where_it_was() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exec sleep 1000");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    let child = processes.children.get_mut(&resource.name).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
+    let again = processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!((again.address, condition(&mut processes)), (resource.address, Some(Condition::Online)));
+    assert_ne!(again.pid, resource.pid);
+}
+
+#[test]
+fn children_of_a_process_and_one_that_ignores_the_signal_end_with_it() {
+    let folder = Folder::new();
+    let mut processes = folder.open("trap '' TERM; sleep 1000 & echo $! > child; wait; wait");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    let file = folder.0.join("broker-1/child");
+    let read = || fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    let child = (0..1_000_000).find_map(|_| {
+        thread::yield_now();
+        read()
+    });
+    let child = Identity::of(child.unwrap()).unwrap();
+    assert!(child.lives());
+    assert!(release(&mut processes, &resource.name));
+    assert!(!child.lives());
+}
+
+#[test]
+fn cpu_is_a_fraction_of_the_share() {
+    let folder = Folder::new();
+    let mut processes = folder.open("while :; do :; done");
+    processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!(processes.observe(Look::Everything).unwrap()[0].cpu, None);
+    let busy = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.observe(Look::Everything).unwrap()[0].cpu.is_some_and(|cpu| cpu > 0.1)
+    });
+    assert!(busy);
+}
+
+#[test]
+fn the_shipped_templates_are_right() {
+    for (name, _) in SHIPPED {
+        let template = Template::shipped(name).unwrap().unwrap_or_else(|findings| panic!("{name}: {findings}"));
+        assert_eq!(template.admin.is_some(), template.level == Level::Orchestrator, "{name}");
+    }
+    assert!(Template::shipped("unknown").is_none());
+}
+
+#[test]
+fn what_is_wrong_with_a_template_is_told_with_its_place() {
+    let read = |text: &str| {
+        let document = Document { name: "t.toml".to_owned(), text: text.to_owned() };
+        Template::read("t", &document).unwrap_err().to_string()
+    };
+    let text = read("command = \"x\"\nargs = [\"{prot}\"]\nprobe = { kind = \"mqtt\" }\n");
+    assert!(text.contains("t.toml:2:8") && text.contains("{prot}") && text.contains("{port}"), "{text}");
+    let text = read("comand = \"x\"\nprobe = { kind = \"mqtt\" }\n");
+    assert!(text.contains("`command` is missing") && text.contains("did you mean `command`?"), "{text}");
+    let text = read("command = \"x\"\nprobe = { kind = \"udp\" }\n");
+    assert!(text.contains("one of process, tcp, mqtt, http"), "{text}");
+    let text = read("command = \"x\"\nprobe = { kind = \"tcp\" }\n[files]\n\"../x\" = \"\"\n");
+    assert!(text.contains("../x"), "{text}");
+}
+
+#[test]
+fn a_program_that_is_not_installed_is_named() {
+    let folder = Folder::new();
+    let mut processes = folder.open("");
+    let template = processes.settings.templates.get_mut("sh").unwrap();
+    template.commands = vec!["no-such-broker".to_owned()];
+    let error = processes.allocate(&wanted("broker-1")).unwrap_err().to_string();
+    assert!(error.contains("no-such-broker") && error.contains("install"), "{error}");
+    assert_eq!(processes.release(&"broker-1".parse().unwrap()).unwrap(), Release::Gone);
+}

@@ -1,0 +1,298 @@
+#![allow(
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    reason = "a test may stop at the first surprise; the numbers are exact in binary"
+)]
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::generate::{Day, Ramp, Spikes};
+use super::*;
+use crate::decide::{Bounds, Level, PolicyName, Settings, Sla};
+
+fn tier(capacity: f64, start: u32) -> TierModel {
+    let (boot, subscription) = (Duration::from_secs(25), Duration::from_secs(5));
+    TierModel { capacity, start, boot, subscription, drain: Duration::from_secs(15) }
+}
+
+/// Brokers of 100 messages per second that start at the minimum.
+fn model(least: u32, most: u32) -> Model {
+    Model {
+        brokers: tier(100.0, least),
+        orchestrators: None,
+        sla: Sla::new(Bounds::new(least, most).unwrap(), Bounds::new(1, 50).unwrap(), None).unwrap(),
+        settings: Settings::default(),
+        deadline: Duration::from_secs(1),
+    }
+}
+
+fn rates(rates: impl IntoIterator<Item = f64>) -> Trace {
+    let rows = rates.into_iter().zip(0_u32..).map(|(rate, time)| Row { time_s: f64::from(time), rate });
+    Trace::new(rows.collect()).unwrap()
+}
+
+fn of_default(trace: &Trace) -> Report {
+    run(trace, &model(1, 1000), PolicyName::Default).unwrap()
+}
+
+#[test]
+fn metrics_by_hand_of_a_load_that_one_broker_serves() {
+    let report = run(&rates([50.0; 100]), &model(1, 1), PolicyName::Brokel).unwrap();
+    assert_eq!((report.time_s, report.resource, report.cost, report.efficiency), (100.0, 1.0, 100.0, 1.0));
+    assert_eq!((report.missed_s, report.under_provisioned_s, report.longest_wait_s), (0, 0, 0.0));
+    // Observed at 15, 30 and so on up to 90.
+    assert_eq!(report.observations, Observations { above: 0, within: 6, below: 0 });
+    assert_eq!((report.actions.len(), report.over_provisioned), (0, 0.0));
+}
+
+#[test]
+fn metrics_by_hand_of_a_load_that_is_twice_too_much() {
+    // 200/s for 10 s at 100/s: after second k, 100 k wait, which is k s; the last 1000 take 10 s more.
+    let report = run(&rates([200.0; 10]), &model(1, 1), PolicyName::Brokel).unwrap();
+    assert_eq!((report.time_s, report.resource, report.cost, report.efficiency), (20.0, 1.0, 20.0, 1.0));
+    assert_eq!((report.missed_s, report.under_provisioned_s, report.longest_wait_s), (9, 10, 10.0));
+}
+
+#[test]
+fn metrics_by_hand_of_two_brokers() {
+    // One broker alone takes 20 s for it, two take 10: a speed-up of 2 with 2 resources.
+    let report = run(&rates([200.0; 10]), &model(2, 2), PolicyName::Brokel).unwrap();
+    assert_eq!((report.time_s, report.resource, report.cost, report.efficiency), (10.0, 2.0, 20.0, 1.0));
+    // 200/s at 70 % need 3.
+    assert_eq!(report.over_provisioned, 0.0);
+}
+
+#[test]
+fn resources_are_paid_for_from_the_request_until_they_are_gone() {
+    // The study's formula acts on full load at the second observation, 30 s; the broker serves at 60 s.
+    let report = run(&rates([100.0; 90]), &model(1, 2), PolicyName::Brokel).unwrap();
+    assert_eq!(report.actions.len(), 1);
+    let action = &report.actions[0];
+    assert_eq!((action.time_s, action.from, action.to, action.level), (30.0, 1, 2, Level::Broker));
+    assert_eq!(report.cost, 30.0 + 60.0 * 2.0);
+    let times: Vec<(f64, u32, u32)> =
+        report.profile.iter().map(|point| (point.time_s, point.brokers, point.brokers_allocated)).collect();
+    assert_eq!(times, [(0.0, 1, 1), (30.0, 1, 2), (60.0, 2, 2)]);
+}
+
+#[test]
+fn one_peak_on_a_base_above_40_percent_trips_the_studys_formula_and_is_a_false_positive() {
+    let peak = |base: f64| rates((0..600).map(|time| if (300..315).contains(&time) { 100.0 } else { base }));
+    let tripped = run(&peak(42.0), &model(1, 10), PolicyName::Brokel).unwrap();
+    // The study's then removes the broker again, whose load has halved.
+    assert_eq!((tripped.actions.len(), tripped.false_positives), (2, 1));
+    assert_eq!((tripped.actions[0].time_s, tripped.actions[0].justified), (315.0, Some(false)));
+    let quiet = run(&peak(38.0), &model(1, 10), PolicyName::Brokel).unwrap();
+    assert_eq!(quiet.actions.len(), 0);
+    assert_eq!(of_default(&peak(42.0)).actions.len(), 0);
+}
+
+#[test]
+fn growth_that_a_lasting_load_needs_is_no_false_positive() {
+    for policy in PolicyName::ALL {
+        let step = rates((0..400).map(|time| if time < 300 { 50.0 } else { 150.0 }));
+        let report = run(&step, &model(1, 2), policy).unwrap();
+        assert_eq!((report.actions.len(), report.false_positives), (1, 0), "{policy}");
+    }
+}
+
+#[test]
+fn the_default_has_no_false_positive_on_the_suite() {
+    let outcome = suite::spikes(PolicyName::Default).unwrap();
+    assert_eq!((outcome.traces, outcome.growth, outcome.false_positives), (288, 0, 0));
+}
+
+#[test]
+fn the_default_serves_a_step_sooner_than_the_hpa_and_for_less() {
+    let of = |policy| suite::rise(policy, 0).unwrap();
+    let (ours, hpa, stabilised) = (of(PolicyName::Default), of(PolicyName::Hpa), of(PolicyName::HpaStabilised));
+    assert!(ours.under_provisioned_s < hpa.under_provisioned_s, "{ours:?} {hpa:?}");
+    assert!(ours.missed_s < hpa.missed_s && ours.cost < hpa.cost, "{ours:?} {hpa:?}");
+    assert!(ours.first_action_s < stabilised.first_action_s, "{ours:?} {stabilised:?}");
+}
+
+#[test]
+fn the_default_grows_at_once_by_what_a_step_needs_and_settles_there() {
+    let report = of_default(&rates((0..1500).map(|time| if time < 300 { 50.0 } else { 700.0 })));
+    let first = &report.actions[0];
+    assert_eq!((first.time_s, first.from, first.to), (360.0, 1, 12));
+    assert_eq!((report.brokers_at_the_end, report.under_provisioned_s), (10, 90));
+    assert!(report.missed_s < 240, "{}", report.missed_s);
+}
+
+#[test]
+fn the_default_does_nothing_about_loads_that_suit() {
+    for rate in [0.0, 10.0, 50.0, 70.0, 75.0] {
+        assert_eq!(of_default(&rates([rate; 3600])).actions.len(), 0, "{rate}");
+    }
+}
+
+#[test]
+fn the_default_follows_a_day() {
+    let day = Day { low: 50.0, high: 2000.0, days: 2, step_s: 15, noise: 0.03, seed: 1 }.trace().unwrap();
+    let mut model = model(1, 1000);
+    model.brokers.start = 10;
+    let report = run(&day, &model, PolicyName::Default).unwrap();
+    assert_eq!((report.false_positives, report.regretted_shrinks, report.missed_s), (0, 0, 0));
+    // A fleet of the size that the highest load needs at 70 % costs 29 brokers all the time.
+    assert!(report.cost < 0.6 * 29.0 * 172_800.0, "{}", report.cost);
+    assert!(report.actions.len() < 120, "{}", report.actions.len());
+}
+
+#[test]
+fn the_default_shrinks_to_the_minimum_without_growing_again() {
+    let mut model = model(1, 1000);
+    model.brokers.start = 12;
+    let fall = Ramp { low: 20.0, high: 800.0, rise_s: 600, hold_s: 1200 }.trace().unwrap();
+    let falling: Vec<Row> = fall.rows().iter().skip(1800).copied().collect();
+    let report = run(&Trace::new(falling).unwrap(), &model, PolicyName::Default).unwrap();
+    assert!(report.actions.iter().all(|action| action.to < action.from));
+    assert_eq!((report.brokers_at_the_end, report.regretted_shrinks, report.missed_s), (1, 0, 0));
+}
+
+#[test]
+fn the_default_does_not_flap_on_noise_around_a_threshold() {
+    for base in [65.0, 70.0, 75.0, 80.0, 210.0, 230.0, 700.0] {
+        let mut random = random::Random::new(7);
+        let noise = rates((0..4 * 3600).map(|_| (base * (1.0 + 0.15 * random.normal())).max(0.0)));
+        let mut model = model(1, 1000);
+        model.brokers.start = f64::ceil(base / 70.0) as u32;
+        let report = run(&noise, &model, PolicyName::Default).unwrap();
+        assert!(report.actions.len() <= 2, "{base}: {:?}", report.actions);
+    }
+}
+
+#[test]
+fn both_levels_follow_the_load_within_the_maximum_of_all() {
+    let mut model = model(1, 50);
+    model.orchestrators = Some(tier(300.0, 1));
+    let trace = Ramp { low: 50.0, high: 900.0, rise_s: 300, hold_s: 900 }.trace().unwrap();
+    let report = run(&trace, &model, PolicyName::Default).unwrap();
+    let most = |count: fn(&ProfilePoint) -> u32| report.profile.iter().map(count).max().unwrap();
+    assert!(report.actions.iter().any(|action| action.level == Level::Orchestrator));
+    assert!(most(|point| point.brokers) >= 10 && (4..8).contains(&most(|point| point.orchestrators)));
+    let bounds = Bounds::new(1, 50).unwrap();
+    model.sla = Sla::new(bounds, bounds, Some(8)).unwrap();
+    let report = run(&trace, &model, PolicyName::Default).unwrap();
+    let all = |point: &ProfilePoint| point.brokers_allocated + point.orchestrators_allocated;
+    assert_eq!(report.profile.iter().map(all).max(), Some(8));
+}
+
+#[test]
+fn millions_of_messages_and_thousands_of_brokers_are_simulated() {
+    let trace = Ramp { low: 100_000.0, high: 5_000_000.0, rise_s: 600, hold_s: 600 }.trace().unwrap();
+    let mut model = model(1, 20_000);
+    model.brokers = tier(500.0, 300);
+    let report = run(&trace, &model, PolicyName::Default).unwrap();
+    assert!((14_000..=20_000).contains(&report.most_brokers), "{}", report.most_brokers);
+    assert_eq!(report.false_positives, 0);
+}
+
+#[test]
+fn models_that_make_no_sense_are_refused() {
+    let trace = rates([1.0; 10]);
+    let problem = |change: fn(&mut Model)| {
+        let mut model = model(1, 10);
+        change(&mut model);
+        run(&trace, &model, PolicyName::Default).unwrap_err().to_string()
+    };
+    assert!(
+        problem(|model| model.brokers.capacity = 0.0).starts_with("a capacity of 0 messages/s at the broker level")
+    );
+    assert!(problem(|model| model.brokers.start = 11).starts_with("11 brokers at the start are outside"));
+    assert!(
+        problem(|model| model.settings.interval = Duration::from_millis(1500)).contains("no whole number of seconds")
+    );
+}
+
+#[test]
+fn a_drawing_has_a_panel_for_each_policy_and_is_well_formed() {
+    let trace = Ramp { low: 50.0, high: 700.0, rise_s: 300, hold_s: 600 }.trace().unwrap();
+    let reports = [PolicyName::Default, PolicyName::Hpa].map(|policy| run(&trace, &model(1, 50), policy).unwrap());
+    let drawing = svg::draw(&trace, 100.0, &reports);
+    for text in [">default<", ">hpa<", "brokers serving", "time (min)", "resources</text>"] {
+        assert!(drawing.contains(text), "{text}");
+    }
+    assert_eq!(drawing.matches("<text").count(), drawing.matches("</text>").count());
+    assert_eq!(drawing.matches("<path").count(), 2 * 3);
+    assert!(!drawing.contains("NaN") && !drawing.contains("inf"));
+}
+
+#[test]
+fn shapes_that_make_no_sense_are_refused() {
+    let ramp = Ramp { low: 50.0, high: 700.0, rise_s: 300, hold_s: 600 };
+    assert!(Ramp { low: -1.0, ..ramp }.trace().is_err());
+    assert!(Ramp { hold_s: 0, ..ramp }.trace().is_err());
+    assert!(Ramp { hold_s: 100_000_000, ..ramp }.trace().is_err());
+    let spikes = Spikes { base: 1.0, height: 2.0, length_s: 30, every_s: 60, duration_s: 600 };
+    assert!(Spikes { length_s: 60, ..spikes }.trace().is_err());
+    let day = Day { low: 1.0, high: 2.0, days: 1, step_s: 60, noise: 0.0, seed: 1 };
+    assert!(Day { noise: 2.0, ..day }.trace().is_err());
+    assert_eq!(day.trace().unwrap().highest_rate(), 2.0);
+}
+
+/// The two tables of the page, between the lines that mark them. Set `UPDATE_DOCS=1` to write them anew.
+#[test]
+fn the_tables_of_the_page_are_current() {
+    const MARKS: [&str; 2] = ["<!-- written by a test: UPDATE_DOCS=1 -->\n", "<!-- until here -->\n"];
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/elasticity.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(MARKS[0]).unwrap();
+    let (written, after) = rest.split_once(MARKS[1]).unwrap();
+    let tables = format!("\n{}\n", suite::tables().unwrap());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, [before, MARKS[0], &tables, MARKS[1], after].concat()).unwrap();
+    } else {
+        assert!(written == tables, "docs/elasticity.md is not current: run the test with UPDATE_DOCS=1");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// Peaks of up to 30 s, wherever they lie between observations, whatever they look like, over a base of up to 65 %.
+    #[test]
+    fn the_default_does_nothing_about_peaks(
+        fleet in 1_u32..8,
+        base in 0.1..0.65_f64,
+        peaks in prop::collection::vec((90_usize..400, 15_usize..=30, 0.7..3.0_f64, any::<bool>()), 1..8),
+        (boot, interval) in (0_u64..90, 5_u64..=20),
+    ) {
+        let full = f64::from(fleet) * 100.0;
+        let mut offered = vec![base * full; 120];
+        for (gap, length, height, triangle) in peaks {
+            let rises = (1..=length).map(|second| {
+                let part = if triangle { second as f64 / length as f64 } else { 1.0 };
+                (base + (height - base).max(0.0) * part) * full
+            });
+            offered.extend(rises);
+            offered.extend(std::iter::repeat_n(base * full, gap));
+        }
+        let mut model = model(fleet, 100);
+        model.brokers.boot = Duration::from_secs(boot);
+        model.settings.interval = Duration::from_secs(interval);
+        let report = run(&rates(offered), &model, PolicyName::Default).unwrap();
+        prop_assert!(report.actions.is_empty(), "{:?}", report.actions);
+    }
+
+    /// Whatever comes, the profile stays within the agreement, and the same inputs give the same report.
+    #[test]
+    fn profiles_stay_within_the_agreement(
+        place in 0..PolicyName::ALL.len(),
+        (least, most) in (1_u32..4, 4_u32..12),
+        steps in prop::collection::vec((0.0..3000.0_f64, 1_usize..200), 2..20),
+    ) {
+        let offered = steps.into_iter().flat_map(|(rate, seconds)| std::iter::repeat_n(rate, seconds));
+        let trace = rates(offered.chain([0.0, 0.0]));
+        let report = run(&trace, &model(least, most), PolicyName::ALL[place]).unwrap();
+        for point in &report.profile {
+            prop_assert!(point.brokers >= 1 && point.brokers_allocated <= most, "{point:?}");
+            prop_assert!(point.brokers_allocated >= least);
+        }
+        prop_assert!(report.cost >= 0.0 && report.resource <= f64::from(most) + 1e-9);
+        let again = run(&trace, &model(least, most), PolicyName::ALL[place]).unwrap();
+        prop_assert_eq!(report, again);
+    }
+}

@@ -1,0 +1,99 @@
+//! An endpoint as it is written on the command line.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tidegate_dns::{Endpoint, EndpointName, Load, Location};
+
+/// Reads `NAME=ADDRESS[:PORT],...;SETTING;...`.
+pub(super) fn parse(text: &str) -> Result<Endpoint, String> {
+    let (name, rest) = text
+        .split_once('=')
+        .ok_or_else(|| format!("`{text}` is no endpoint: write NAME=ADDRESS, such as a=192.0.2.1"))?;
+    let name = EndpointName::new(name.trim()).map_err(|error| error.to_string())?;
+    let mut parts = rest.split(';').map(str::trim);
+    let mut endpoint = Endpoint::new(name, Vec::new());
+    for address in parts.next().unwrap_or_default().split(',') {
+        let (address, port) = address_of(address.trim())?;
+        endpoint.addresses.push(address);
+        endpoint.port = port.unwrap_or(endpoint.port);
+    }
+    parts.filter(|part| !part.is_empty()).try_for_each(|part| set(&mut endpoint, part))?;
+    Ok(endpoint)
+}
+
+/// An address, with a port or without. An address of IPv6 with a port stands in brackets.
+fn address_of(text: &str) -> Result<(IpAddr, Option<u16>), String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok((address.ip(), Some(address.port())));
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let address = bare
+        .parse()
+        .map_err(|_| format!("`{text}` is not an address: write 192.0.2.1, 192.0.2.1:1883 or [2001:db8::1]:1883"))?;
+    Ok((address, None))
+}
+
+fn set(endpoint: &mut Endpoint, setting: &str) -> Result<(), String> {
+    let wrong = |advice: &str| format!("`{setting}` of endpoint `{}`: {advice}", endpoint.name);
+    let (key, value) = setting.split_once('=').map_or((setting, ""), |(key, value)| (key.trim(), value.trim()));
+    match key {
+        "weight" => endpoint.weight = value.parse().map_err(|_| wrong("write a number from 0 to 65535"))?,
+        "secure" => endpoint.secure_port = Some(value.parse().map_err(|_| wrong("write a port"))?),
+        "load" => {
+            let load = value.parse().map_err(|_| wrong("write a part of 1, such as 0.25"))?;
+            endpoint.load = Load::new(load).map_err(|error| wrong(&error.to_string()))?;
+        }
+        "at" => {
+            let numbers = value
+                .split_once(',')
+                .and_then(|(north, east)| Some((north.trim().parse().ok()?, east.trim().parse().ok()?)));
+            let (latitude, longitude) = numbers.ok_or_else(|| wrong("write LATITUDE,LONGITUDE, such as 41.9,12.5"))?;
+            let location = Location::new(latitude, longitude).map_err(|error| wrong(&error.to_string()))?;
+            endpoint.location = Some(location);
+        }
+        "down" if value.is_empty() => endpoint.healthy = false,
+        "draining" if value.is_empty() => endpoint.draining = true,
+        _ => return Err(wrong("there is weight=N, secure=PORT, load=PART, at=LATITUDE,LONGITUDE, down and draining")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_name_with_addresses_and_settings() {
+        let plain = parse("Orch-1=192.0.2.1").unwrap();
+        assert_eq!((plain.name.as_str(), plain.port, plain.weight), ("orch-1", 1883, 1));
+        assert!(plain.healthy && !plain.draining);
+        let full = parse("b=192.0.2.2:1884, [2001:db8::2] ;weight=3; secure=8884;load=0.5;at=41.9,12.5;down;draining")
+            .unwrap();
+        assert_eq!(full.addresses, ["192.0.2.2".parse::<IpAddr>().unwrap(), "2001:db8::2".parse().unwrap()]);
+        assert_eq!((full.port, full.secure_port, full.weight), (1884, Some(8884), 3));
+        assert_eq!(full.load, Load::new(0.5).unwrap());
+        assert_eq!(full.location.map(Location::latitude), Some(41.9));
+        assert!(!full.healthy && full.draining);
+        assert_eq!(parse("c=[2001:db8::2]:1885").unwrap().port, 1885);
+        assert_eq!(parse("c=2001:db8::2").unwrap().port, 1883);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, named) in [
+            ("a", "NAME=ADDRESS"),
+            ("=192.0.2.1", "cannot be a name"),
+            ("a=", "not an address"),
+            ("a=192.0.2.1:99999", "not an address"),
+            ("a=192.0.2.1;weight=-1", "weight=-1"),
+            ("a=192.0.2.1;load=2", "not a load"),
+            ("a=192.0.2.1;at=41.9", "LATITUDE"),
+            ("a=192.0.2.1;at=91,0", "not a latitude"),
+            ("a=192.0.2.1;sideways", "there is weight"),
+            ("a=192.0.2.1;down=1", "there is weight"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(named), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `tidegate fleet ...`: brokers behind orchestrators that grow and shrink with the load.
+
+mod arguments;
+mod explain;
+mod history;
+mod plan;
+mod simulate;
+mod status;
+mod trace;
+
+use clap::Subcommand;
+
+use crate::exit::Exit;
+
+/// What can be done with a fleet.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetCommand {
+    Simulate(Box<simulate::Args>),
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
+    Status(status::Args),
+    History(history::Args),
+    Explain(explain::Args),
+    Plan(plan::Args),
+}
+
+/// Does what is asked for with a fleet.
+pub(crate) fn run(command: &FleetCommand) -> Exit {
+    match command {
+        FleetCommand::Simulate(args) => simulate::run(args),
+        FleetCommand::Trace(command) => trace::run(command),
+        FleetCommand::Status(args) => status::run(args),
+        FleetCommand::History(args) => history::run(args),
+        FleetCommand::Explain(args) => explain::run(args),
+        FleetCommand::Plan(args) => plan::run(args),
+    }
+}

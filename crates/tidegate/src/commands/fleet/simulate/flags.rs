@@ -1,0 +1,159 @@
+//! The model of a fleet as flags.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use tidegate_fleet::decide::{Bounds, Settings, Sla, Wait};
+use tidegate_fleet::load::Thresholds;
+use tidegate_fleet::simulate::{Model, ModelError, TierModel};
+
+use crate::commands::fleet::arguments::{fraction, time};
+
+/// What the fleet is made of and what policies are set by.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Fleet")]
+pub(super) struct ModelArgs {
+    /// Messages per second of one broker
+    #[arg(long, value_name = "N", allow_negative_numbers = true, required_unless_present_any = ["message_cost", "list", "suite"])]
+    capacity: Option<f64>,
+    /// Instead of --capacity: CPU time of one message, in microseconds of a broker's one core
+    #[arg(long, value_name = "US", allow_negative_numbers = true, conflicts_with = "capacity")]
+    message_cost: Option<f64>,
+    /// Brokers at the start [default: the minimum]
+    #[arg(long, value_name = "N")]
+    start: Option<u32>,
+    /// The least brokers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    min: u32,
+    /// The most brokers
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    max: u32,
+    /// The most brokers and orchestrators together [default: no such limit]
+    #[arg(long, value_name = "N")]
+    max_in_all: Option<u32>,
+    /// From the request for a resource until it runs
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    boot: Duration,
+    /// From there until it holds all subscriptions and serves
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
+    subscription: Duration,
+    /// From the decision to remove a resource until it is gone
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
+    drain: Duration,
+    /// How long a message may wait and still be in time
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    deadline: Duration,
+    /// Messages per second of one orchestrator [default: orchestrators are left out]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    orchestrator_capacity: Option<f64>,
+    /// The least orchestrators, and how many there are at the start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    orchestrator_min: u32,
+    /// The most orchestrators
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    orchestrator_max: u32,
+    #[command(flatten)]
+    policy: PolicyArgs,
+}
+
+/// What policies are set by.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(next_help_heading = "Policies")]
+struct PolicyArgs {
+    /// Time between observations, in whole seconds
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time)]
+    interval: Duration,
+    /// The upper threshold; the utilisation to size for under `default` and `hpa`
+    #[arg(long, value_name = "FRACTION", default_value = "70%", value_parser = fraction)]
+    upper: f64,
+    /// The lower threshold of the policies with thresholds
+    #[arg(long, value_name = "FRACTION", default_value = "30%", value_parser = fraction)]
+    lower: f64,
+    /// The factor of the aging formulas
+    #[arg(long, value_name = "FRACTION", default_value = "0.5", value_parser = fraction)]
+    smoothing: f64,
+    /// Observations that `brokel-window` looks at
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    window: u32,
+    /// Violations in a row from which `consecutive` acts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    violations: u32,
+    /// Observations for which the policies with thresholds rest after an action
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    cool_down: u32,
+    /// The longest peak that `default` lets pass
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
+    peak: Duration,
+    /// How far `default` and `hpa` look back before they shrink
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    stabilisation: Duration,
+    /// The length of a season for `holt-winters`; 0 for none
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
+    season: Duration,
+}
+
+impl ModelArgs {
+    /// The model that the flags describe.
+    ///
+    /// # Errors
+    /// What is wrong, naming the flag where that is not clear.
+    pub(super) fn model(&self) -> Result<Model, String> {
+        let tier = |capacity: f64, start: u32| TierModel {
+            capacity,
+            start,
+            boot: self.boot,
+            subscription: self.subscription,
+            drain: self.drain,
+        };
+        let brokers = bounds("--min and --max", self.min, self.max)?;
+        let orchestrators =
+            bounds("--orchestrator-min and --orchestrator-max", self.orchestrator_min, self.orchestrator_max)?;
+        let sla =
+            Sla::new(brokers, orchestrators, self.max_in_all).map_err(|error| format!("--max-in-all: {error}"))?;
+        let model = Model {
+            brokers: tier(self.capacity()?, self.start.unwrap_or(self.min)),
+            orchestrators: self.orchestrator_capacity.map(|capacity| tier(capacity, self.orchestrator_min)),
+            sla,
+            settings: self.settings()?,
+            deadline: self.deadline,
+        };
+        model.validate().map_err(|error| match error {
+            ModelError::Start { .. } => format!("--start: {error}"),
+            ModelError::Interval { .. } => format!("--interval: {error}"),
+            error => error.to_string(),
+        })?;
+        Ok(model)
+    }
+
+    fn capacity(&self) -> Result<f64, String> {
+        match (self.capacity, self.message_cost) {
+            (Some(capacity), _) => Ok(capacity),
+            (None, Some(cost)) if cost > 0.0 && cost.is_finite() => Ok(1e6 / cost),
+            (None, Some(cost)) => {
+                Err(format!("--message-cost: {cost} microseconds are no cost: choose a number above 0"))
+            }
+            (None, None) => Err("--capacity is needed: messages per second of one broker".to_owned()),
+        }
+    }
+
+    fn settings(&self) -> Result<Settings, String> {
+        let policy = &self.policy;
+        let thresholds = Thresholds::new(policy.lower, policy.upper);
+        Ok(Settings {
+            thresholds: thresholds.map_err(|error| format!("--lower and --upper: {error}"))?,
+            interval: policy.interval,
+            smoothing: policy.smoothing,
+            window: policy.window,
+            violations: policy.violations,
+            cool_down: Wait::Observations(policy.cool_down),
+            peak: policy.peak,
+            shrink_stabilisation: policy.stabilisation,
+            season: policy.season,
+            ..Settings::default()
+        })
+    }
+}
+
+fn bounds(flags: &str, least: u32, most: u32) -> Result<Bounds, String> {
+    Bounds::new(least, most).map_err(|error| format!("{flags}: {error}"))
+}

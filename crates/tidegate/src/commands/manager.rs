@@ -1,0 +1,42 @@
+//! `tidegate manager`: keeps a fleet as large as its load asks for.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+
+use crate::exit::{Exit, print};
+use crate::fleet::{After, Session, SessionArgs};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate manager --fleet fleet.toml
+  tidegate manager --fleet fleet.toml --log info
+
+It starts what the fleet file asks for, or goes on with what a manager before it has left, and works until SIGTERM or SIGINT. The
+fleet runs on without it; `tidegate up` is the same and stops the fleet at its end. More: docs/manager.md.";
+
+/// The flags of `tidegate manager`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(about = "Keep a fleet of brokers and orchestrators as large as its load asks for", after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The fleet file
+    #[arg(long, value_name = "FILE")]
+    fleet: PathBuf,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Works until it is told to stop.
+pub(crate) fn run(args: &Args) -> Exit {
+    let session = match Session::open(&args.fleet, &args.session) {
+        Ok(session) => session,
+        Err(no) => return no.into(),
+    };
+    let line = format!("tidegate {} manager ready: {}\n", env!("CARGO_PKG_VERSION"), session.addresses());
+    if let Err(error) = print(&line) {
+        tracing::warn!(%error, "standard output is closed; nobody was told that the manager is ready");
+    }
+    let (ended, exit) = session.work(|_| After::Work);
+    ended.leave();
+    exit
+}

@@ -1,0 +1,77 @@
+//! `tidegate up`: a fleet from its file, with everything that it needs, until it is told to stop.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use tidegate_fleet::manage::driver::Driver;
+
+use crate::exit::{Exit, print, report};
+use crate::fleet::{After, Session, SessionArgs, text_of};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate up examples/fleet/tidegate.toml
+  tidegate up fleet.toml --log info
+
+One line on standard output says when the fleet is ready, with the addresses that clients connect to; those of the brokers follow.
+SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. What orchestrators have stored stays, and the next start
+goes on with it. When this process is killed the fleet runs on, and the next `up` or `manager` takes it over.
+While it runs: tidegate fleet status. More: docs/manager.md.";
+
+/// The flags of `tidegate up`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(about = "Run a fleet: its manager, orchestrators and brokers, as processes of this machine", after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The fleet file
+    #[arg(value_name = "FLEET.toml")]
+    fleet: PathBuf,
+    #[command(flatten)]
+    session: SessionArgs,
+}
+
+/// Runs the fleet until it is told to stop.
+pub(crate) fn run(args: &Args) -> Exit {
+    let session = match Session::open(&args.fleet, &args.session) {
+        Ok(session) => session,
+        Err(no) => return no.into(),
+    };
+    let addresses = session.addresses();
+    let (mut told, mut failed) = (false, false);
+    let (ended, exit) = session.work(|driver| {
+        if !told && driver.manager().is_started() && has_endpoints(driver) {
+            told = true;
+            if let Err(error) = print(&ready(driver, &addresses)) {
+                tracing::warn!(%error, "standard output is closed; nobody was told that the fleet is ready");
+            }
+        }
+        match driver.manager().last_failure() {
+            Some(why) if !told => {
+                report(&format_args!("the fleet does not start: {why}"));
+                failed = true;
+                After::Stop
+            }
+            _ => After::Work,
+        }
+    });
+    match (ended.stop_all(), exit) {
+        (Exit::Ok, Exit::Ok) if failed => Exit::Failure,
+        (Exit::Ok, exit) => exit,
+        (stopped, _) => stopped,
+    }
+}
+
+/// Whether clients can connect: after a rest, orchestrators start again although the fleet has been started before.
+fn has_endpoints(driver: &Driver) -> bool {
+    driver.manager().endpoints().next().is_some()
+}
+
+/// The line that scripts wait for, then the brokers for people.
+fn ready(driver: &Driver, addresses: &str) -> String {
+    let endpoints: Vec<&str> = driver.manager().endpoints().map(|endpoint| endpoint.address.as_str()).collect();
+    let mut text = format!("tidegate {} fleet ready: {} {addresses}\n", env!("CARGO_PKG_VERSION"), endpoints.join(" "));
+    let status = driver.status();
+    for broker in status["levels"]["broker"]["resources"].as_array().into_iter().flatten() {
+        text += &format!("  {} {}\n", text_of(&broker["name"]), text_of(&broker["address"]));
+    }
+    text
+}

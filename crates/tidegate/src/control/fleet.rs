@@ -1,0 +1,115 @@
+//! What the admin API asks and tells an orchestrator.
+
+use tidegate_console::Unavailable;
+use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
+use tidegate_engine::RoutingPolicy;
+use tidegate_node::{BrokerReport, BrokerSettings, FleetError};
+
+use crate::config::Config;
+use crate::config::value::Words;
+use crate::orchestrator::BrokerAddress;
+use crate::status::BrokerStatus;
+
+fn config(status: &BrokerStatus) -> Result<&Config, ControlError> {
+    let none = || ControlError::Refused("this is a broker, not an orchestrator: it has no fleet".to_owned());
+    status.fleet_config().ok_or_else(none)
+}
+
+fn failed(error: FleetError) -> ControlError {
+    match error {
+        FleetError::NoAnswer(_) => Unavailable.into(),
+        FleetError::Refused(error) => ControlError::Refused(error.to_string()),
+    }
+}
+
+pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError> {
+    let config = config(status)?;
+    let node = status.node()?;
+    let fleet = node.fleet().map_err(|_| Unavailable)?;
+    let report = node.report().map_err(|_| Unavailable)?;
+    let values = <RoutingPolicy as Words>::VALUES.iter().zip(<RoutingPolicy as Words>::WORDS);
+    let policy = values.into_iter().find(|(value, _)| **value == config.orchestrator.policy);
+    Ok(FleetStatus {
+        orchestrator: config.orchestrator.name.clone(),
+        policy: policy.map_or("", |(_, (word, _))| word),
+        clients: report.gauges.sessions_connected,
+        sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
+        filters: fleet.filters,
+        open: fleet.open,
+        loop_lag_ms: report.lag_ms,
+        messages_in: report.counters.messages_in.iter().sum(),
+        messages_out: report.counters.messages_out.iter().sum(),
+        brokers: fleet.brokers.iter().map(broker).collect(),
+    })
+}
+
+fn broker(report: &BrokerReport) -> api::BrokerStatus {
+    let BrokerReport { at, uplink } = report;
+    let counters = uplink.counters;
+    api::BrokerStatus {
+        name: uplink.name.clone(),
+        address: format!("mqtt://{at}"),
+        state: uplink.state.label(),
+        since_ms: uplink.since,
+        version: uplink.version.map(|version| version.to_string()),
+        filters: uplink.filters,
+        filters_pending: uplink.filters_pending,
+        queued: uplink.queued,
+        in_flight: uplink.in_flight,
+        unreturned: uplink.unreturned,
+        sent: counters.sent,
+        acknowledged: counters.acknowledged,
+        returned: counters.returned,
+        resent: counters.resent,
+        received: counters.received,
+        duplicates: counters.duplicates,
+        last_error: uplink.last_error.clone(),
+    }
+}
+
+pub(super) fn set_broker(status: &BrokerStatus, name: &str, address: &str) -> Result<(), ControlError> {
+    let config = config(status)?;
+    let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
+    let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
+    let options = config.uplink_options(&address);
+    let broker = BrokerSettings { name: address.name, at: address.at, options };
+    tracing::info!(broker = broker.name, at = %broker.at, "a broker is added to the fleet");
+    status.node()?.set_broker(broker).map_err(failed)
+}
+
+pub(super) fn drain_broker(status: &BrokerStatus, name: &str) -> Result<(), ControlError> {
+    config(status)?;
+    tracing::info!(broker = name, "a broker is drained");
+    status.node()?.drain_broker(name).map_err(failed)
+}
+
+pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> Result<(), ControlError> {
+    config(status)?;
+    status.node()?.remove_broker(name, force).map_err(failed)?;
+    tracing::info!(broker = name, force, "a broker was taken out of the fleet");
+    Ok(())
+}
+
+pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(), ControlError> {
+    let node = status.node()?;
+    let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
+    tracing::info!(reference, per_second, "clients are sent elsewhere");
+    status.drainer().begin(node, reference, per_second).map_err(ControlError::Refused)
+}
+
+pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
+    status.drainer().end(status.node()?);
+    tracing::info!("clients are taken again");
+    Ok(())
+}
+
+pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, ControlError> {
+    let node = status.node()?;
+    let report = node.report().map_err(|_| Unavailable)?;
+    let fleet = node.fleet().map_err(|_| Unavailable)?;
+    Ok(DrainStatus {
+        draining: status.drainer().is_running(),
+        clients: report.gauges.sessions_connected,
+        owed: fleet.owed(),
+    })
+}

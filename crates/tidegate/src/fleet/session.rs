@@ -1,0 +1,204 @@
+//! A manager at work in this process, from its fleet file to its end.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+
+use clap::Args;
+use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
+use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts};
+use tidegate_fleet::provider::Provider;
+use tidegate_fleet::provider::attached::WithAttached;
+use tidegate_fleet::provider::process::Processes;
+
+use super::entry_point;
+use super::place::{register, state_directory, unregister};
+use crate::config::sections::{LogFormat, LogLevel};
+use crate::exit::{Exit, report};
+use crate::logging::Log;
+use crate::signals::{Asked, BrokerSignals};
+
+/// What `up` and `manager` share.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SessionArgs {
+    /// Keep the fleet's state here instead of where the fleet file or the user's state directory says
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// How much is logged: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = log_level)]
+    log: LogLevel,
+}
+
+fn log_level(text: &str) -> Result<LogLevel, String> {
+    match text {
+        "error" => Ok(LogLevel::Error),
+        "warn" => Ok(LogLevel::Warn),
+        "info" => Ok(LogLevel::Info),
+        "debug" => Ok(LogLevel::Debug),
+        "trace" => Ok(LogLevel::Trace),
+        _ => Err("write error, warn, info, debug or trace".to_owned()),
+    }
+}
+
+/// How a session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// The manager works on.
+    Work,
+    /// It stops.
+    Stop,
+}
+
+/// A manager at work.
+pub(crate) struct Session {
+    driver: Driver,
+    name: String,
+    directory: PathBuf,
+    dns: Option<tidegate_dns::Server>,
+    signals: BrokerSignals,
+    log: Log,
+}
+
+/// Why a session does not begin.
+pub(crate) struct NoSession {
+    exit: Exit,
+    text: String,
+}
+
+impl From<NoSession> for Exit {
+    fn from(no: NoSession) -> Self {
+        report(&no.text);
+        no.exit
+    }
+}
+
+fn failure(text: impl std::fmt::Display) -> NoSession {
+    NoSession { exit: Exit::Failure, text: text.to_string() }
+}
+
+impl Session {
+    /// Takes the fleet over that a file describes.
+    ///
+    /// # Errors
+    /// When the file is wrong, another manager runs, or the state cannot be read.
+    pub(crate) fn open(path: &std::path::Path, args: &SessionArgs) -> Result<Self, NoSession> {
+        let wrong = |error: FleetFileError| NoSession { exit: Exit::Usage, text: error.to_string() };
+        let file = FleetFile::load(path).map_err(wrong)?;
+        let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
+        let log = Log::start(args.log, LogFormat::Text)
+            .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;
+        let directory = args.state.clone().unwrap_or_else(|| state_directory(&file));
+        let (dns, entry_point): (_, Box<dyn EntryPoint>) = match &file.dns {
+            None => (None, Box::new(NoEntryPoint)),
+            Some(dns) => {
+                let (server, point) = entry_point::start(dns).map_err(failure)?;
+                (Some(server), Box::new(point))
+            }
+        };
+        let executable = std::env::current_exe()
+            .map_err(|error| failure(format_args!("cannot find this program's own file: {error}")))?;
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| failure(format_args!("cannot make {}: {error}", directory.display())))?;
+        let processes = Processes::open(file.processes(&directory, executable)).map_err(failure)?;
+        let provider: Box<dyn Provider> = match file.attached.clone() {
+            attached if attached.is_empty() => Box::new(processes),
+            attached => Box::new(WithAttached::new(attached, Box::new(processes))),
+        };
+        let name = file.settings.fleet.clone();
+        let parts = Parts {
+            judges: file.judges().map_err(failure)?,
+            logins: file.logins(),
+            port: file.api_port,
+            settings: file.settings,
+            provider,
+            entry_point,
+            directory: directory.clone(),
+        };
+        let driver = Driver::open(parts).map_err(failure)?;
+        register(&name, &directory)
+            .map_err(|error| failure(format_args!("cannot note where the fleet's state is: {error}")))?;
+        Ok(Self { driver, name, directory, dns, signals, log })
+    }
+
+    /// Where the manager answers, and DNS queries are answered: `manager=URL dns=ADDRESS`.
+    pub(crate) fn addresses(&self) -> String {
+        let mut text = format!("manager=http://{}", self.driver.address());
+        for address in self.dns.iter().flat_map(tidegate_dns::Server::addresses) {
+            text += &format!(" dns={address}");
+        }
+        text
+    }
+
+    /// Works until a signal stops it, or `look`, which is asked after each look at the fleet, says so.
+    pub(crate) fn work(self, mut look: impl FnMut(&Driver) -> After) -> (Ended, Exit) {
+        let Self { mut driver, name, directory, dns, mut signals, log } = self;
+        let (stop, stopped) = mpsc::channel();
+        let looked = stop.clone();
+        // It ends with the process; until then a signal must be heard.
+        let listening = thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            while signals.wait() == Asked::Reload {
+                tracing::info!("a fleet file is read at the start only; SIGHUP changes nothing");
+            }
+            // Nobody listens when the manager has ended by itself.
+            let _ = stop.send(());
+        });
+        let outcome = match listening {
+            Err(error) => Err(format!("cannot start the thread that waits for signals: {error}")),
+            Ok(_) => {
+                let after = |driver: &Driver| {
+                    if look(driver) == After::Stop {
+                        let _ = looked.send(());
+                    }
+                };
+                driver.run(&stopped, after).map_err(|error| error.to_string())
+            }
+        };
+        let exit = outcome.map_or_else(
+            |error| {
+                report(&error);
+                Exit::Failure
+            },
+            |()| Exit::Ok,
+        );
+        (Ended { driver, name, directory, dns, log }, exit)
+    }
+}
+
+/// A manager that works no more; the fleet runs on.
+pub(crate) struct Ended {
+    driver: Driver,
+    name: String,
+    directory: PathBuf,
+    dns: Option<tidegate_dns::Server>,
+    log: Log,
+}
+
+impl Ended {
+    /// Leaves the fleet as it is.
+    pub(crate) fn leave(self) {
+        self.close();
+    }
+
+    /// Stops all processes of the fleet.
+    pub(crate) fn stop_all(mut self) -> Exit {
+        let stopped = self.driver.stop_all();
+        unregister(&self.name, &self.directory);
+        self.close();
+        match stopped {
+            Ok(()) => Exit::Ok,
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        }
+    }
+
+    fn close(self) {
+        if let Some(dns) = self.dns {
+            dns.stop();
+        }
+        drop(self.driver);
+        self.log.flush();
+    }
+}
