@@ -17,7 +17,7 @@ use crate::session::{Delivery, InFlight};
 
 /// What is to be sent for one message in flight after a session was resumed.
 enum Again {
-    Publish(Delivery),
+    Publish(Delivery, QoS),
     PubRel,
 }
 
@@ -224,7 +224,9 @@ impl Desk {
         flow.to_resend -= 1;
         let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
             let again = match (&entry.item.delivery, entry.state) {
-                (Some(delivery), State::AwaitPubAck | State::AwaitPubRec) => Again::Publish(delivery.clone()),
+                // A broker may have been given less than the message's own QoS.
+                (Some(delivery), State::AwaitPubAck) => Again::Publish(delivery.clone(), QoS::AtLeastOnce),
+                (Some(delivery), State::AwaitPubRec) => Again::Publish(delivery.clone(), QoS::ExactlyOnce),
                 _ => Again::PubRel,
             };
             (entry.id(), again)
@@ -235,13 +237,20 @@ impl Desk {
             Again::PubRel => {
                 self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311));
             }
-            Again::Publish(delivery) => self.resend(now, layouts, to, id, &delivery),
+            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos)),
         }
         self.counters.redelivered += 1;
         true
     }
 
-    fn resend(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, id: PacketId, delivery: &Delivery) {
+    fn resend(
+        &mut self,
+        now: Millis,
+        layouts: &mut Layouts,
+        to: SessionKey,
+        id: PacketId,
+        (delivery, qos): (&Delivery, QoS),
+    ) {
         let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let message = Rc::clone(&delivery.message);
@@ -249,9 +258,9 @@ impl Desk {
         layouts.begin(1);
         let shape = Shape {
             version: connection.version,
-            qos: delivery.qos,
+            qos,
             retain: delivery.retain,
-            dup: delivery.qos != QoS::AtMostOnce,
+            dup: true,
             packet_id: Some(id),
             subscription_ids: delivery.ids.as_slice(),
             alias: None,
@@ -275,7 +284,7 @@ impl Desk {
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         layouts.append(&mut publication, &shape, now, output);
         self.counters.packets_out[PacketType::Publish as usize] += 1;
-        self.counters.messages_out[delivery.qos as usize] += 1;
+        self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
     }
 }
