@@ -191,6 +191,10 @@ impl Broker {
             qos: message.qos,
             retain: message.retain,
             expiry: message.expiry,
+            payload_format: message.payload_format,
+            content_type: message.content_type.clone(),
+            response_topic: message.response_topic.clone(),
+            correlation_data: message.correlation_data.clone(),
             user_properties: message.user_properties.clone(),
         };
         self.carry(&carried);

@@ -2,8 +2,8 @@
 
 mod copies;
 mod filters;
-mod life;
 mod lies;
+mod life;
 mod loss;
 mod retained;
 mod routing;

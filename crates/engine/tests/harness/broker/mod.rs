@@ -180,10 +180,6 @@ impl FakeBroker {
         self.sessions.clear();
     }
 
-    /// It knows nothing any more of retained messages.
-    pub(crate) fn forget_retained(&mut self) {
-        self.retained.clear();
-    }
 
     /// The connections that are open.
     pub(crate) fn lines(&self) -> Vec<SocketId> {

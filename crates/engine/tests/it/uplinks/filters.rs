@@ -12,7 +12,7 @@ use crate::harness::*;
 #[test]
 fn each_filter_is_asked_for_once_however_many_clients_and_shards_want_it() {
     in_front_of(["a", "b"], |world, brokers| {
-        let clients: Vec<Client> = (0..6).map(|shard| world.connect(v5(&world.name_on(shard, "c")))).collect();
+        let clients: Vec<Client> = (0..6).map(|n| world.connect(v5(&world.name_on(n, &format!("c{n}."))))).collect();
         for client in &clients {
             for filter in ["t/+", "t/1"] {
                 client.subscribe(filter, AtLeastOnce);

@@ -78,6 +78,7 @@ fn a_broker_that_is_lost_while_it_is_drained_is_not_given_messages_when_it_comes
         a.die();
         world.advance(seconds(4));
         assert_eq!(client.messages().len(), 20);
+        client.answers();
         a.now(|ways| ways.withholds_acknowledgements = false);
         a.come_back();
         world.advance(seconds(3));

@@ -54,9 +54,10 @@ fn what_a_broker_had_kept_is_taken_over_by_the_first_who_asks() {
     in_front_of(["a"], |world, [a]| {
         a.publish(&message("t", "there before").qos1().retain());
         let client = world.connect(v5("c"));
-        client.subscribe("t", AtLeastOnce);
-        let got = client.expect_publish("t", "there before");
-        assert!(got.retain);
+        client.subscribe_later("t");
+        let got = client.messages_among_others();
+        assert_eq!(got.len(), 1);
+        assert!(got[0].retain && got[0].text() == "there before");
         assert_eq!(kept(world, "t").as_deref(), Some("there before"));
         client.expect_nothing();
     });
@@ -114,6 +115,31 @@ fn a_direct_publisher_s_value_does_not_overwrite_one_that_is_known() {
         client.publish(message("t", "own").qos1().retain());
         a.publish(&message("t", "direct").qos1().retain());
         assert_eq!(kept(world, "t").as_deref(), Some("own"));
+    });
+}
+
+#[test]
+fn what_an_older_broker_value_says_reaches_nobody_wherever_its_home_is() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        for number in 0..6 {
+            client.publish(message(&format!("t/{number}"), "older").qos1().retain());
+        }
+        a.die();
+        a.with(|broker| broker.forget_sessions());
+        world.broker("b");
+        world.advance(seconds(3));
+        for number in 0..6 {
+            client.publish(message(&format!("t/{number}"), "newer").qos1().retain());
+        }
+        let live = world.connect(v5("live"));
+        live.subscribe("t/#", AtLeastOnce);
+        assert_eq!(live.payloads(), ["newer"; 6]);
+        a.come_back();
+        live.expect_nothing();
+        for number in 0..6 {
+            assert_eq!(kept(world, &format!("t/{number}")).as_deref(), Some("newer"));
+        }
     });
 }
 

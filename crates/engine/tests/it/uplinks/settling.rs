@@ -174,7 +174,11 @@ fn no_more_is_under_way_to_a_broker_than_it_allows_and_than_has_come_back() {
         client.subscribe("t", ExactlyOnce);
         a.now(|ways| ways.withholds_messages = true);
         for number in 0..10 {
-            client.publish_later(message("t", number.to_string()).qos(if number % 2 == 0 { AtLeastOnce } else { ExactlyOnce }));
+            client.publish_later(message("t", number.to_string()).qos(if number % 2 == 0 {
+                AtLeastOnce
+            } else {
+                ExactlyOnce
+            }));
         }
         let report = a.report();
         assert_eq!((report.queued, report.in_flight, report.unreturned), (7, 0, 3), "{report:?}");

@@ -22,12 +22,35 @@ fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
                 client.publish(message("t", "x").qos(qos));
             }
             assert_eq!(client.payloads(), ["x"; 3]);
-            // It comes back in the version that was accepted.
+            // One that has said what it knows is not asked again.
             a.cut();
             world.advance(seconds(1));
-            assert_eq!(a.with(|broker| broker.tried.clone()), [Version::V5, Version::V311, Version::V311]);
+            let tried = a.with(|broker| broker.tried.clone());
+            let again: &[Version] =
+                if no_v5 == NoV5::Silence { &[Version::V5, Version::V311] } else { &[Version::V311] };
+            assert_eq!(&tried[2..], again);
+            assert_eq!(a.state(), UplinkState::Serving);
         });
     }
+}
+
+#[test]
+fn a_broker_that_was_only_starting_is_spoken_to_in_mqtt_5_in_the_end() {
+    in_front_of([], |world, []| {
+        let ways = Ways { no_v5: Some(NoV5::Silence), ..Ways::default() };
+        let a = world.broker_with("a", lasting(), ways);
+        world.advance(seconds(1));
+        assert_eq!(a.report().version, Some(Version::V311));
+        a.now(|ways| ways.no_v5 = None);
+        a.cut();
+        world.advance(seconds(1));
+        assert_eq!((a.state(), a.report().version), (UplinkState::Serving, Some(Version::V5)));
+        let hangs = world.broker_with("b", lasting(), Ways { hangs: true, ..Ways::default() });
+        world.advance(seconds(7));
+        hangs.now(|ways| ways.hangs = false);
+        world.advance(seconds(6));
+        assert_eq!(hangs.report().version, Some(Version::V5), "who does not answer says nothing of versions");
+    });
 }
 
 #[test]
