@@ -103,6 +103,10 @@ struct Line {
 pub(crate) struct FakeBroker {
     pub ways: Ways,
     sessions: BTreeMap<String, Session>,
+    /// Sessions as they were when they were saved last.
+    saved: BTreeMap<String, Session>,
+    /// It has lost a part of what it knew, so that packet ids may stand for something else.
+    has_rolled_back: bool,
     retained: BTreeMap<String, Carried>,
     lines: BTreeMap<SocketId, Line>,
     withheld: Vec<(SocketId, Option<PacketId>, Vec<u8>)>,
@@ -130,6 +134,8 @@ impl FakeBroker {
         Self {
             ways,
             sessions: BTreeMap::new(),
+            saved: BTreeMap::new(),
+            has_rolled_back: false,
             retained: BTreeMap::new(),
             lines: BTreeMap::new(),
             withheld: Vec::new(),
@@ -173,6 +179,18 @@ impl FakeBroker {
         }
         self.outbox.clear();
         lines
+    }
+
+    /// Writes its sessions to its disk.
+    pub(crate) fn save(&mut self) {
+        self.saved = self.sessions.clone();
+    }
+
+    /// It knows of sessions what it has saved.
+    pub(crate) fn roll_back(&mut self) {
+        self.sessions = self.saved.clone();
+        self.sessions.values_mut().for_each(|session| session.line = None);
+        self.has_rolled_back = true;
     }
 
     /// It knows nothing any more of sessions.
@@ -368,10 +386,10 @@ impl FakeBroker {
         let new = state.unanswered.insert(id);
         assert!(new, "packet id {id} is in use [MQTT-2.2.1-4]: {carried:?}");
         assert!(state.unanswered.len() <= window, "more than {window} messages under way [MQTT-3.3.4-9]");
-        let exactly_once = publish.qos == QoS::ExactlyOnce;
+        let (exactly_once, rolled_back) = (publish.qos == QoS::ExactlyOnce, self.has_rolled_back);
         let Some(session) = self.session_on(line) else { return };
         if exactly_once && session.received.contains(&id) {
-            assert!(publish.dup, "the broker holds packet id {id} already: {carried:?}");
+            assert!(publish.dup || rolled_back, "the broker holds packet id {id} already: {carried:?}");
             return self.acknowledge(line, None, &Packet::PubRec(PubRec::new(id, ReasonCode::Success)));
         }
         let code = self.ways.answers;
