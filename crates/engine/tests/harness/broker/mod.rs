@@ -12,6 +12,7 @@ use tidegate_mqtt::{
     ReasonCode, SubAck, Subscribe, UnsubAck, Unsubscribe, Version, split_frame,
 };
 
+use super::Arrival;
 use super::net::SocketId;
 pub(crate) use routing::Carried;
 use session::Session;
@@ -106,13 +107,15 @@ pub(crate) struct FakeBroker {
     /// Sessions as they were when they were saved last.
     saved: BTreeMap<String, Session>,
     /// It has lost a part of what it knew, so that packet ids may stand for something else.
-    has_rolled_back: bool,
+    pub has_rolled_back: bool,
     retained: BTreeMap<String, Carried>,
     lines: BTreeMap<SocketId, Line>,
     withheld: Vec<(SocketId, Option<PacketId>, Vec<u8>)>,
     withheld_sub_acks: Vec<(SocketId, Vec<u8>)>,
     /// What is to be sent, in order.
     pub outbox: Vec<(SocketId, Vec<u8>)>,
+    /// What it has taken, for reading a trace.
+    pub log: Vec<String>,
     /// Connections that it has closed.
     pub closed: Vec<SocketId>,
     /// Messages that it has taken over, in order.
@@ -141,6 +144,7 @@ impl FakeBroker {
             withheld: Vec::new(),
             withheld_sub_acks: Vec::new(),
             outbox: Vec::new(),
+            log: Vec::new(),
             closed: Vec::new(),
             taken: Vec::new(),
             asked: Vec::new(),
@@ -292,6 +296,7 @@ impl FakeBroker {
             return;
         }
         assert!(version.is_some(), "before CONNECT: {packet:?}");
+        self.log.push(Arrival::new(whole.to_vec(), version.unwrap_or(Version::V5)).summary());
         match packet {
             Packet::Publish(publish) => self.take_publish(line, &publish),
             Packet::PubAck(ack) => self.finish(line, ack.packet_id),

@@ -56,7 +56,9 @@ impl Profile {
         if let Some(uplinks) = &mut settings.uplinks {
             uplinks.window = random.pick(&[1, 2, 5, 512]);
             uplinks.max_owed_messages = random.pick(&[40, 100_000]);
-            uplinks.return_timeout_ms = random.pick(&[2_000, 10_000]);
+            // What comes back too late is sent again, and its order is lost.
+            let patient = kind == Kind::Slow;
+            uplinks.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
             uplinks.reassign_after_ms = random.pick(&[0, 500, 2_000]);
         }
         if kind.crashes() || random.percent(30) {
