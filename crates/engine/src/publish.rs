@@ -67,7 +67,17 @@ impl Engine {
             }
         }
         let tenant = if fleet { TenantId::UPLINK } else { tenant };
-        if raw.properties.is_empty() && !fleet {
+        if raw.properties.is_empty() && fleet {
+            let slot = self.slot_of(tenant, raw.topic)?;
+            let mut forwarded = std::mem::take(&mut self.scratch_properties);
+            forwarded.clear();
+            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+            let forwarding = Forwarding { properties: &forwarded, expires_at: Millis::NEVER };
+            self.publish(now, key, session, tenant, slot, &raw, &forwarding);
+            self.scratch_properties = forwarded;
+            return Ok(());
+        }
+        if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);

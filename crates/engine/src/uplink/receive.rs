@@ -42,7 +42,7 @@ impl Engine {
         }
         let new = match &id {
             Some(id) => {
-                let new = self.is_news(now, id);
+                let new = self.is_news(now, raw.qos, id);
                 if new {
                     self.keep_id(uplink, session, raw.qos, id);
                 }
@@ -68,9 +68,11 @@ impl Engine {
     }
 
     /// Whether a message has not come before. If it is one of this process, it has come back now.
-    fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
+    fn is_news(&mut self, now: Now, qos: QoS, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        self.note_returned(now, id);
+        if qos != QoS::AtMostOnce {
+            self.note_returned(now, id);
+        }
         new
     }
 

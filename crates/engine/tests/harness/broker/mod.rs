@@ -202,7 +202,6 @@ impl FakeBroker {
         self.sessions.clear();
     }
 
-
     /// The connections that are open.
     pub(crate) fn lines(&self) -> Vec<SocketId> {
         self.lines.keys().copied().collect()
