@@ -203,6 +203,7 @@ impl Engine {
         let under_way: Vec<_> = flow.inflight.drain().collect();
         let queue = std::mem::take(&mut flow.queue);
         flow.queue_bytes = 0;
+        let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
@@ -218,12 +219,16 @@ impl Engine {
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
                 self.keep_in_flight(session, entry.released());
+                released += 1;
             }
             sent.push(entry.item);
         }
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.released = released;
+        }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {
-            self.reassign_one(now, key, session, in_flight, whereto);
+            self.reassign_one(now, key, session, &in_flight, whereto);
         }
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
@@ -234,11 +239,11 @@ impl Engine {
         self.check_gate(now);
     }
 
-    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight, whereto: Whereto) {
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
             self.deal_anew(now, key, &delivery.message.publication(), whereto);
         }
-        self.forget_settled(session, &in_flight);
+        self.forget_settled(session, in_flight);
     }
 
     fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {
