@@ -7,7 +7,6 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
 use crate::admin_client::{AdminArgs, AdminError};
-use crate::config::duration;
 use crate::exit::{Exit, print_and_exit, report};
 
 const EXAMPLES: &str = "\
@@ -38,7 +37,7 @@ pub(crate) struct Args {
     server_reference: Option<String>,
 
     /// Give up after this time; clients stay away all the same
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = humantime::parse_duration)]
     limit: Duration,
 
     #[command(flatten)]

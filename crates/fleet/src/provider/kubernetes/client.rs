@@ -21,7 +21,10 @@ use super::error::KubernetesError;
 use super::objects::{List, Status};
 
 /// Time for an answer.
+#[cfg(not(test))]
 const TIMEOUT: Duration = Duration::from_secs(5);
+#[cfg(test)]
+const TIMEOUT: Duration = Duration::from_millis(1500);
 /// Longest answer, bytes: a page of 500 pods with everything that a cluster notes about them.
 const MAX_ANSWER: u64 = 32 * 1024 * 1024;
 /// Objects of a list per page.
