@@ -77,13 +77,7 @@ impl AdminArgs {
         self.request_with("Tidegate-Command: fleet\r\n", method, path, body)
     }
 
-    fn request_with(
-        &self,
-        headers: &str,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, AdminError> {
+    fn request_with(&self, headers: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
         let address = self.address()?;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
         if let Some(token) = self.token()? {

@@ -26,11 +26,8 @@ impl Manager {
 
     /// The last `count` of a stack, the very last one first, as far as they serve: nothing below one that does not can go.
     pub(super) fn last_of(&self, stack: &Stack, level: Level, count: usize) -> Vec<ResourceName> {
-        let mut members: Vec<_> = self
-            .book
-            .level(level)
-            .filter_map(|member| Some((stack.number(&member.wanted.name)?, member)))
-            .collect();
+        let mut members: Vec<_> =
+            self.book.level(level).filter_map(|member| Some((stack.number(&member.wanted.name)?, member))).collect();
         members.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
         let serving = members.into_iter().map(|(_, member)| member).take_while(|member| member.phase == Phase::Serving);
         serving.take(count).map(|member| member.wanted.name.clone()).collect()
@@ -38,10 +35,8 @@ impl Manager {
 
     /// Why a scale in cannot be finished: somebody else has put another one on top of whom it takes.
     pub(super) fn is_no_longer_last(&self, action: &Action, step: Step, sight: &Sight) -> Option<String> {
-        let leaves = matches!(
-            step,
-            Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::Evict | Step::Release
-        );
+        let leaves =
+            matches!(step, Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::Evict | Step::Release);
         if !leaves || action.kind == Kind::Evacuate {
             return None;
         }

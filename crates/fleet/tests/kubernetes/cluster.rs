@@ -91,7 +91,8 @@ impl Cluster {
     pub(crate) fn pods(&self) -> Vec<String> {
         let path = "/api/v1/namespaces/messaging/pods?labelSelector=app.kubernetes.io%2Fname%3Dtidegate-broker";
         let list = self.ask("GET", path, None);
-        let names = list["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
+        let names =
+            list["items"].as_array().unwrap().iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
         let mut names: Vec<String> = names.collect();
         names.sort();
         names

@@ -90,10 +90,8 @@ fn driver(cluster: &Cluster, orchestrator: &Orchestrator, wanted: &Arc<AtomicU32
     let file = FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() }).unwrap();
     let directory = std::env::temp_dir().join(format!("tidegate-kubernetes-manager-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
-    let judges: [(Level, Box<dyn Judge>); 2] = [
-        (Level::Broker, Box::new(Wanted(Arc::clone(wanted)))),
-        (Level::Orchestrator, Box::new(DecidedElsewhere)),
-    ];
+    let judges: [(Level, Box<dyn Judge>); 2] =
+        [(Level::Broker, Box::new(Wanted(Arc::clone(wanted)))), (Level::Orchestrator, Box::new(DecidedElsewhere))];
     let pods = Kubernetes::open(cluster.settings("tidegate-broker")).unwrap();
     let parts = Parts {
         settings: file.settings,

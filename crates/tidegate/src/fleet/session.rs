@@ -92,7 +92,8 @@ impl Session {
         let wrong = |error: FleetFileError| NoSession { exit: Exit::Usage, text: error.to_string() };
         let file = FleetFile::load(path).map_err(wrong)?;
         if at_its_end == AtItsEnd::Stop && file.is_of_a_cluster() {
-            let text = "a fleet of a cluster is not stopped with its manager; run `tidegate manager` instead".to_owned();
+            let text =
+                "a fleet of a cluster is not stopped with its manager; run `tidegate manager` instead".to_owned();
             return Err(NoSession { exit: Exit::Usage, text });
         }
         let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;

@@ -131,8 +131,8 @@ impl OrchestratorApi {
     /// The value of the header that opens the API.
     fn bearer(&self) -> Result<Option<String>, OrchestratorError> {
         let Some(path) = &self.token_file else { return Ok(None) };
-        let token = super::logins::read(path)
-            .map_err(|source| OrchestratorError::Token { path: path.clone(), source })?;
+        let token =
+            super::logins::read(path).map_err(|source| OrchestratorError::Token { path: path.clone(), source })?;
         Ok(Some(format!("Bearer {}", token.trim())))
     }
 

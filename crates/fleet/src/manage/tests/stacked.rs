@@ -32,10 +32,13 @@ fn names(run: &Run, level: Level) -> Vec<String> {
 /// What the actions of a run were: kind, outcome, targets and steps.
 fn actions(run: &Run) -> Vec<String> {
     let ended = run.world.history.iter().filter(|entry| entry["kind"] == "action");
-    let words = |value: &serde_json::Value| value.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let words = |value: &serde_json::Value| {
+        value.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
     ended
         .map(|action| {
-            let steps: Vec<_> = action["steps"].as_array().unwrap().iter().map(|it| it["step"].as_str().unwrap()).collect();
+            let steps: Vec<_> =
+                action["steps"].as_array().unwrap().iter().map(|it| it["step"].as_str().unwrap()).collect();
             let (kind, outcome) = (action["action"].as_str().unwrap(), action["outcome"].as_str().unwrap());
             format!("{kind} {outcome} {}: {}", words(&action["targets"]).join(","), steps.join(" "))
         })

@@ -129,7 +129,9 @@ impl World {
         let now = self.now;
         let names: Vec<ResourceName> = self.things.keys().cloned().collect();
         for name in names {
-            let Some(Thing { wanted, life: Life::Held(until, again) }) = self.things.get(&name).cloned() else { continue };
+            let Some(Thing { wanted, life: Life::Held(until, again) }) = self.things.get(&name).cloned() else {
+                continue;
+            };
             let connected = match wanted.level {
                 Level::Broker => self.orchestrators.values().any(|it| it.brokers.contains_key(&name)),
                 Level::Orchestrator => self.view(&name).clients + self.view(&name).owed > 0,

@@ -191,12 +191,7 @@ impl Client {
 
     /// A kept connection may turn out to be closed: then it is tried once more on a new one. That is safe for a change, too, because
     /// it names the version that it changes.
-    fn send(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Response<ureq::Body>, KubernetesError> {
+    fn send(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<Response<ureq::Body>, KubernetesError> {
         let bearer = self.identity.bearer()?;
         let mut tries = 2;
         loop {
@@ -233,14 +228,7 @@ impl Client {
         }
     }
 
-    fn refusal(
-        &mut self,
-        status: u16,
-        wait: Option<Duration>,
-        verb: &str,
-        target: &Target<'_>,
-        text: &str,
-    ) -> Refusal {
+    fn refusal(&mut self, status: u16, wait: Option<Duration>, verb: &str, target: &Target<'_>, text: &str) -> Refusal {
         let said = said(text);
         let what = target.to_string();
         let error = match (status, wait) {
@@ -268,9 +256,11 @@ impl Refusal {
         let what = target.to_string();
         match self {
             Self::Conflict => KubernetesError::Conflict { what, tries: 1 },
-            Self::Expired => {
-                KubernetesError::Refused { status: 410, what, said: "the list changes faster than it is read".to_owned() }
-            }
+            Self::Expired => KubernetesError::Refused {
+                status: 410,
+                what,
+                said: "the list changes faster than it is read".to_owned(),
+            },
             Self::Other(error) => error,
         }
     }

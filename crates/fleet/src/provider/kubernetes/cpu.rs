@@ -92,7 +92,8 @@ mod tests {
     fn what_is_missing_is_said_and_never_a_number() {
         let usage = metrics(r#"{"cpu":"1"}"#);
         let limited = pod(r#"{"limits":{"cpu":"1"}}"#);
-        let why = |pod: &Pod, container, metrics: &Metrics, seconds| of(pod, container, metrics, at(seconds)).unwrap_err();
+        let why =
+            |pod: &Pod, container, metrics: &Metrics, seconds| of(pod, container, metrics, at(seconds)).unwrap_err();
         assert!(why(&pod("{}"), None, &usage, 0).contains("neither a limit nor a request"));
         assert!(why(&limited, Some("other"), &usage, 0).contains("no container other"));
         assert!(why(&limited, None, &usage, 121).contains("its metrics are of 2026"));

@@ -45,7 +45,9 @@ pub enum KubernetesError {
         problem: String,
     },
     /// 401.
-    #[error("the API server does not know who asks (401): {0}; look at the service account's token, or the kubeconfig's user")]
+    #[error(
+        "the API server does not know who asks (401): {0}; look at the service account's token, or the kubeconfig's user"
+    )]
     Unauthorized(String),
     /// 403.
     #[error("the right `{right}` is missing (403): {said}; grant it with a Role, as deploy/kubernetes/rbac.yaml does")]

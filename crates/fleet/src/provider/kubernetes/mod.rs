@@ -31,9 +31,7 @@ use self::client::Client;
 use self::cpu::Metrics;
 use self::objects::Pod;
 use self::sets::Seen;
-use super::{
-    Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack,
-};
+use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
 /// A StatefulSet of the fleet.

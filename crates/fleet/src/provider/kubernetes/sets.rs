@@ -31,10 +31,13 @@ impl Kubernetes {
             problem: problem.to_owned(),
         };
         let service = set.spec.service_name.filter(|name| !name.is_empty());
-        let service = service.ok_or_else(|| strange("it has no serviceName, so its pods have no names to be reached by"))?;
+        let service =
+            service.ok_or_else(|| strange("it has no serviceName, so its pods have no names to be reached by"))?;
         let stack = Stack { name: settings.stateful_set.clone(), first: set.spec.ordinals.start };
         if stack.resource(MAX_REPLICAS).is_none() {
-            return Err(strange("its name is too long, or begins with no letter: pods of it would have no names of resources"));
+            return Err(strange(
+                "its name is too long, or begins with no letter: pods of it would have no names of resources",
+            ));
         }
         Ok(Set { settings, stack, service })
     }
@@ -69,8 +72,7 @@ impl Kubernetes {
             found.spec.selector.match_labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let labels = labels.join(",");
         let namespace = self.namespace.clone();
-        let target =
-            Target { group: "api/v1", namespace: &namespace, resource: "pods", name: None, subresource: None };
+        let target = Target { group: "api/v1", namespace: &namespace, resource: "pods", name: None, subresource: None };
         let listed: Vec<Pod> = self.client.list(&target, &labels)?;
         let own = |pod: &Pod| pod.metadata.owner_references.iter().any(|owner| owner.uid == found.metadata.uid);
         let numbered = |pod: Pod| Some((set.stack.number(&pod.metadata.name.parse().ok()?)?, pod));
@@ -96,9 +98,9 @@ impl Kubernetes {
             Ok(listed) => {
                 Metrics::Known(listed.into_iter().map(|metrics| (metrics.metadata.name.clone(), metrics)).collect())
             }
-            Err(KubernetesError::NotFound { .. }) => {
-                Metrics::Missing("the cluster has no metrics.k8s.io; install metrics-server, or decide by other signals".to_owned())
-            }
+            Err(KubernetesError::NotFound { .. }) => Metrics::Missing(
+                "the cluster has no metrics.k8s.io; install metrics-server, or decide by other signals".to_owned(),
+            ),
             Err(KubernetesError::Forbidden { right, said }) => {
                 let right = right.replacen("pods", "pods.metrics.k8s.io", 1);
                 Metrics::Missing(KubernetesError::Forbidden { right, said }.to_string())

@@ -14,9 +14,9 @@ mod record;
 mod spawn;
 mod template;
 
-pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
 #[cfg(feature = "kubernetes")]
 pub(crate) use template::login;
+pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

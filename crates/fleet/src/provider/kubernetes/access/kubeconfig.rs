@@ -21,7 +21,9 @@ pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Access, Kuberne
         return Err(file.wrong("its server is no https:// address"));
     }
     if cluster["insecure-skip-tls-verify"].as_bool() == Some(true) {
-        return Err(file.wrong("insecure-skip-tls-verify would send the token to anybody; name the certificate-authority"));
+        return Err(
+            file.wrong("insecure-skip-tls-verify would send the token to anybody; name the certificate-authority")
+        );
     }
     let authority = file.data(cluster, "certificate-authority")?;
     let authority = authority.ok_or_else(|| file.wrong("its cluster names no certificate-authority"))?;

@@ -8,10 +8,7 @@ use super::{Access, Identity, KubernetesError, certificates, read_file, read_tex
 pub(super) const DIRECTORY: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Reads it: the API server's address from the environment, the rest from files.
-pub(super) fn read(
-    directory: &Path,
-    environment: impl Fn(&str) -> Option<String>,
-) -> Result<Access, KubernetesError> {
+pub(super) fn read(directory: &Path, environment: impl Fn(&str) -> Option<String>) -> Result<Access, KubernetesError> {
     let variable = |name: &str| {
         let value = environment(name).filter(|value| !value.is_empty());
         value.ok_or_else(|| KubernetesError::NoServiceAccount(format!("{name} is not set")))

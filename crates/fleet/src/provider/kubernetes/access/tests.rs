@@ -32,11 +32,8 @@ fn a_kubeconfig_has_files_or_data() {
     let (certificate, key) = pair();
     fs::write(directory.join("ca.crt"), &certificate).unwrap();
     let encode = |text: &str| data_encoding::BASE64.encode(text.as_bytes());
-    let user = format!(
-        "    client-certificate-data: {}\n    client-key-data: {}\n",
-        encode(&certificate),
-        encode(&key)
-    );
+    let user =
+        format!("    client-certificate-data: {}\n    client-key-data: {}\n", encode(&certificate), encode(&key));
     let path = directory.join("config");
     fs::write(&path, kubeconfig("    certificate-authority: ca.crt\n", &user)).unwrap();
     let access = kubeconfig::read(&path, None).unwrap();

@@ -33,17 +33,21 @@ fn one_that_hangs_is_given_up() {
 
 #[test]
 fn one_that_closes_is_asked_once_more() {
-    let error = error_of(vec![
-        Exchange::get_to(SCALE_PATH, Answer::Closes),
-        Exchange::get_to(SCALE_PATH, Answer::Closes),
-    ]);
+    let error =
+        error_of(vec![Exchange::get_to(SCALE_PATH, Answer::Closes), Exchange::get_to(SCALE_PATH, Answer::Closes)]);
     assert!(error.contains("does not answer"), "{error}");
 }
 
 #[test]
 fn what_is_no_answer_is_not_taken_for_one() {
     let says = |status, text: &str| answer_of(Answer::Says(status, "", text.to_owned()));
-    for text in ["", "<html>", "[]", "{\"metadata\":{},\"spec\":{\"replicas\":-1}}", "{\"metadata\":{},\"spec\":{\"replicas\":\"2\"}}"] {
+    for text in [
+        "",
+        "<html>",
+        "[]",
+        "{\"metadata\":{},\"spec\":{\"replicas\":-1}}",
+        "{\"metadata\":{},\"spec\":{\"replicas\":\"2\"}}",
+    ] {
         assert!(says(200, text).contains("is not understood"), "{text}");
     }
     assert!(answer_of(Answer::BreaksOff("{".to_owned())).contains("does not answer"));

@@ -94,7 +94,11 @@ fn what_shall_come_is_starting_and_what_shall_go_is_stopping() {
 
 #[test]
 fn a_pod_that_was_ready_and_is_no_longer_is_not_asked_for_in_vain() {
-    let unready = changed(PODS_2, "\"type\": \"Ready\",\n      \"status\": \"True\"", "\"type\": \"Ready\",\n      \"status\": \"False\"");
+    let unready = changed(
+        PODS_2,
+        "\"type\": \"Ready\",\n      \"status\": \"True\"",
+        "\"type\": \"Ready\",\n      \"status\": \"False\"",
+    );
     let (mut provider, recorded) = opened(vec![
         Exchange::get(SET_PATH, 200, STATEFUL_SET),
         Exchange::get(PODS_PATH, 200, &pods()),

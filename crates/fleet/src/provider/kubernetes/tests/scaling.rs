@@ -14,7 +14,8 @@ fn asks_for(replicas: u64, version: &str) -> Value {
 
 /// What was recorded has two replicas at version 224.
 fn scale(replicas: u64, version: &str) -> String {
-    let text = changed(SCALE, "\"replicas\": 2\n },\n \"status\"", &format!("\"replicas\": {replicas}\n }},\n \"status\""));
+    let text =
+        changed(SCALE, "\"replicas\": 2\n },\n \"status\"", &format!("\"replicas\": {replicas}\n }},\n \"status\""));
     changed(&text, "\"224\"", &format!("{version:?}"))
 }
 
@@ -74,10 +75,7 @@ fn the_version_of_a_second_try_is_the_new_one() {
 
 #[test]
 fn tries_come_to_an_end() {
-    let round = [
-        Exchange::get(SCALE_PATH, 200, SCALE),
-        Exchange::put(SCALE_PATH, asks_for(3, "224"), 409, CONFLICT),
-    ];
+    let round = [Exchange::get(SCALE_PATH, 200, SCALE), Exchange::put(SCALE_PATH, asks_for(3, "224"), 409, CONFLICT)];
     let (mut provider, recorded) = opened(std::iter::repeat_n(round, 4).flatten().collect());
     let error = provider.allocate(&wanted("tidegate-broker-2")).unwrap_err().to_string();
     assert!(error.contains("given up after 4 tries"), "{error}");

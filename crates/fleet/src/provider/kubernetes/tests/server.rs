@@ -116,7 +116,10 @@ fn converse(mut stream: StreamOwned<ServerConnection, TcpStream>, state: &Mutex<
         match answer(&head, &body, state) {
             Answer::Says(status, headers, text) => {
                 let length = text.len();
-                write!(stream, "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{text}")?;
+                write!(
+                    stream,
+                    "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n{headers}Content-Length: {length}\r\n\r\n{text}"
+                )?;
                 stream.flush()?;
             }
             Answer::BreaksOff(text) => {
@@ -143,7 +146,8 @@ fn request(stream: &mut impl Read) -> io::Result<Option<(String, String)>> {
         bytes.extend(byte);
     }
     let head = String::from_utf8_lossy(&bytes).into_owned();
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
     let mut body = vec![0; length.unwrap_or(0)];
     stream.read_exact(&mut body)?;
     Ok(Some((head, String::from_utf8_lossy(&body).into_owned())))
