@@ -25,11 +25,13 @@ impl Engine {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let properties = PublishProperties::decode(raw.properties)?;
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
         if properties.topic_alias.is_some() {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
-        let id = MessageId::of(&properties);
+        let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
@@ -42,7 +44,7 @@ impl Engine {
         }
         let new = match &id {
             Some(id) => {
-                let new = self.is_news(now, raw.qos, id);
+                let new = self.is_news(now, id);
                 if new {
                     self.keep_id(uplink, session, raw.qos, id);
                 }
@@ -68,9 +70,9 @@ impl Engine {
     }
 
     /// Whether a message has not come before. If it is one of this process, it has come back now.
-    fn is_news(&mut self, now: Now, qos: QoS, id: &MessageId) -> bool {
+    fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        if qos != QoS::AtMostOnce {
+        if self.desk.uplinks.unreturned_bytes > 0 {
             self.note_returned(now, id);
         }
         new
