@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Err(no) => return no.into(),
     };
     let addresses = session.addresses();
+    let failures = session.failures() + 1;
     let (mut told, mut failed) = (false, false);
     let (ended, exit) = session.work(|driver| {
         if !told && driver.manager().is_started() && has_endpoints(driver) {
@@ -45,7 +46,8 @@ pub(crate) fn run(args: &Args) -> Exit {
             }
         }
         match driver.manager().last_failure() {
-            Some(why) if !told => {
+            // What fails once may have met somebody else on its port.
+            Some(why) if !told && driver.manager().book().totals.failed > failures => {
                 report(&format_args!("the fleet does not start: {why}"));
                 failed = true;
                 After::Stop

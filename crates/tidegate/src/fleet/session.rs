@@ -130,6 +130,11 @@ impl Session {
         text
     }
 
+    /// Actions of the fleet that have failed so far, also under managers before this one.
+    pub(crate) fn failures(&self) -> u64 {
+        self.driver.manager().book().totals.failed
+    }
+
     /// Works until a signal stops it, or `look`, which is asked after each look at the fleet, says so.
     pub(crate) fn work(self, mut look: impl FnMut(&Driver) -> After) -> (Ended, Exit) {
         let Self { mut driver, name, directory, dns, mut signals, log } = self;

@@ -143,7 +143,7 @@ impl Processes {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
         let place = self.settings.place(wanted.level);
-        let chosen = ports::choose(&place.host, &place.ports, &taken, names.len())?;
+        let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
@@ -165,8 +165,17 @@ impl Processes {
 
     /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
     fn cgroup_name(&self, name: &ResourceName) -> String {
-        let hash = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
-        format!("tidegate-{hash:08x}-{name}")
+        format!("tidegate-{:08x}-{name}", self.hash())
+    }
+
+    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race for ports.
+    fn first_port(&self, place: &Place) -> usize {
+        let hash = usize::try_from(self.hash()).unwrap_or_default();
+        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
+    }
+
+    fn hash(&self) -> u32 {
+        crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes())
     }
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
