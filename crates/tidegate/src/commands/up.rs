@@ -1,5 +1,6 @@
 //! `tidegate up`: a fleet from its file, with everything that it needs, until it is told to stop.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -73,7 +74,8 @@ fn ready(driver: &Driver, addresses: &str) -> String {
     let mut text = format!("tidegate {} fleet ready: {} {addresses}\n", env!("CARGO_PKG_VERSION"), endpoints.join(" "));
     let status = driver.status();
     for broker in status["levels"]["broker"]["resources"].as_array().into_iter().flatten() {
-        text += &format!("  {} {}\n", text_of(&broker["name"]), text_of(&broker["address"]));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {} {}", text_of(&broker["name"]), text_of(&broker["address"]));
     }
     text
 }

@@ -91,7 +91,7 @@ impl Fleet {
     }
 
     /// Sends a message through an orchestrator of the fleet and waits until it has come.
-    fn carries_messages(&self, status: &serde_json::Value) {
+    fn carries_messages(status: &serde_json::Value) {
         let address = status["endpoints"][0].as_str().unwrap();
         let port = address.rsplit_once(':').unwrap().1;
         let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
@@ -151,7 +151,7 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     let status = fleet.sized(2, 1);
     assert!(line.contains(status["endpoints"][0].as_str().unwrap()), "{line}");
     assert!(line.contains(status["manager"]["http"].as_str().unwrap()), "{line}");
-    fleet.carries_messages(&status);
+    Fleet::carries_messages(&status);
     let all = pids(&status);
     assert!(all.iter().all(|pid| lives(*pid)));
 
@@ -162,7 +162,7 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     fleet.status_when("healing an orchestrator", |status| status["totals"]["healed"] == 2);
     let healed = fleet.sized(2, 1);
     assert_eq!(healed["levels"]["orchestrator"]["resources"][0]["address"], orchestrator["address"]);
-    fleet.carries_messages(&healed);
+    Fleet::carries_messages(&healed);
 
     let explained = fleet.fleet(&["explain"]);
     assert!(explained.out.contains("restart of orchestrator-1, done"), "{}", explained.out);
@@ -183,7 +183,7 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     fleet.start(&["up", &file]);
     let again = fleet.sized(2, 1);
     assert_eq!(again["levels"]["orchestrator"]["resources"][0]["name"], orchestrator["name"]);
-    fleet.carries_messages(&again);
+    Fleet::carries_messages(&again);
     fleet.signal("TERM");
     assert_eq!(fleet.wait(), Some(0));
 }
@@ -206,7 +206,7 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let grown = fleet.sized(3, 2);
     let all = pids(&grown);
     assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
-    fleet.carries_messages(&grown);
+    Fleet::carries_messages(&grown);
     let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
@@ -220,7 +220,7 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     assert_eq!(pids(&shrunk), before);
     assert_eq!(all.iter().filter(|pid| lives(**pid)).count(), 2);
     assert_eq!(shrunk["totals"]["failed"], 0);
-    fleet.carries_messages(&shrunk);
+    Fleet::carries_messages(&shrunk);
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));
 }
