@@ -56,8 +56,8 @@ pub struct Engine {
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
-    /// Clients are sent elsewhere; to where, if that is known.
-    pub(crate) redirecting: Option<Option<Box<str>>>,
+    /// Clients are sent elsewhere.
+    pub(crate) redirecting: Option<Redirecting>,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
@@ -87,6 +87,13 @@ pub struct Engine {
 pub(crate) struct AssignedNames {
     pub seed: u64,
     pub next: u64,
+}
+
+/// Where clients are sent.
+#[derive(Debug)]
+pub(crate) struct Redirecting {
+    /// What MQTT 5 clients are told to use; without it their listener's reference.
+    pub reference: Option<Box<str>>,
 }
 
 impl Engine {

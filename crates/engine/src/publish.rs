@@ -260,10 +260,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) {
         let traits = self.cache.traits(slot);
-        if traits.may_reject
-            && tenant != TenantId::UPLINK
-            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
-        {
+        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -276,10 +273,7 @@ impl Engine {
         }
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
-            self.desk.counters.drop_message(Reason::NotAuthorized);
-            let topic = self.cache.get(slot).0;
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
+            self.deny_publish(now, key, session, slot, raw, mark);
             return;
         }
         let source = Source {
@@ -322,12 +316,35 @@ impl Engine {
             }
             self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
         }
-        if done.full != 0 {
-            self.wait_for_links(now, key, done.full);
+        self.after_publish(now, key, tenant, done.full);
+    }
+
+    /// What a message on its way may have filled.
+    #[inline]
+    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
+        if full_links != 0 {
+            self.wait_for_links(now, key, full_links);
         }
         if tenant == TenantId::UPLINK {
             self.check_gate_now_and_then(now);
         }
+    }
+
+    /// A message that the rules do not allow.
+    #[cold]
+    fn deny_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        mark: Mark,
+    ) {
+        self.desk.counters.drop_message(Reason::NotAuthorized);
+        let topic = self.cache.get(slot).0;
+        self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
+        self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
     }
 
     /// Whether a message does not go its way now, since a queue has no room for it and rejects it.
@@ -343,6 +360,10 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) -> bool {
+        if tenant == TenantId::UPLINK {
+            // The gate of the fleet has let it in.
+            return false;
+        }
         let topic = self.cache.get(slot).0.to_owned();
         let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
         if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {

@@ -231,7 +231,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink } => self.dial(uplink),
+                Event::Dial { uplink } => self.dial(&uplink),
                 Event::Log(event) => self.log(&event),
             }
         }

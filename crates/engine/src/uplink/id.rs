@@ -186,15 +186,10 @@ impl SeenIds {
             return last.insert(id.number);
         }
         let known = self.origins.iter().position(|seen| seen.origin == id.origin);
-        let mut seen = match known.and_then(|at| self.origins.remove(at)) {
-            Some(seen) => seen,
-            None => {
-                if self.origins.len() >= ORIGINS_MAX {
-                    self.origins.pop_front();
-                }
-                Seen::new(id.origin)
-            }
-        };
+        let mut seen = known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin));
+        if self.origins.len() >= ORIGINS_MAX {
+            self.origins.pop_front();
+        }
         let new = seen.insert(id.number);
         self.origins.push_back(seen);
         new

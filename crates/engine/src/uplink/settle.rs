@@ -223,7 +223,7 @@ impl Engine {
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {
-            self.reassign_one(now, key, session, in_flight, whereto);
+            self.reassign_one(now, key, session, &in_flight, whereto);
         }
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
@@ -234,11 +234,11 @@ impl Engine {
         self.check_gate(now);
     }
 
-    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight, whereto: Whereto) {
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
             self.deal_anew(now, key, &delivery.message.publication(), whereto);
         }
-        self.forget_settled(session, &in_flight);
+        self.forget_settled(session, in_flight);
     }
 
     fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {
