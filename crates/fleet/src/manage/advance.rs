@@ -9,7 +9,7 @@ use super::explain;
 use super::machine::Manager;
 use super::moment::Moment;
 use super::settings::OnDrainLimit;
-use super::sight::{BrokerState, Sight};
+use super::sight::{BrokerState, BrokerView, Sight};
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
@@ -115,9 +115,9 @@ impl Manager {
                 return Progress::Wait(format!("{at} does not answer"));
             };
             for broker in &action.targets {
-                let state = view.brokers.get(broker).map(|view| view.state);
-                if state != Some(BrokerState::Serving) {
-                    return Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                let known = view.brokers.get(broker);
+                if known.is_none_or(|known| known.state != BrokerState::Serving) {
+                    return Progress::Wait(said(&at, broker, known));
                 }
             }
         }
@@ -137,9 +137,9 @@ impl Manager {
                 return within(self.settings.join_limit, waited, Progress::Wait(format!("{at} does not answer")));
             };
             for broker in brokers.iter().filter(|broker| !self.is_dead(broker, sight)) {
-                let state = view.brokers.get(broker).map(|view| view.state);
-                if state != Some(BrokerState::Serving) {
-                    let wait = Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                let known = view.brokers.get(broker);
+                if known.is_none_or(|known| known.state != BrokerState::Serving) {
+                    let wait = Progress::Wait(said(at, broker, known));
                     return within(self.settings.join_limit, waited, wait);
                 }
             }
@@ -335,6 +335,14 @@ impl Manager {
         self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
         self.tell(Entry(explain::ended(&action, &outcome, now)));
     }
+}
+
+/// What an orchestrator says of a broker that it does not serve yet.
+fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
+    let Some(known) = known else { return format!("{at} does not know {broker} yet") };
+    let why = known.last_error.as_deref().filter(|why| !why.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{at} says `{}` of {broker}{why}", known.state.name())
 }
 
 fn gone<'a>(mut names: impl Iterator<Item = &'a ResourceName>, sight: &Sight) -> Progress {
