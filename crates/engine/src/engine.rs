@@ -365,6 +365,7 @@ impl Engine {
     pub fn handle_committed(&mut self, sequence: u64) {
         self.desk.journal.note_committed(sequence);
         self.desk.read_committed(sequence);
+        let before = self.desk.to_write.begin_commit();
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
@@ -372,6 +373,7 @@ impl Engine {
                 self.desk.to_write.note(connection, key);
             }
         }
+        self.desk.to_write.end_input(before);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
@@ -385,6 +387,7 @@ impl Engine {
         self.desk.shrink();
         self.layouts.trim();
         self.links.shrink();
+        self.fan_outs.shrink();
         self.cache.clear();
     }
 

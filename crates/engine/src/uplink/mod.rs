@@ -95,8 +95,14 @@ struct Uplink {
     /// The version that was accepted last, or is tried next.
     version: Version,
     accepted: bool,
+    /// Whether it has said that it does not know MQTT 5.0.
+    refuses_v5: bool,
+    /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
+    silent: bool,
     draining: Option<Drain>,
     filters: FilterSync,
+    /// In flight, but for others to deliver: only the packet ids are to be released.
+    released: u64,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -204,7 +210,13 @@ impl Uplinks {
         delivery: Option<&Delivery>,
         numbers: Numbers,
     ) -> bool {
-        let Some(delivery) = delivery else { return false };
+        let Some(delivery) = delivery else {
+            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
+            if let Some(uplink) = uplink {
+                uplink.released = uplink.released.saturating_sub(1);
+            }
+            return false;
+        };
         let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
         if !code.is_error() {
             self.acknowledged.push((session, in_flight));

@@ -106,7 +106,8 @@ impl Engine {
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         self.desk.uplinks.unchecked += 1;
-        if self.desk.uplinks.unchecked >= UNCHECKED_MAX {
+        // Those who wait at a closed gate shall not wait for messages that they keep from coming.
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || !self.desk.uplinks.open {
             self.desk.uplinks.unchecked = 0;
             self.check_gate(now);
         }
@@ -124,7 +125,7 @@ impl Engine {
             let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             messages += uplink.unreturned.len() as u64;
             if let Some(flow) = flow {
-                messages += (flow.queue.len() + flow.inflight.len()) as u64;
+                messages += (flow.queue.len() + flow.inflight.len()) as u64 - uplink.released;
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
@@ -157,6 +158,11 @@ impl Engine {
 }
 
 impl super::Uplinks {
+    /// Whether a publisher waits until the fleet has room.
+    pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
+        self.waiting.contains(&key)
+    }
+
     /// How the group of a tenant deals, where that is the fleet's.
     pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
         let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;

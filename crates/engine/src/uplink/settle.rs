@@ -203,6 +203,7 @@ impl Engine {
         let under_way: Vec<_> = flow.inflight.drain().collect();
         let queue = std::mem::take(&mut flow.queue);
         flow.queue_bytes = 0;
+        let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
             if exactly_once && !brings_back {
@@ -218,8 +219,12 @@ impl Engine {
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
                 self.keep_in_flight(session, entry.released());
+                released += 1;
             }
             sent.push(entry.item);
+        }
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.released = released;
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {

@@ -1,248 +1,116 @@
-//! `tidegate up`, `manager` and `fleet`: a fleet of real processes.
+//! `tidegate fleet simulate` and `tidegate fleet trace`, as scripts use them.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use serde_json::Value;
 
-use crate::broker::{Ended, Folder, command, run};
+use crate::broker::{Folder, run};
 
-/// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
-const PATIENCE: Duration = Duration::from_secs(120);
-
-/// A fleet in a folder of its own, whose processes are ended with the test.
-struct Fleet {
-    folder: Folder,
-    process: Option<(Child, BufReader<ChildStdout>)>,
+/// Half a broker's load, and seven brokers' from 300 s on.
+fn step(folder: &Folder) -> String {
+    let rows = (0..1500).map(|time| format!("{time},{}\n", if time < 300 { 50 } else { 700 }));
+    folder.write("step.csv", &format!("time_s,rate\n{}", rows.collect::<String>()))
 }
 
-impl Fleet {
-    fn new() -> Self {
-        Self { folder: Folder::new(), process: None }
-    }
-
-    /// Writes the fleet file with such numbers of resources.
-    fn file(&self, brokers: &str, orchestrators: &str) -> String {
-        let text = format!(
-            "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\ndrain_limit = \"60s\"\nevict_per_second = 1000\n\
-             [sla]\nbrokers = {brokers}\norchestrators = {orchestrators}\n"
-        );
-        self.folder.write("fleet.toml", &text)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = command(arguments);
-        command.env("XDG_STATE_HOME", self.folder.file("state"));
-        command
-    }
-
-    /// Starts a manager, and gives the line that says that it is ready.
-    fn start(&mut self, arguments: &[&str]) -> String {
-        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        self.process = Some((child, stdout));
-        assert!(line.contains(" ready: "), "{line:?}");
-        line
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.process.as_ref().unwrap().0.id();
-        kill(name, u64::from(id));
-    }
-
-    fn wait(&mut self) -> Option<i32> {
-        self.process.take().unwrap().0.wait().unwrap().code()
-    }
-
-    fn fleet(&self, arguments: &[&str]) -> Ended {
-        self.command(&[&["fleet"], arguments].concat()).output().unwrap().into()
-    }
-
-    fn status(&self) -> serde_json::Value {
-        let ended = self.fleet(&["status", "--json"]);
-        assert_eq!(ended.code, Some(0), "{}", ended.err);
-        serde_json::from_str(&ended.out).unwrap()
-    }
-
-    /// The first status for which something holds.
-    fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let status = self.status();
-            if holds(&status) {
-                return status;
-            }
-            assert!(Instant::now() < deadline, "{what} did not happen: {status:#}");
-        }
-    }
-
-    /// Waits until so many serve and nothing is under way.
-    fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
-        self.status_when(&format!("a fleet of {brokers} and {orchestrators}"), |status| {
-            let levels = &status["levels"];
-            let count = |level: &serde_json::Value| level["resources"].as_array().unwrap().len() as u64;
-            levels["broker"]["serving"] == brokers
-                && levels["orchestrator"]["serving"] == orchestrators
-                && (count(&levels["broker"]), count(&levels["orchestrator"])) == (brokers, orchestrators)
-                && status["actions"].as_array().unwrap().is_empty()
-                && status["endpoints"].as_array().unwrap().len() as u64 == orchestrators
-        })
-    }
-
-    /// Sends a message through an orchestrator of the fleet and waits until it has come.
-    fn carries_messages(status: &serde_json::Value) {
-        let address = status["endpoints"][0].as_str().unwrap();
-        let port = address.rsplit_once(':').unwrap().1;
-        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let deadline = Instant::now() + PATIENCE;
-        // The subscription may come after the first message; one of them finds it.
-        while subscriber.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "no message came");
-            let sent = run(&["pub", "-p", port, "-t", "a/b", "-m", "hello", "-q", "1"]);
-            assert_eq!(sent.code, Some(0), "{}", sent.err);
-        }
-        let ended = Ended::from(subscriber.wait_with_output().unwrap());
-        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        if let Some((mut child, _)) = self.process.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        // Whatever a test has left running carries the folder in its environment.
-        let mark = format!("TIDEGATE_FLEET_RESOURCE={}", self.folder.file("state"));
-        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            let marked = environment.split(|byte| *byte == 0).any(|it| it.starts_with(mark.as_bytes()));
-            if let Some(id) = name.parse().ok().filter(|_| marked) {
-                kill("KILL", id);
-            }
-        }
-    }
-}
-
-fn kill(signal: &str, id: u64) {
-    let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &id.to_string()]).status();
-}
-
-fn pids(status: &serde_json::Value) -> Vec<u64> {
-    let levels =
-        ["broker", "orchestrator"].map(|level| status["levels"][level]["resources"].as_array().unwrap().clone());
-    levels.into_iter().flatten().map(|resource| resource["pid"].as_u64().unwrap()).collect()
-}
-
-fn lives(pid: u64) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
+fn json(args: &[&str]) -> Value {
+    let ended = run(args);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    serde_json::from_str(&ended.out).unwrap()
 }
 
 #[test]
-fn a_fleet_comes_up_carries_messages_heals_and_goes() {
-    let mut fleet = Fleet::new();
-    let file = fleet.file("{ min = 2, max = 3 }", "{ min = 1, max = 1 }");
-    let line = fleet.start(&["up", &file]);
-    let status = fleet.sized(2, 1);
-    assert!(line.contains(status["endpoints"][0].as_str().unwrap()), "{line}");
-    assert!(line.contains(status["manager"]["http"].as_str().unwrap()), "{line}");
-    Fleet::carries_messages(&status);
-    let all = pids(&status);
-    assert!(all.iter().all(|pid| lives(*pid)));
-
-    kill("KILL", all[0]);
-    fleet.status_when("healing a broker", |status| status["totals"]["healed"] == 1);
-    let orchestrator = &status["levels"]["orchestrator"]["resources"][0];
-    kill("KILL", orchestrator["pid"].as_u64().unwrap());
-    fleet.status_when("healing an orchestrator", |status| status["totals"]["healed"] == 2);
-    let healed = fleet.sized(2, 1);
-    assert_eq!(healed["levels"]["orchestrator"]["resources"][0]["address"], orchestrator["address"]);
-    Fleet::carries_messages(&healed);
-
-    let explained = fleet.fleet(&["explain"]);
-    assert!(explained.out.contains("restart of orchestrator-1, done"), "{}", explained.out);
-    let history = fleet.fleet(&["history", "--actions", "--json", "--count", "100"]);
-    let kinds: Vec<String> = history
-        .out
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["action"].as_str().unwrap().to_owned())
-        .collect();
-    assert_eq!(kinds.iter().filter(|kind| *kind == "replace").count(), 1, "{kinds:?}");
-
-    let last = pids(&healed);
-    fleet.signal("INT");
-    assert_eq!(fleet.wait(), Some(0));
-    assert!(last.iter().all(|pid| !lives(*pid)));
-
-    // What the orchestrator has stored is there, and it is the same one again.
-    fleet.start(&["up", &file]);
-    let again = fleet.sized(2, 1);
-    assert_eq!(again["levels"]["orchestrator"]["resources"][0]["name"], orchestrator["name"]);
-    Fleet::carries_messages(&again);
-    fleet.signal("TERM");
-    assert_eq!(fleet.wait(), Some(0));
-}
-
-#[test]
-fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_size() {
-    let mut fleet = Fleet::new();
-    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
-    fleet.start(&["up", &file]);
-    let before = pids(&fleet.sized(1, 1));
-    fleet.signal("KILL");
-    fleet.wait();
-    let dead = fleet.status();
-    assert_eq!(dead["manager"]["state"], "dead");
-    assert!(fleet.fleet(&["status"]).out.contains("manager dead (as it was last, from"));
-    assert!(before.iter().all(|pid| lives(*pid)));
-
-    let file = fleet.file("{ min = 3, max = 3 }", "{ min = 2, max = 2 }");
-    fleet.start(&["manager", "--fleet", &file]);
-    let grown = fleet.sized(3, 2);
-    let all = pids(&grown);
-    assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
-    Fleet::carries_messages(&grown);
-    let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
-    assert_eq!(second.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
-    fleet.signal("TERM");
-    assert_eq!(fleet.wait(), Some(0));
-    assert!(all.iter().all(|pid| lives(*pid)));
-
-    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
-    fleet.start(&["up", &file]);
-    let shrunk = fleet.sized(1, 1);
-    assert_eq!(pids(&shrunk), before);
-    assert_eq!(all.iter().filter(|pid| lives(**pid)).count(), 2);
-    assert_eq!(shrunk["totals"]["failed"], 0);
-    Fleet::carries_messages(&shrunk);
-    fleet.signal("INT");
-    assert_eq!(fleet.wait(), Some(0));
-}
-
-#[test]
-fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
-    let fleet = Fleet::new();
-    let told = |arguments: &[&str], code: i32, parts: &[&str]| {
-        let ended: Ended = fleet.command(arguments).output().unwrap().into();
-        assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{}", ended.err);
-        for part in parts {
-            assert!(ended.err.contains(part), "{part}: {}", ended.err);
+fn scripts_get_an_object_from_policy_to_what_came_of_it() {
+    let folder = Folder::new();
+    let trace = step(&folder);
+    let all = json(&["fleet", "simulate", &trace, "--capacity", "100", "--json"]);
+    for policy in ["default", "brokel", "hpa", "holt-winters"] {
+        let found = &all[policy];
+        for number in ["resource", "cost", "efficiency", "missed_s", "false_positives"] {
+            assert!(found[number].is_number(), "{policy} {number}");
         }
-    };
-    told(&["up", &fleet.folder.file("none.toml")], 2, &["cannot read the fleet file", "none.toml"]);
-    let wrong = fleet.folder.write("wrong.toml", "[fleet]\nname = \"x\"\nintervall = \"1s\"\n[sla]\n");
-    told(&["up", &wrong], 2, &["unknown key `fleet.intervall`", "wrong.toml:3:1", "did you mean `interval`?"]);
-    told(&["fleet", "status"], 1, &["no fleet of this user is known", "tidegate up"]);
-    let missing = fleet.folder.write(
-        "missing.toml",
-        "[fleet]\nname = \"missing\"\ncheck = \"50ms\"\n[sla]\n[brokers]\ntemplate = \"mine\"\n\
-         [templates.mine]\ncommand = \"no-such-broker\"\nprobe = { kind = \"tcp\" }\n",
+        let action = &found["actions"][0];
+        assert!(action["time_s"].is_number() && action["from"].is_number() && action["to"].is_number());
+        assert_eq!(action["level"], "broker");
+        assert!(!action["reason"].as_str().unwrap().is_empty());
+    }
+    assert_eq!(all["default"]["brokers_at_the_end"], 10);
+    let one = json(&["fleet", "simulate", &trace, "--capacity", "100", "--policy", "hpa", "--policy", "hpa", "--json"]);
+    assert_eq!(one.as_object().unwrap().keys().collect::<Vec<_>>(), ["hpa"]);
+    assert_eq!(one["hpa"], all["hpa"]);
+}
+
+#[test]
+fn people_get_a_table_and_the_actions_of_a_single_policy() {
+    let folder = Folder::new();
+    let trace = step(&folder);
+    let drawing = folder.file("step.svg");
+    let ended =
+        run(&["fleet", "simulate", &trace, "--message-cost", "10000", "--policy", "default", "--svg", &drawing]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    assert!(
+        ended.out.contains("missed s") && ended.out.contains("a demand of 7.00 resources asks for 12"),
+        "{}",
+        ended.out
     );
-    told(&["up", &missing], 1, &["the fleet does not start", "no-such-broker", "install"]);
+    assert!(std::fs::read_to_string(&drawing).unwrap().starts_with("<svg"));
+    let compared = run(&["fleet", "simulate", &trace, "--capacity", "100"]);
+    assert!(compared.out.contains("\nholt-winters-preview "), "{}", compared.out);
+    let listed = run(&["fleet", "simulate", "--list"]);
+    assert!(listed.out.starts_with("default "), "{}", listed.out);
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_line_or_the_flag() {
+    let folder = Folder::new();
+    let trace = step(&folder);
+    let unsorted = folder.write("unsorted.csv", "time_s,rate\n10,1\n5,1\n");
+    let empty = folder.write("empty.csv", "");
+    let negative = folder.write("negative.csv", "time_s,rate\n0,1\n1,-1\n");
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&[&unsorted, "--capacity", "100"], 1, "unsorted.csv: line 3: the time 5 comes after 10"),
+        (&[&empty, "--capacity", "100"], 1, "empty.csv: the trace is empty"),
+        (&[&negative, "--capacity", "100"], 1, "negative.csv: line 3: a rate of -1"),
+        (&["nowhere.csv", "--capacity", "100"], 1, "nowhere.csv: cannot be read"),
+        (&[&trace, "--capacity", "0"], 2, "a capacity of 0 messages/s"),
+        (
+            &[&trace, "--capacity", "100", "--min", "3", "--max", "2"],
+            2,
+            "--min and --max: the maximum 2 is below the minimum 3",
+        ),
+        (&[&trace, "--capacity", "100", "--lower", "70%"], 2, "--lower and --upper"),
+        (&[&trace, "--capacity", "100", "--policy", "fast"], 2, "no policy is called `fast`: choose one of default"),
+        (&[&trace], 2, "--capacity"),
+    ];
+    for (args, code, text) in cases {
+        let ended = run(&[&["fleet", "simulate"], args].concat());
+        assert_eq!(ended.code, Some(code), "{args:?}: {}", ended.err);
+        assert!(ended.err.contains(text), "{args:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn made_up_taxis_can_be_imported_and_simulated() {
+    let folder = Folder::new();
+    let made = run(&["fleet", "trace", "taxi", "--records", "20000"]);
+    let taxis = folder.write("taxi.txt", &format!("{}nonsense\n{}\n", made.out, "x".repeat(10_000)));
+    let imported = run(&["fleet", "trace", "import", &taxis, "--speed", "2"]);
+    assert_eq!(imported.code, Some(0));
+    assert!(imported.err.contains("20000 records of 316 taxis, 2 lines passed over"), "{}", imported.err);
+    assert!(
+        imported.err.contains("line 20001: not three parts")
+            && imported.err.contains("line 20002: longer than 4096 bytes")
+    );
+    let trace = folder.write("taxi.csv", &imported.out);
+    let report = json(&["fleet", "simulate", &trace, "--capacity", "100", "--policy", "default", "--json"]);
+    assert!(report["default"]["time_s"].as_f64().unwrap() > 100.0);
+}
+
+#[test]
+fn shapes_are_traces() {
+    for shape in ["ramp", "spikes", "day"] {
+        let made = run(&["fleet", "trace", shape]);
+        assert_eq!(made.code, Some(0), "{}", made.err);
+        assert!(made.out.starts_with("time_s,rate\n0,"), "{shape}");
+    }
+    let wrong = run(&["fleet", "trace", "spikes", "--length", "10m"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.err.contains("shorter than the time between spikes"), "{}", wrong.err);
 }
