@@ -209,7 +209,7 @@ impl Manager {
                     }
                 }
             }
-            Step::Discard => self.release(action.old.as_slice()),
+            Step::Discard => self.release(&action.old),
             Step::Release => self.release(&action.targets),
             Step::Evict => self.evict(action, sight),
             Step::Return if action.level == Level::Orchestrator => {
@@ -268,11 +268,10 @@ impl Manager {
             self.end(action, now);
             return;
         };
-        if next == Step::Forget
-            && let Some(name) = action.old.clone()
-            && action.failing.is_none()
-        {
-            self.record(Record::Gone { name });
+        if next == Step::Forget && action.failing.is_none() {
+            for name in action.old.clone() {
+                self.record(Record::Gone { name });
+            }
         }
         action.begin(next, now);
         self.record(Record::Action(action));
@@ -394,12 +393,10 @@ fn evicted(action: &Action, sight: &Sight) -> Progress {
 }
 
 fn forgotten(action: &Action, sight: &Sight) -> Progress {
-    let names: Vec<&ResourceName> = match &action.old {
-        Some(old) if action.failing.is_none() => vec![old],
-        _ => action.targets.iter().collect(),
-    };
+    let replaced = action.failing.is_none() && !action.old.is_empty();
+    let names = if replaced { &action.old } else { &action.targets };
     for (at, view) in &sight.orchestrators {
-        if let Some(name) = names.iter().find(|name| view.brokers.contains_key(**name)) {
+        if let Some(name) = names.iter().find(|name| view.brokers.contains_key(*name)) {
             return Progress::Wait(format!("{at} still knows {name}"));
         }
     }

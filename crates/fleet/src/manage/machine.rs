@@ -134,7 +134,7 @@ impl Manager {
     /// A command could not be done. It is asked again at the next look; what was refused several times fails its action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
         let Some(subject) = command.subject() else { return };
-        let of = |action: &Action| action.targets.contains(subject) || action.old.as_ref() == Some(subject);
+        let of = |action: &Action| action.targets.contains(subject) || action.old.contains(subject);
         for (level, action) in &mut self.book.actions {
             if of(action) {
                 action.note(&format!("{}: {problem}", command.describe()));

@@ -1,11 +1,11 @@
 //! `tidegate up`, `manager` and `fleet`: a fleet of real processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::broker::{Ended, Folder, command, run};
+use crate::broker::{Broker, Ended, Folder, command, run};
 
 /// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -246,6 +246,43 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     Fleet::carries_messages(&shrunk);
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));
+}
+
+/// The first address that a DNS server names for `fleet.example`.
+fn resolve(server: &str) -> [u8; 4] {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A query for A with the number 7 and one question.
+    let query = b"\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x05fleet\x07example\x00\x00\x01\x00\x01";
+    socket.send_to(query, server).unwrap();
+    let mut answer = [0; 512];
+    let length = socket.recv(&mut answer).unwrap();
+    assert_eq!((&answer[..2], answer[7]), (&b"\x00\x07"[..], 1), "{:?}", &answer[..length]);
+    // The name that points back, type, class, TTL and length come before the address.
+    let at = query.len() + 12;
+    answer[at..at + 4].try_into().unwrap()
+}
+
+#[test]
+fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
+    let broker = Broker::start(&[]);
+    let mut fleet = Fleet::new();
+    let address = broker.address("mqtt://");
+    let text = format!(
+        "[fleet]\nname = \"attached\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\nbrokers = {{ min = 1, max = 2 }}\n\
+         [[brokers.attached]]\nname = \"old\"\naddress = \"mqtt://{address}\"\n\
+         [dns]\nname = \"fleet.example\"\nlisten = \"127.0.0.1:0\"\n"
+    );
+    let file = fleet.folder.write("fleet.toml", &text);
+    let line = fleet.start(&["up", &file]);
+    let status = fleet.sized(1, 1);
+    assert_eq!(status["levels"]["broker"]["resources"][0]["address"], format!("mqtt://{address}"));
+    Fleet::carries_messages(&status);
+    let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap();
+    assert_eq!(resolve(dns), [127, 0, 0, 1]);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+    assert_eq!(broker.get("/readyz").0, "200");
 }
 
 #[test]
