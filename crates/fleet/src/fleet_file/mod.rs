@@ -181,7 +181,7 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
     let mut number = |key: &str, range, default: u32| {
         keys.number(key, range).and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
     };
-    let down_after = number("down_after", 1..=1000, 3);
+    let down_after = number("down_after", 1..=1000, 5);
     let evict_per_second = number("evict_per_second", 1..=1_000_000, 500);
     let settings = Settings {
         fleet: name,
