@@ -216,6 +216,8 @@ impl Desk {
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
+        // What became of it since the connection began, such as that another broker has it, may be under way to the store.
+        let promises = session.is_uplink() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend == 0 || sent >= window || !room {
@@ -235,9 +237,10 @@ impl Desk {
         };
         match again {
             Again::PubRel => {
-                self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311));
+                let put = |out: &mut Vec<u8>| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311);
+                self.send_promise(key, PacketType::PubRel, promises, put);
             }
-            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos)),
+            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos), promises),
         }
         self.counters.redelivered += 1;
         true
@@ -250,6 +253,7 @@ impl Desk {
         to: SessionKey,
         id: PacketId,
         (delivery, qos): (&Delivery, QoS),
+        promises: bool,
     ) {
         let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -282,7 +286,14 @@ impl Desk {
             return;
         }
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
+        if promises
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PacketType::Publish as usize] += 1;
         self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
