@@ -66,6 +66,16 @@ impl World {
         Broker { world: self.clone(), name: name.to_owned() }
     }
 
+    /// A broker dies in the middle of whatever happens.
+    pub(crate) fn kill_broker(&self, name: &str, survives: usize) {
+        self.0.borrow_mut().kill_broker(name, survives);
+    }
+
+    /// The network between the engine and a broker breaks.
+    pub(crate) fn cut_broker(&self, name: &str, survives: usize) {
+        self.0.borrow_mut().cut_broker(name, survives);
+    }
+
     /// How all uplinks are.
     pub(crate) fn uplinks(&self) -> Vec<UplinkReport> {
         self.run();

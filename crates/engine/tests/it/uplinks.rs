@@ -8,4 +8,5 @@ mod loss;
 mod retained;
 mod routing;
 mod settling;
+mod simulation;
 mod versions;
