@@ -89,7 +89,7 @@ pub struct Processes {
     children: BTreeMap<ResourceName, Child>,
     /// CPU time at the last observation.
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
-    /// Those that have answered since they were spawned, as far as this manager has seen.
+    /// Those that have answered since they were spawned, or were there before this manager.
     answered: BTreeSet<ResourceName>,
     /// Those that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
@@ -120,7 +120,10 @@ impl Processes {
                 "the CPU of processes is not limited; loads are still told as fractions of their shares"
             );
         }
-        let (children, samples, answered, hanging) = Default::default();
+        // Those that live have had their time to start: when they do not answer, they are down.
+        let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
+        let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
+        let (children, samples, hanging) = Default::default();
         Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
     }
 

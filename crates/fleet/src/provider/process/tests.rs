@@ -122,6 +122,40 @@ fn what_dies_is_down_and_starts_again_where_it_was() {
 }
 
 #[test]
+fn what_is_stopped_keeps_what_it_has_stored() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exec sleep 1000");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    fs::write(folder.0.join("broker-1/stored"), "kept").unwrap();
+    let stopped = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.stop(&resource.name).unwrap() == Release::Gone
+    });
+    assert!(stopped && !Path::new(&format!("/proc/{}/cwd/stored", resource.pid.unwrap())).exists());
+    let mut processes = folder.open("exec sleep 1000");
+    assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
+    let again = processes.allocate(&wanted("broker-1")).unwrap();
+    assert_eq!((again.address, condition(&mut processes)), (resource.address, Some(Condition::Online)));
+    assert_eq!(fs::read_to_string(folder.0.join("broker-1/stored")).unwrap(), "kept");
+}
+
+#[test]
+fn one_that_hung_before_this_manager_is_down_and_starts_again() {
+    let folder = Folder::new();
+    let mut before = folder.open("exec sleep 1000");
+    let resource = before.allocate(&wanted("broker-1")).unwrap();
+    let child = before.children.remove(&resource.name);
+    drop(before);
+    let mut after = folder.open("exec sleep 1000");
+    after.children.extend(child.map(|child| (resource.name.clone(), child)));
+    after.settings.templates.get_mut("sh").unwrap().probe = Probe::Tcp("mqtt".to_owned());
+    assert!(matches!(condition(&mut after), Some(Condition::Down(_))));
+    let again = after.allocate(&wanted("broker-1")).unwrap();
+    assert_ne!(again.pid, resource.pid);
+    assert_eq!(condition(&mut after), Some(Condition::Starting));
+}
+
+#[test]
 fn children_of_a_process_and_one_that_ignores_the_signal_end_with_it() {
     let folder = Folder::new();
     let mut processes = folder.open("trap '' TERM; sleep 1000 & echo $! > child; wait; wait");
