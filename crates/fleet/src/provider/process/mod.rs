@@ -378,9 +378,11 @@ impl Provider for Processes {
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
         if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
-            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
-            self.spawn(&wanted.name)?;
+            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked twice. It is
+            // spawned when nothing of it lives any more; until then this is asked again.
+            if proc_files::kill_marked(&mark(&self.settings, &wanted.name)) {
+                self.spawn(&wanted.name)?;
+            }
         }
         let record = self.records.get(&wanted.name);
         record
