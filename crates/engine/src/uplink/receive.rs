@@ -1,10 +1,11 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
-use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::UplinkKey;
 use super::id::{MessageId, PROPERTY};
 use crate::dispatch::{Source, reach};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
@@ -33,6 +34,9 @@ impl Engine {
         }
         let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.forget_receipt(session, packet_id);
+        }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !self.is_first_receipt(now, key, session, packet_id)
@@ -67,6 +71,21 @@ impl Engine {
         }
         self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
         Ok(())
+    }
+
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
+    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, packet_id));
+        }
     }
 
     /// Whether a message has not come before. If it is one of this process, it has come back now.
