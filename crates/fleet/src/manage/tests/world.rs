@@ -49,6 +49,7 @@ struct Orchestrator {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the model of its own")]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
