@@ -5,7 +5,7 @@ mod audit;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_mqtt::{QoS, ReasonCode};
+use tidegate_mqtt::ReasonCode;
 
 use crate::admission::Wanted;
 use crate::deliver::Terms;
@@ -396,7 +396,7 @@ impl Reach<'_> {
         let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
         let terms = Terms {
-            qos: QoS::ExactlyOnce,
+            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
             retain: publication.retain,
             subscription_ids: &[],
             group: Some(&membership),

@@ -65,6 +65,12 @@ impl BrokerStatus {
         self.fleet.get()
     }
 
+    /// Its brokers, where it is an orchestrator that answers.
+    fn fleet_brokers(&self) -> Vec<tidegate_console::api::BrokerStatus> {
+        let fleet = self.fleet.get().and_then(|_| self.node.get()?.fleet().ok());
+        fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(crate::control::broker_status).collect())
+    }
+
     /// Sends its clients elsewhere.
     pub(crate) fn drainer(&self) -> &Drain {
         &self.drain
@@ -112,6 +118,7 @@ impl StatusSource for BrokerStatus {
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             store: self.store.get().map(|store| store_status::numbers(store)),
+            fleet: self.fleet_brokers(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,

@@ -102,7 +102,8 @@ pub struct DrainRequest {
 }
 
 impl BrokerStatus {
-    fn owed(&self) -> u64 {
+    /// Messages accepted from clients and not settled by it.
+    pub fn owed(&self) -> u64 {
         self.queued + self.in_flight + self.unreturned
     }
 

@@ -1,10 +1,11 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
-use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::UplinkKey;
 use super::id::{MessageId, PROPERTY};
 use crate::dispatch::{Source, reach};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
@@ -25,12 +26,17 @@ impl Engine {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let properties = PublishProperties::decode(raw.properties)?;
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
         if properties.topic_alias.is_some() {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
-        let id = MessageId::of(&properties);
+        let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.forget_receipt(session, packet_id);
+        }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !self.is_first_receipt(now, key, session, packet_id)
@@ -42,7 +48,7 @@ impl Engine {
         }
         let new = match &id {
             Some(id) => {
-                let new = self.is_news(now, raw.qos, id);
+                let new = self.is_news(now, id);
                 if new {
                     self.keep_id(uplink, session, raw.qos, id);
                 }
@@ -67,10 +73,25 @@ impl Engine {
         Ok(())
     }
 
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
+    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, packet_id));
+        }
+    }
+
     /// Whether a message has not come before. If it is one of this process, it has come back now.
-    fn is_news(&mut self, now: Now, qos: QoS, id: &MessageId) -> bool {
+    fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        if qos != QoS::AtMostOnce {
+        if self.desk.uplinks.unreturned_bytes > 0 {
             self.note_returned(now, id);
         }
         new

@@ -14,7 +14,7 @@ pub(super) enum Settings {}
 /// Reads the section.
 #[cfg(feature = "kubernetes")]
 pub(super) fn read(keys: &mut Keys<'_>) -> Option<Settings> {
-    keys.table("kubernetes", Settings::read)
+    keys.table("kubernetes", |keys| Some(Settings::read(keys)))
 }
 
 /// Refuses the section.

@@ -28,13 +28,13 @@ const ROUTING: &[(&str, &str)] =
 
 impl LevelSection {
     /// What holds where the file has no such section.
-    pub(super) fn of(level: Level, sla: &SlaSection) -> Option<Self> {
+    pub(super) fn of(level: Level, sla: &SlaSection) -> Self {
         let bounds = sla.sla.bounds(level);
         let template = match level {
             Level::Broker => "tidegate",
             Level::Orchestrator => "orchestrator",
         };
-        Some(Self {
+        Self {
             settings: LevelSettings {
                 initial: bounds.least(),
                 most: bounds.most(),
@@ -50,7 +50,7 @@ impl LevelSection {
             routing: "topic-hash".to_owned(),
             admin_token: None,
             attached: Vec::new(),
-        })
+        }
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn read(
     templates: &BTreeMap<String, Template>,
     keys: &mut Keys<'_>,
 ) -> Option<LevelSection> {
-    let mut section = LevelSection::of(level, sla)?;
+    let mut section = LevelSection::of(level, sla);
     let settings = &mut section.settings;
     let range = u64::from(settings.least)..=u64::from(settings.most);
     if let Some(initial) = keys.number("initial", range) {

@@ -17,7 +17,7 @@ impl Manager {
         if taken.is_empty() {
             return None;
         }
-        Some(self.begin_action(Kind::Evacuate, level, taken, None, "somebody else takes it away", now))
+        Some(self.begin_action(Kind::Evacuate, level, taken, Vec::new(), "somebody else takes it away", now))
     }
 
     /// A provider with a stack lists what it has to make as starting: what it does not list shall not be there.

@@ -13,6 +13,7 @@ mod life;
 mod reload;
 mod store;
 mod tenants;
+mod up;
 mod users;
 mod web;
 mod why;

@@ -119,7 +119,7 @@ impl Client {
     }
 
     pub(super) fn get<T: DeserializeOwned>(&mut self, target: &Target<'_>) -> Result<T, KubernetesError> {
-        self.ask(Method::GET, "get", target, "", None).map_err(|refusal| refusal.error(target))
+        self.ask(&Method::GET, "get", target, "", None).map_err(|refusal| refusal.error(target))
     }
 
     /// Puts an object in place of the one with the same resource version.
@@ -128,7 +128,7 @@ impl Client {
         target: &Target<'_>,
         object: &Value,
     ) -> Result<Put<T>, KubernetesError> {
-        match self.ask(Method::PUT, "update", target, "", Some(object)) {
+        match self.ask(&Method::PUT, "update", target, "", Some(object)) {
             Ok(object) => Ok(Put::Done(object)),
             Err(Refusal::Conflict) => Ok(Put::Conflict),
             Err(refusal) => Err(refusal.error(target)),
@@ -156,7 +156,7 @@ impl Client {
         let mut next = String::new();
         for _ in 0..MAX_PAGES {
             let more = if next.is_empty() { String::new() } else { format!("&continue={}", escape(&next)) };
-            let page: List<T> = self.ask(Method::GET, "list", target, &format!("{query}{more}"), None)?;
+            let page: List<T> = self.ask(&Method::GET, "list", target, &format!("{query}{more}"), None)?;
             all.extend(page.items.unwrap_or_default());
             next = page.metadata.next;
             if next.is_empty() {
@@ -169,14 +169,14 @@ impl Client {
 
     fn ask<T: DeserializeOwned>(
         &mut self,
-        method: Method,
+        method: &Method,
         verb: &str,
         target: &Target<'_>,
         query: &str,
         body: Option<&Value>,
     ) -> Result<T, Refusal> {
         self.check_rest()?;
-        let mut response = self.send(&method, &format!("{}{query}", target.path()), body).map_err(Refusal::Other)?;
+        let mut response = self.send(method, &format!("{}{query}", target.path()), body).map_err(Refusal::Other)?;
         let status = response.status().as_u16();
         let wait = rest(&response);
         let read = response.body_mut().with_config().limit(MAX_ANSWER).read_to_string();
@@ -219,13 +219,11 @@ impl Client {
 
     fn check_rest(&mut self) -> Result<(), Refusal> {
         let left = self.resting_until.map(|until| until.saturating_duration_since(Instant::now()));
-        match left.filter(|left| !left.is_zero()) {
-            Some(wait) => Err(Refusal::Other(KubernetesError::Busy { status: 429, wait })),
-            None => {
-                self.resting_until = None;
-                Ok(())
-            }
+        if let Some(wait) = left.filter(|left| !left.is_zero()) {
+            return Err(Refusal::Other(KubernetesError::Busy { status: 429, wait }));
         }
+        self.resting_until = None;
+        Ok(())
     }
 
     fn refusal(&mut self, status: u16, wait: Option<Duration>, verb: &str, target: &Target<'_>, text: &str) -> Refusal {

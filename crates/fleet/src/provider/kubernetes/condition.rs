@@ -33,8 +33,8 @@ fn seen(status: &PodStatus) -> String {
         Some(format!("container {}: {text}", container.name))
     });
     let unmet = || {
-        let unmet = status.conditions.iter().filter(|condition| condition.status != "True");
-        unmet.filter_map(|condition| words(&condition.reason, &condition.message)).next()
+        let mut unmet = status.conditions.iter().filter(|condition| condition.status != "True");
+        unmet.find_map(|condition| words(&condition.reason, &condition.message))
     };
     let text = container.or_else(|| words(&status.reason, &status.message)).or_else(unmet).unwrap_or_default();
     text.chars().take(MAX_TEXT).collect()

@@ -41,7 +41,7 @@ pub struct SetSettings {
 
 impl Settings {
     /// Reads the section.
-    pub(crate) fn read(keys: &mut Keys<'_>) -> Option<Self> {
+    pub(crate) fn read(keys: &mut Keys<'_>) -> Self {
         let brokers = keys.table("brokers", |keys| SetSettings::read(Level::Broker, keys));
         let orchestrators = keys.table("orchestrators", |keys| SetSettings::read(Level::Orchestrator, keys));
         let sets = [(Level::Broker, brokers), (Level::Orchestrator, orchestrators)];
@@ -50,13 +50,13 @@ impl Settings {
             let hint = "write [kubernetes.orchestrators] with stateful_set = \"tidegate-orchestrator\"";
             keys.refuse("brokers", "and `orchestrators` name no StatefulSet", hint);
         }
-        Some(Self {
+        Self {
             namespace: name("namespace", keys),
             kubeconfig: keys.text("kubeconfig").map(PathBuf::from),
             context: keys.text("context"),
             cluster_domain: name("cluster_domain", keys).unwrap_or_else(|| "cluster.local".to_owned()),
             sets,
-        })
+        }
     }
 
     /// The same with files named relative to a directory.

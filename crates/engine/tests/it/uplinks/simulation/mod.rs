@@ -169,7 +169,7 @@ impl FleetRun {
         let broker = self.any_broker();
         let survives = self.random.pick(&[0, 1, 5, 40, usize::MAX]);
         let name = broker.name().to_owned();
-        match self.random.below(9) {
+        match self.random.below(12) {
             0 | 1 => self.world.kill_broker(&name, survives),
             2 => {
                 self.world.kill_broker(&name, survives);

@@ -59,6 +59,7 @@ impl Profile {
             // What comes back too late is sent again, and its order is lost.
             let patient = kind == Kind::Slow;
             uplinks.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
+            uplinks.probe_timeout_ms = if patient { minutes(60) } else { 5_000 };
             uplinks.reassign_after_ms = random.pick(&[0, 500, 2_000]);
         }
         if kind.crashes() || random.percent(30) {
