@@ -41,16 +41,13 @@ impl FleetFile {
 
     /// Pods are made from the template of their StatefulSet, whatever the sections of the levels say.
     #[cfg(feature = "kubernetes")]
-    pub(super) fn use_stateful_sets(&mut self) {
+    pub(super) fn with_stateful_sets(mut self) -> Self {
         for (level, set) in self.kubernetes.iter().flat_map(|kubernetes| &kubernetes.sets) {
             if let Some(settings) = self.settings.levels.get_mut(level) {
                 settings.templates = vec![(set.stateful_set.clone(), 1)];
                 settings.decided_elsewhere = set.decided_elsewhere;
             }
         }
+        self
     }
-
-    /// Without Kubernetes there are none.
-    #[cfg(not(feature = "kubernetes"))]
-    pub(super) fn use_stateful_sets(&mut self) {}
 }

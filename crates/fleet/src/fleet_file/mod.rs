@@ -202,7 +202,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let admin_token = levels[1].1.admin_token.clone();
     settings.levels = levels.into_iter().map(|(level, section)| (level, section.settings)).collect();
     let (directory, api_port, sla) = (fleet.directory, fleet.api_port, sla.sla);
-    let mut file = FleetFile {
+    let file = FleetFile {
         settings,
         directory,
         api_port,
@@ -217,7 +217,8 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         routing,
         templates,
     };
-    file.use_stateful_sets();
+    #[cfg(feature = "kubernetes")]
+    let file = file.with_stateful_sets();
     Some(file)
 }
 

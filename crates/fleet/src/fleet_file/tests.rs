@@ -179,8 +179,9 @@ fn stateful_sets_take_the_place_of_templates() {
 #[test]
 fn the_shipped_manifest_holds_a_fleet_file() {
     let manifest = include_str!("../../../../deploy/kubernetes/manager.yaml");
-    let lines = manifest.lines().skip_while(|line| *line != "  fleet.toml: |").skip(1).take_while(|line| *line != "---");
-    let text: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
+    let lines =
+        manifest.lines().skip_while(|line| *line != "  fleet.toml: |").skip(1).take_while(|line| *line != "---");
+    let text = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
     let file = read_text(&text).unwrap();
     assert!(file.is_of_a_cluster() && file.admin_token.is_some());
 }
