@@ -172,7 +172,9 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(by.0) else { return };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
         let Some(flow) = session.flow.as_mut() else { return };
-        if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        if flow.inflight.get(id).is_none_or(|entry| entry.state != state && !downgraded(entry.state)) {
             return;
         }
         let sent = flow.inflight.len() - flow.to_resend;

@@ -372,6 +372,10 @@ impl Reach<'_> {
             return;
         };
         let ((shard, session), seat) = (member.receiver, member.options);
+        if of_fleet && shard == self.place.shard {
+            self.deliver_to_uplink(now, SessionKey(session), publication, source);
+            return;
+        }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {
@@ -384,6 +388,24 @@ impl Reach<'_> {
         self.links.send(shard, Record::Deal { session, client, group, member, insists, envelope });
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
+    }
+
+    /// The same for an uplink, which is in one group only.
+    #[inline]
+    fn deliver_to_uplink(&mut self, now: Now, session: SessionKey, publication: &mut Publication<'_>, source: &Source) {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
+        let terms = Terms {
+            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
+            retain: publication.retain,
+            subscription_ids: &[],
+            group: Some(&membership),
+            publisher: source.publisher(),
+            // The gate of the fleet bounds what waits for brokers.
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.

@@ -20,7 +20,7 @@ pub(crate) struct BrokerStatus {
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
     fleet: OnceLock<Config>,
-    drain: Arc<Drain>,
+    drain: Drain,
     started: SystemTime,
 }
 
@@ -37,7 +37,7 @@ impl BrokerStatus {
             authentication: OnceLock::new(),
             store: OnceLock::new(),
             fleet: OnceLock::new(),
-            drain: Arc::default(),
+            drain: Drain::default(),
             started: SystemTime::now(),
         }
     }
@@ -66,7 +66,7 @@ impl BrokerStatus {
     }
 
     /// Sends its clients elsewhere.
-    pub(crate) fn drainer(&self) -> &Arc<Drain> {
+    pub(crate) fn drainer(&self) -> &Drain {
         &self.drain
     }
 

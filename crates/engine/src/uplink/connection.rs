@@ -138,6 +138,7 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         uplink.stage = Stage::Open;
         uplink.accepted = true;
         uplink.since = now.unix;

@@ -25,7 +25,7 @@ mod settle;
 
 use std::collections::BTreeMap;
 
-use tidegate_mqtt::{ReasonCode, Version};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
@@ -113,6 +113,8 @@ struct Uplink {
     backoff_ms: u64,
     /// Packets in flight as the broker allows.
     window: u16,
+    /// The highest QoS that the broker takes.
+    max_qos: QoS,
     probe: Probe,
     /// The last message that had no id.
     last: LastMessage,

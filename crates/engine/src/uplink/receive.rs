@@ -26,11 +26,13 @@ impl Engine {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let properties = PublishProperties::decode(raw.properties)?;
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
         if properties.topic_alias.is_some() {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
-        let id = MessageId::of(&properties);
+        let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
         if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
             self.forget_receipt(session, packet_id);
@@ -89,7 +91,9 @@ impl Engine {
     /// Whether a message has not come before. If it is one of this process, it has come back now.
     fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        self.note_returned(now, id);
+        if self.desk.uplinks.unreturned_bytes > 0 {
+            self.note_returned(now, id);
+        }
         new
     }
 

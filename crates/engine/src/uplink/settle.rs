@@ -238,7 +238,7 @@ impl Engine {
         }
         sent.sort_by_key(|in_flight| in_flight.delivery.as_ref().and_then(entered));
         for in_flight in sent {
-            self.reassign_one(now, key, session, in_flight, whereto);
+            self.reassign_one(now, key, session, &in_flight, whereto);
         }
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
@@ -249,11 +249,11 @@ impl Engine {
         self.check_gate(now);
     }
 
-    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: InFlight, whereto: Whereto) {
+    fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
             self.deal_anew(now, key, &delivery.message.publication(), whereto);
         }
-        self.forget_settled(session, &in_flight);
+        self.forget_settled(session, in_flight);
     }
 
     /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.

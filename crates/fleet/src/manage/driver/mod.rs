@@ -27,7 +27,7 @@ use super::journal::{Journal, JournalError};
 use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Phase, Record, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Look, Observed, Provider, ProviderError, Release, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Release, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -300,7 +300,9 @@ impl Driver {
         for name in views.keys() {
             self.complaints.remove(name.as_str());
         }
-        for (name, problem) in problems {
+        // One that is only starting, or has died, is spoken of elsewhere.
+        let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
+        for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
         }
         views

@@ -61,6 +61,8 @@ pub(super) struct World {
     settled: u64,
     /// Whether the provider answers.
     pub(super) mute: bool,
+    /// Whether brokers are too busy for probes.
+    pub(super) busy: bool,
     /// Allocations that fail from now on.
     pub(super) refusals: u32,
     /// New resources end at once.
@@ -195,6 +197,7 @@ impl World {
             },
             condition: match thing.life {
                 Life::Booting(_) => Condition::Starting,
+                Life::Online if self.busy && thing.wanted.level == Level::Broker => Condition::Down("busy".to_owned()),
                 Life::Online => Condition::Online,
                 Life::Hanging => Condition::Down("hangs".to_owned()),
                 Life::Ended => Condition::Ended("killed".to_owned()),

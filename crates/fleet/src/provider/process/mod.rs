@@ -33,8 +33,12 @@ use crate::level::Level;
 
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
-/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `log.1`.
+/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `output.old`.
 pub const MAX_LOG: u64 = 1024 * 1024;
+/// Where the logs of processes that are gone are.
+const ENDED: &str = "ended";
+/// How many of them are kept.
+const MAX_ENDED: usize = 8;
 /// Probes at once.
 const PROBES: usize = 16;
 
@@ -143,7 +147,7 @@ impl Processes {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
         let place = self.settings.place(wanted.level);
-        let chosen = ports::choose(&place.host, &place.ports, &taken, names.len())?;
+        let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
@@ -165,8 +169,17 @@ impl Processes {
 
     /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
     fn cgroup_name(&self, name: &ResourceName) -> String {
-        let hash = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
-        format!("tidegate-{hash:08x}-{name}")
+        format!("tidegate-{:08x}-{name}", self.hash())
+    }
+
+    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race for ports.
+    fn first_port(&self, place: &Place) -> usize {
+        let hash = usize::try_from(self.hash()).unwrap_or_default();
+        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
+    }
+
+    fn hash(&self) -> u32 {
+        crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes())
     }
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
@@ -287,7 +300,7 @@ impl Processes {
             if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
                 continue;
             }
-            let cut = fs::copy(&log, log.with_extension("1"))
+            let cut = fs::copy(&log, log.with_extension("old"))
                 .and_then(|_| fs::OpenOptions::new().write(true).open(&log))
                 .and_then(|file| file.set_len(0));
             if let Err(error) = cut {
@@ -327,10 +340,21 @@ impl Processes {
         Ok(Release::Gone)
     }
 
+    /// The logs of the last ones that are gone stay: one of them may say why it went.
+    fn keep_log(&self, name: &ResourceName) {
+        let ended = self.settings.directory.join(ENDED);
+        let kept = fs::create_dir_all(&ended)
+            .and_then(|()| fs::rename(self.directory(name).join(spawn::LOG), ended.join(format!("{name}.log"))))
+            .and_then(|()| drop_oldest(&ended));
+        if let Err(error) = kept {
+            tracing::debug!(%name, %error, "the log of a released process is not kept");
+        }
+    }
+
     /// Nothing of its processes is left: its directory goes too, its record last.
     fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
-        keep_log(&self.settings.directory, &directory);
+        self.keep_log(name);
         fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
         self.records.remove(name);
         self.children.remove(name);
@@ -436,14 +460,16 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()
 }
 
-/// The last log of one that is gone stays as `ended.log` until the next one goes.
-fn keep_log(fleet: &Path, directory: &Path) {
-    let log = directory.join(spawn::LOG);
-    if log.exists()
-        && let Err(error) = fs::rename(&log, fleet.join("ended.log"))
-    {
-        tracing::debug!(%error, "the log of a released process is not kept");
+/// Keeps as many logs as are kept, the newest.
+fn drop_oldest(ended: &Path) -> std::io::Result<()> {
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(ended)? {
+        let entry = entry?;
+        logs.push((entry.metadata()?.modified()?, entry.path()));
     }
+    logs.sort();
+    let surplus = logs.len().saturating_sub(MAX_ENDED);
+    logs.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
 fn unix_ms() -> u64 {
