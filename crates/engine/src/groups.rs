@@ -390,24 +390,6 @@ impl Reach<'_> {
         self.desk.counters.shard_messages_out += 1;
     }
 
-    /// The same for an uplink, which is in one group only.
-    #[inline]
-    fn deliver_to_uplink(&mut self, now: Now, session: SessionKey, publication: &mut Publication<'_>, source: &Source) {
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
-        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
-        let terms = Terms {
-            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
-            retain: publication.retain,
-            subscription_ids: &[],
-            group: Some(&membership),
-            publisher: source.publisher(),
-            // The gate of the fleet bounds what waits for brokers.
-            metered: true,
-        };
-        self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
-    }
-
     /// Delivers a dealt message to a session of this shard; says whether it is a member.
     pub(crate) fn deliver_dealt(
         &mut self,

@@ -118,7 +118,9 @@ impl Net {
         self.trace.note(format!("the connections of {name} break"));
         let lines = self.with_broker(name, |broker| {
             let lines = broker.lines();
-            lines.iter().for_each(|line| broker.lose(*line));
+            for line in &lines {
+                broker.lose(*line);
+            }
             lines
         });
         for line in lines {

@@ -130,7 +130,7 @@ impl FleetRun {
     }
 
     fn connect(&mut self, device: usize) {
-        let connecting = self.profile.connecting(device, &mut self.random);
+        let connecting = Profile::connecting(device, &mut self.random);
         self.devices[device].connect(connecting);
     }
 
@@ -177,7 +177,7 @@ impl FleetRun {
             }
             3 => broker.with(|broker| broker.ways.hangs = true),
             4 if self.profile.kind.brings_back() => broker.with(|broker| broker.ways.loses = true),
-            5 => broker.with(|broker| broker.save()),
+            5 => broker.save(),
             _ => broker.with(|broker| {
                 broker.ways.reachable = true;
                 broker.ways.hangs = false;

@@ -94,7 +94,7 @@ impl Profile {
         broker.with(|broker| if forgets { broker.forget_sessions() } else { broker.roll_back() });
     }
 
-    pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
+    pub(super) fn connecting(device: usize, random: &mut Random) -> Connecting {
         let connecting = match device % 3 {
             0 => v5("").receive_maximum(random.pick(&[1, 2, 10, 60_000])),
             1 => v311(""),
