@@ -143,7 +143,7 @@ impl FleetFile {
     }
 
     /// Where resources come from: processes of this machine, with their state below a directory and for templates that run
-    /// `executable`; or the pods that the section [kubernetes] names; and beside either what is attached.
+    /// `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
     ///
     /// # Errors
     /// When the state cannot be read, or the cluster cannot be reached.
