@@ -189,7 +189,7 @@ fn an_image_with_any_byte_changed_is_refused() {
             let mut changed = image.clone();
             changed[at] ^= change;
             let refused = engine.import_partition(NOW, &changed).unwrap_err();
-            let wanted = if at == 0 { ImageError::Version(1 ^ change) } else { ImageError::Damaged };
+            let wanted = if at == 0 { ImageError::Version(IMAGE_VERSION ^ change) } else { ImageError::Damaged };
             assert_eq!(refused, wanted);
         }
     }

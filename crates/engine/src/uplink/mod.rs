@@ -216,6 +216,16 @@ impl Uplinks {
         true
     }
 
+    /// Whether a message has come.
+    pub(crate) fn has_seen(&self, id: &MessageId) -> bool {
+        self.seen.contains(id)
+    }
+
+    /// Which messages have come so far.
+    pub(crate) fn seen_now(&self) -> Box<SeenIds> {
+        Box::new(self.seen.clone())
+    }
+
     fn find(&self, name: &str) -> Option<UplinkKey> {
         self.all.iter().find(|(_, uplink)| &*uplink.name == name).map(|(key, _)| *key)
     }

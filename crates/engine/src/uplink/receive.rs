@@ -96,8 +96,17 @@ impl Engine {
         if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
-        let (topic, route) = self.cache.get(slot);
         let publisher = id.map_or(0, |id| id.publisher);
+        if self.rest.is_some() || !self.ahead.is_empty() {
+            let topic = self.cache.get(slot).0;
+            let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
+            let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+            own.priority = self.cache.traits(slot).priority.level(properties);
+            if self.attend_moves(now, slot, id.as_ref(), &own.keep()) {
+                return Ok(0);
+            }
+        }
+        let (topic, route) = self.cache.get(slot);
         let mut publication =
             Publication::new(TenantId::DEFAULT, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
         publication.priority = self.cache.traits(slot).priority.level(properties);
