@@ -91,7 +91,7 @@ impl Engine {
             let image = self.image_of(now, partition);
             images.push(PartitionImage { partition, image, owed: self.owed(partition) });
         }
-        self.begin_rest(partitions);
+        self.begin_rest(partitions, false);
         Ok(Snapshot::Taken(images))
     }
 
@@ -154,7 +154,9 @@ impl Engine {
             }
             owed.push((image.partition, self.owed(image.partition)));
         }
-        if self.has_uplinks_here() {
+        if self.has_uplinks_here() && self.place.shards == 1 {
+            self.begin_rest(partitions, true);
+        } else if self.has_uplinks_here() {
             self.arrived = Some(self.desk.uplinks.seen_now());
         }
         Ok((owed, given_up))

@@ -97,7 +97,7 @@ impl Engine {
             return Ok(0);
         }
         let publisher = id.map_or(0, |id| id.publisher);
-        if self.rest.is_some() || !self.ahead.is_empty() {
+        if !kept_there && (self.rest.is_some() || !self.ahead.is_empty()) {
             let topic = self.cache.get(slot).0;
             let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
             let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
