@@ -8,6 +8,7 @@ mod clients;
 mod command_line;
 mod configuration;
 mod dns;
+mod homes;
 mod life;
 mod reload;
 mod store;
