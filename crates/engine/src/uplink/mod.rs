@@ -222,8 +222,8 @@ impl Uplinks {
     }
 
     /// Which messages have come so far.
-    pub(crate) fn seen_now(&self) -> Box<SeenIds> {
-        Box::new(self.seen.clone())
+    pub(crate) fn seen_now(&self) -> SeenIds {
+        self.seen.clone()
     }
 
     fn find(&self, name: &str) -> Option<UplinkKey> {
