@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use crate::api::BrokerStatus;
 use tidegate_engine::{Counters, Gauges, Reason};
 
 /// Where a broker is in its life.
@@ -223,6 +224,8 @@ pub struct Status {
     pub homes: Option<HomesNumbers>,
     /// What outlives the process; nothing where nothing does.
     pub store: Option<StoreNumbers>,
+    /// The brokers of an orchestrator.
+    pub fleet: Vec<BrokerStatus>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

@@ -17,7 +17,7 @@ use crate::session::{Delivery, InFlight};
 
 /// What is to be sent for one message in flight after a session was resumed.
 enum Again {
-    Publish(Delivery),
+    Publish(Delivery, QoS),
     PubRel,
 }
 
@@ -172,7 +172,9 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(by.0) else { return };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
         let Some(flow) = session.flow.as_mut() else { return };
-        if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        if flow.inflight.get(id).is_none_or(|entry| entry.state != state && !downgraded(entry.state)) {
             return;
         }
         let sent = flow.inflight.len() - flow.to_resend;
@@ -216,6 +218,8 @@ impl Desk {
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
+        // What became of it since the connection began, such as that another broker has it, may be under way to the store.
+        let promises = session.is_uplink() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;
         if flow.to_resend == 0 || sent >= window || !room {
@@ -224,7 +228,9 @@ impl Desk {
         flow.to_resend -= 1;
         let Some((id, again)) = flow.inflight.iter().nth(sent).map(|entry| {
             let again = match (&entry.item.delivery, entry.state) {
-                (Some(delivery), State::AwaitPubAck | State::AwaitPubRec) => Again::Publish(delivery.clone()),
+                // A broker may have been given less than the message's own QoS.
+                (Some(delivery), State::AwaitPubAck) => Again::Publish(delivery.clone(), QoS::AtLeastOnce),
+                (Some(delivery), State::AwaitPubRec) => Again::Publish(delivery.clone(), QoS::ExactlyOnce),
                 _ => Again::PubRel,
             };
             (entry.id(), again)
@@ -233,15 +239,24 @@ impl Desk {
         };
         match again {
             Again::PubRel => {
-                self.send(key, PacketType::PubRel, |out| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311));
+                let put = |out: &mut Vec<u8>| put_ack(out, 0x62, id, ReasonCode::Success, Version::V311);
+                self.send_promise(key, PacketType::PubRel, promises, put);
             }
-            Again::Publish(delivery) => self.resend(now, layouts, to, id, &delivery),
+            Again::Publish(delivery, qos) => self.resend(now, layouts, to, id, (&delivery, qos), promises),
         }
         self.counters.redelivered += 1;
         true
     }
 
-    fn resend(&mut self, now: Millis, layouts: &mut Layouts, to: SessionKey, id: PacketId, delivery: &Delivery) {
+    fn resend(
+        &mut self,
+        now: Millis,
+        layouts: &mut Layouts,
+        to: SessionKey,
+        id: PacketId,
+        (delivery, qos): (&Delivery, QoS),
+        promises: bool,
+    ) {
         let Some(key) = self.sessions.get(to.0).and_then(|session| session.connection) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let message = Rc::clone(&delivery.message);
@@ -249,9 +264,9 @@ impl Desk {
         layouts.begin(1);
         let shape = Shape {
             version: connection.version,
-            qos: delivery.qos,
+            qos,
             retain: delivery.retain,
-            dup: delivery.qos != QoS::AtMostOnce,
+            dup: true,
             packet_id: Some(id),
             subscription_ids: delivery.ids.as_slice(),
             alias: None,
@@ -273,9 +288,16 @@ impl Desk {
             return;
         }
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
+        let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
+        if promises
+            && qos == QoS::ExactlyOnce
+            && let Some(batch) = self.journal.hold(key)
+        {
+            output.hold(at, batch);
+        }
         self.counters.packets_out[PacketType::Publish as usize] += 1;
-        self.counters.messages_out[delivery.qos as usize] += 1;
+        self.counters.messages_out[qos as usize] += 1;
         self.counters.payload_bytes_out += publication.payload.len() as u64;
     }
 }

@@ -125,6 +125,7 @@ impl Engine {
             let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.turn_share.holds(key);
+            let short = short || self.desk.uplinks.holds(key);
             found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }

@@ -8,7 +8,7 @@ use crate::connect::keep_alive_deadline;
 use crate::connection::Phase;
 use crate::desk::Timer;
 use crate::durable::Key;
-use crate::engine::Engine;
+use crate::engine::{Engine, Redirecting};
 use crate::event::{Attempt, Event, LogEvent};
 use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::input::Refused;
@@ -87,7 +87,7 @@ impl Engine {
 
     /// What clients of a listener are told to use instead of this server.
     pub(crate) fn reference_for(&self, listener: ListenerId) -> Option<String> {
-        if let Some(Some(reference)) = &self.redirecting {
+        if let Some(reference) = self.redirecting.as_ref().and_then(|it| it.reference.as_ref()) {
             return Some(reference.to_string());
         }
         self.desk.listener(listener).and_then(|listener| listener.server_reference.clone())
@@ -96,7 +96,7 @@ impl Engine {
     /// Sends clients elsewhere from now on: who connects is told so (0x9C), and [`Engine::evict`] ends the connections of the
     /// others. `reference` is what MQTT 5 clients are told to use; `None` leaves it to their listener.
     pub fn begin_redirecting(&mut self, reference: Option<String>) {
-        self.redirecting = Some(reference.map(String::into_boxed_str));
+        self.redirecting = Some(Redirecting { reference: reference.map(String::into_boxed_str) });
     }
 
     /// Takes clients again.

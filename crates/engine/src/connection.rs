@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate_mqtt::{PacketId, ReasonCode, Version};
+use tidegate_mqtt::{PacketId, QoS, ReasonCode, Version};
 
 use crate::admission::Reserving;
 use crate::alias::{InboundAliases, OutboundAliases};
@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub last_seen: Millis,
     /// The client's Maximum Packet Size.
     pub max_packet_out: u32,
+    /// Highest QoS that the other end takes: less than 2 only at brokers that say so (section 3.2.2.3.4).
+    pub max_qos_out: QoS,
     /// Keep-alive in force, seconds; 0 is none.
     pub keep_alive: u16,
     pub listener: ListenerId,
@@ -301,6 +303,7 @@ impl Connection {
             timer: Millis::NEVER,
             last_seen: now,
             max_packet_out: u32::MAX,
+            max_qos_out: QoS::ExactlyOnce,
             keep_alive: 0,
             listener,
             tenant,

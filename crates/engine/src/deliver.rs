@@ -52,6 +52,7 @@ impl Desk {
             return;
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let qos = qos.min(connection.max_qos_out);
         let queue_is_empty = session
             .flow
             .as_ref()
@@ -236,10 +237,11 @@ impl Desk {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let message = Rc::clone(&next.message);
         let mut publication = message.publication();
+        let qos = next.qos.min(connection.max_qos_out);
         layouts.begin(1);
         let mut shape = Shape {
             version: connection.version,
-            qos: next.qos,
+            qos,
             retain: next.retain,
             dup: false,
             packet_id: None,
@@ -254,7 +256,6 @@ impl Desk {
             return;
         }
         shape.alias = choose_alias(connection, publication.topic, len);
-        let qos = next.qos;
         if qos != QoS::AtMostOnce {
             let keep = session.lasts() || next.group.is_some();
             let flow = session.flow_mut();
@@ -270,7 +271,9 @@ impl Desk {
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
         layouts.append(&mut publication, &shape, now, output);
-        if stored.is_some()
+        if qos == QoS::AtMostOnce {
+            self.forget_stored(stored, next.number);
+        } else if stored.is_some()
             && qos == QoS::ExactlyOnce
             && let Some(batch) = self.journal.hold(key)
         {

@@ -385,7 +385,8 @@ impl Reach<'_> {
 
     /// Sends a value to its topic's home, to be retained there.
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
-        let passage = self.passage(RETAIN_AT_HOME, source, None, publication.priority);
+        let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
+        let passage = self.passage(purpose, source, source.ticket, publication.priority);
         self.links.send_publish(home, &passage, publication);
         self.desk.counters.shard_messages_out += 1;
     }

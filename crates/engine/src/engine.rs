@@ -59,8 +59,8 @@ pub struct Engine {
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
-    /// Clients are sent elsewhere; to where, if that is known.
-    pub(crate) redirecting: Option<Option<Box<str>>>,
+    /// Clients are sent elsewhere.
+    pub(crate) redirecting: Option<Redirecting>,
     /// Which partitions are worked here.
     pub(crate) homes: HomesInForce,
     /// What arrives for partitions that move away.
@@ -98,6 +98,13 @@ pub struct Engine {
 pub(crate) struct AssignedNames {
     pub seed: u64,
     pub next: u64,
+}
+
+/// Where clients are sent.
+#[derive(Debug)]
+pub(crate) struct Redirecting {
+    /// What MQTT 5 clients are told to use; without it their listener's reference.
+    pub reference: Option<Box<str>>,
 }
 
 impl Engine {
@@ -373,6 +380,7 @@ impl Engine {
     pub fn handle_committed(&mut self, sequence: u64) {
         self.desk.journal.note_committed(sequence);
         self.desk.read_committed(sequence);
+        let before = self.desk.to_write.begin_commit();
         while let Some(key) = self.desk.journal.pop_released(sequence) {
             let Some(connection) = self.desk.connections.get_mut(key) else { continue };
             let released = connection.output.as_mut().is_some_and(|output| output.release(sequence));
@@ -380,6 +388,7 @@ impl Engine {
                 self.desk.to_write.note(connection, key);
             }
         }
+        self.desk.to_write.end_input(before);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with
@@ -393,6 +402,7 @@ impl Engine {
         self.desk.shrink();
         self.layouts.trim();
         self.links.shrink();
+        self.fan_outs.shrink();
         self.cache.clear();
     }
 

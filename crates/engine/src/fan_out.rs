@@ -16,6 +16,7 @@ use crate::ids::{ConnectionKey, SessionKey};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::reason::Reason;
+use crate::topics::Route;
 use crate::turn_share::Share;
 
 /// Receivers that such a message reaches in one turn, and connections in line above which it reaches nobody for the moment.
@@ -50,8 +51,24 @@ impl FanOuts {
         self.bytes
     }
 
-    /// Notes that the first `reached` receivers along a route have got a message.
-    pub(crate) fn begin(&mut self, publication: &mut Publication<'_>, source: Source, reached: SessionKey) -> u64 {
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.under_way.shrink_to_fit();
+    }
+
+    /// Notes that the `first` receivers along a route have got a message, if there are more; returns what it costs to keep it.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        publication: &mut Publication<'_>,
+        source: Source,
+        route: &Route,
+        first: usize,
+    ) -> u64 {
+        if first >= route.targets().len() {
+            return 0;
+        }
+        let Some(reached) = route.targets()[..first].last().map(|target| target.session) else { return 0 };
         let message = publication.keep();
         let cost = message.cost();
         self.bytes += cost;

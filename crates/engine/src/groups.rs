@@ -372,6 +372,10 @@ impl Reach<'_> {
             return;
         };
         let ((shard, session), seat) = (member.receiver, member.options);
+        if of_fleet && shard == self.place.shard {
+            self.deliver_to_uplink(now, SessionKey(session), publication, source);
+            return;
+        }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {

@@ -186,7 +186,7 @@ impl Engine {
         let redirect = self.homes.table.as_ref().is_some_and(|table| table.redirect);
         if redirect && version == Version::V5 {
             let reference = self.homes.reference(place);
-            self.refuse_with_reference(now, key, Reason::UseAnotherServer, String::new(), reference);
+            self.refuse_with_reference(now, key, Reason::UseAnotherServer, String::new(), reference.as_deref());
             return Flow::Next;
         }
         let Some(connection) = self.desk.connections.get_mut(key) else { return Flow::Hold };

@@ -39,6 +39,7 @@ pub(crate) struct Message {
 }
 
 /// A message on its way through the engine, borrowed from where its bytes arrived.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Clone, Debug)]
 pub(crate) struct Publication<'a> {
     pub tenant: TenantId,

@@ -153,7 +153,11 @@ impl Engine {
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
         if envelope.purpose & RETAIN_AT_HOME != 0 {
-            code = self.retain(now, &mut envelope.publication).map_or(code, Reason::code);
+            let publication = &mut envelope.publication;
+            let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
+            let refused =
+                if kept_by_a_broker { self.take_over_at_home(now, publication) } else { self.retain(now, publication) };
+            code = refused.map_or(code, Reason::code);
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).

@@ -1,8 +1,8 @@
 //! PUBLISH from a client: checks, aliases, exactly-once, and the way to its subscribers.
 
-use tidegate_mqtt::{
-    Frame, PacketId, PayloadFormat, PublishProperties, QoS, RawPublish, ReasonCode, TopicName, Version,
-};
+mod with_properties;
+
+use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::admission::Admission;
 use crate::connection::Answer;
@@ -61,26 +61,29 @@ impl Engine {
                 AtGate::Open => {}
                 AtGate::Over => return Ok(()),
                 AtGate::Waits => {
-                    self.held_back = true;
-                    self.uncount(&raw);
+                    self.hold_back(&raw);
                     return Ok(());
                 }
             }
         }
         let tenant = if fleet { TenantId::UPLINK } else { tenant };
-        if raw.properties.is_empty() && !fleet {
+        if raw.properties.is_empty() && fleet {
+            let slot = self.slot_of(tenant, raw.topic)?;
+            let mut forwarded = std::mem::take(&mut self.scratch_properties);
+            forwarded.clear();
+            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+            let forwarding = Forwarding { properties: &forwarded, expires_at: Millis::NEVER };
+            self.publish(now, key, session, tenant, slot, &raw, &forwarding);
+            self.scratch_properties = forwarded;
+            return Ok(());
+        }
+        if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
             let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);
             return Ok(());
         }
         self.publish_with_properties(now, key, session, tenant, &raw)
-    }
-
-    /// A message that has to wait is counted when it comes again.
-    fn uncount(&mut self, raw: &RawPublish<'_>) {
-        self.desk.counters.messages_in[raw.qos as usize] -= 1;
-        self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
     }
 
     /// Whether it is a QoS 2 message that was taken before.
@@ -133,87 +136,6 @@ impl Engine {
         Ok(slot)
     }
 
-    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
-    fn publish_with_properties(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        tenant: TenantId,
-        raw: &RawPublish<'_>,
-    ) -> Result<(), Refused> {
-        let properties = PublishProperties::decode(raw.properties)?;
-        if properties.subscription_identifiers.iter().next().is_some() {
-            return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
-        }
-        let slot = match properties.topic_alias {
-            None => self.slot_of(tenant, raw.topic)?,
-            Some(alias) => self.slot_by_alias(key, tenant, alias, raw.topic)?,
-        };
-        if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
-            check_payload(raw)?;
-        }
-        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
-        let mut forwarded = std::mem::take(&mut self.scratch_properties);
-        forwarded.clear();
-        properties.copy_forwardable(&mut forwarded);
-        if tenant == TenantId::UPLINK {
-            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
-        }
-        let forwarding = Forwarding { properties: &forwarded, expires_at };
-        self.publish(now, key, session, tenant, slot, raw, &forwarding);
-        self.scratch_properties = forwarded;
-        Ok(())
-    }
-
-    fn checks_payload_format(&self, key: ConnectionKey) -> bool {
-        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
-        listener.is_some_and(|listener| listener.check_payload_format)
-    }
-
-    fn slot_by_alias(
-        &mut self,
-        key: ConnectionKey,
-        tenant: TenantId,
-        alias: std::num::NonZeroU16,
-        topic: &[u8],
-    ) -> Result<RouteSlot, Refused> {
-        let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
-        let max = self.desk.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
-        if alias.get() > max {
-            return Err(Refused::new(
-                Reason::InvalidTopicAlias,
-                format!("topic alias {alias} is above the maximum of {max}"),
-            ));
-        }
-        if topic.is_empty() {
-            let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
-            let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
-            let Some(topic) = known else {
-                return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
-            };
-            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
-                return Ok(slot);
-            }
-            let slot = self.cache.fill(&mut self.index, tenant, topic);
-            self.keep_receivers(slot);
-            return Ok(slot);
-        }
-        let slot = self.slot_of(tenant, topic)?;
-        let (name, _) = self.cache.get(slot);
-        if let Some(connection) = self.desk.connections.get_mut(key) {
-            let aliases = &mut connection.extra_mut().aliases_in;
-            let before = aliases.bytes();
-            aliases.set(alias, name, max);
-            let after = aliases.bytes();
-            self.desk.memory = self.desk.memory + after - before;
-            if after > before && self.desk.is_over_ceiling() {
-                return Err(Refused::new(Reason::MemoryCeiling, ""));
-            }
-        }
-        Ok(slot)
-    }
-
     /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).
     fn check_receive_maximum(
         &mut self,
@@ -259,11 +181,11 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) {
+        if self.waits_for_line(now, key, self.cache.get(slot).1.targets().len()) && !self.is_repeated(session, raw) {
+            return self.hold_back(raw);
+        }
         let traits = self.cache.traits(slot);
-        if traits.may_reject
-            && tenant != TenantId::UPLINK
-            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
-        {
+        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -276,11 +198,7 @@ impl Engine {
         }
         let (topic, _) = self.cache.get(slot);
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
-            self.desk.counters.drop_message(Reason::NotAuthorized);
-            let topic = self.cache.get(slot).0;
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-            self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
-            return;
+            return self.deny_publish(now, key, session, slot, raw, mark);
         }
         let source = Source {
             session: Some(session),
@@ -309,10 +227,7 @@ impl Engine {
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
-        if first < deliveries {
-            let reached = route.targets()[first - 1].session;
-            self.desk.memory += self.fan_outs.begin(&mut publication, source, reached);
-        }
+        self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
         }
@@ -322,8 +237,14 @@ impl Engine {
             }
             self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
         }
-        if done.full != 0 {
-            self.wait_for_links(now, key, done.full);
+        self.after_publish(now, key, tenant, done.full);
+    }
+
+    /// What a message on its way may have filled.
+    #[inline]
+    fn after_publish(&mut self, now: Now, key: ConnectionKey, tenant: TenantId, full_links: u64) {
+        if full_links != 0 {
+            self.wait_for_links(now, key, full_links);
         }
         if tenant == TenantId::UPLINK {
             self.check_gate_now_and_then(now);
@@ -343,6 +264,10 @@ impl Engine {
         raw: &RawPublish<'_>,
         forwarding: &Forwarding<'_>,
     ) -> bool {
+        if tenant == TenantId::UPLINK {
+            // The gate of the fleet has let it in.
+            return false;
+        }
         let topic = self.cache.get(slot).0.to_owned();
         let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
         if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
@@ -358,12 +283,33 @@ impl Engine {
                 self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
             }
             Admission::Over => {}
-            Admission::Waits => {
-                self.held_back = true;
-                self.uncount(raw);
-            }
+            Admission::Waits => self.hold_back(raw),
         }
         true
+    }
+
+    #[cold]
+    fn deny_publish(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        mark: Mark,
+    ) {
+        self.desk.counters.drop_message(Reason::NotAuthorized);
+        let topic = self.cache.get(slot).0;
+        self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
+        self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
+    }
+
+    /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
+    #[cold]
+    fn hold_back(&mut self, raw: &RawPublish<'_>) {
+        self.held_back = true;
+        self.desk.counters.messages_in[raw.qos as usize] -= 1;
+        self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
     }
 
     #[cold]
@@ -478,12 +424,4 @@ impl Engine {
 #[inline]
 pub(crate) fn is_own_topic(topic: &str) -> bool {
     topic.starts_with("$SYS/") || topic == "$SYS"
-}
-
-/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
-fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
-    if std::str::from_utf8(raw.payload).is_ok() {
-        return Ok(());
-    }
-    Err(Refused::new(Reason::InvalidPayloadFormat, "the payload is said to be UTF-8 and is not"))
 }

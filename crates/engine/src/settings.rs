@@ -96,6 +96,7 @@ pub enum Authentication {
 }
 
 /// What holds for the connections of one listener.
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
     /// Name in logs and metrics.

@@ -18,6 +18,9 @@ pub(crate) const WIDE_RECEIVERS: usize = 64;
 /// line, like those of one message to many.
 const FIRST_BY_INPUT: usize = WIDE_RECEIVERS;
 
+/// The same for one commit. It releases what many have sent, each of whom waits for the answer.
+const FIRST_BY_COMMIT: usize = 256;
+
 /// Connections with output.
 #[derive(Debug)]
 pub(crate) struct ToWrite {
@@ -77,7 +80,12 @@ impl ToWrite {
         std::mem::replace(&mut self.left, FIRST_BY_INPUT)
     }
 
-    /// The packets are worked off.
+    /// Begins with what a commit releases; returns what [`ToWrite::end_input`] wants.
+    pub(crate) fn begin_commit(&mut self) -> usize {
+        std::mem::replace(&mut self.left, FIRST_BY_COMMIT)
+    }
+
+    /// The packets, or what was released, are worked off.
     #[inline]
     pub(crate) fn end_input(&mut self, before: usize) {
         self.left = before;

@@ -37,6 +37,8 @@ pub(crate) struct TurnShare {
     at: Millis,
     narrow: usize,
     wide: usize,
+    /// How many had been written from the line when the first of those came.
+    wide_from: u64,
     /// When so many have been written from the line, so have all receivers of what counts as `wide`.
     wide_until: u64,
     waiting: VecDeque<ConnectionKey>,
@@ -77,6 +79,9 @@ impl TurnShare {
         }
         if deliveries > WIDE_RECEIVERS {
             self.wide += deliveries;
+            if self.has_caught_up(to_write) {
+                self.wide_from = to_write.left_line();
+            }
             self.wide_until = to_write.left_line() + to_write.in_line() as u64;
             (self.wide > desk.wide_share(deliveries)).then_some(Share::Wide)
         } else {
@@ -90,6 +95,12 @@ impl TurnShare {
         if self.has_caught_up(to_write) {
             self.wide = 0;
         }
+    }
+
+    /// Whether some were written that messages to many have put in line, and others are still to be.
+    #[inline]
+    fn is_under_way(&self, to_write: &ToWrite) -> bool {
+        to_write.left_line() != self.wide_from && !self.has_caught_up(to_write)
     }
 
     /// The next who may go on, while there is room.
@@ -134,6 +145,17 @@ impl Engine {
                 Share::Wide => self.turn_share.waiting_wide.push_back(key),
             }
         }
+    }
+
+    /// Whether a message to so many receivers waits, and its publisher with it, until those were written that earlier ones
+    /// have put in line. Half of them would have to be written once more for it.
+    #[inline]
+    pub(crate) fn waits_for_line(&mut self, now: Now, key: ConnectionKey, receivers: usize) -> bool {
+        if receivers <= WIDE_RECEIVERS || !self.turn_share.is_under_way(&self.desk.to_write) {
+            return false;
+        }
+        self.wait_for_next_turn(now, key, Share::Wide);
+        self.turn_share.holds(key) && self.desk.connections.get(key).is_some_and(Connection::is_parked)
     }
 
     /// Whether a publisher waits for its turn and for nothing else. That ends by itself, however long it takes, and the timer

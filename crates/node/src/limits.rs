@@ -23,13 +23,22 @@ pub(crate) const ACCEPTS_PER_TURN: usize = 64;
 /// Inbox messages taken per turn. Each is a batch of another shard, a socket, or a request.
 pub(crate) const INBOX_MESSAGES_PER_TURN: usize = 64;
 
-/// Connections in line that are written per turn: those that a message to many has reached, and those whose sockets had
-/// refused output before. Everybody else waits no longer than so many writes take, about half a millisecond; the
-/// turn itself costs a hundredth of that.
-pub(crate) const LINE_WRITES_PER_TURN: usize = 32;
+/// A line of so many connections is written whole in one turn, as an ordinary message to many always was.
+pub(crate) const SHORT_LINE: usize = 512;
+
+/// Connections of a longer line that are written per turn: those that a message to many has reached, and those whose sockets had
+/// refused output before. One whose writes are fast does not look for anybody else more often than it has to.
+pub(crate) const LINE_WRITES_PER_TURN: usize = 128;
+
+/// How long a turn may write to connections in line, microseconds, looked at after every [`LINE_WRITES_PER_LOOK`] writes.
+/// Everybody else waits about so long for them.
+pub(crate) const LINE_MICROS_PER_TURN: u128 = 250;
+
+/// Writes to connections in line between two looks at the clock.
+pub(crate) const LINE_WRITES_PER_LOOK: usize = 16;
 
 /// Bytes written to connections in line per turn; the write that passes it is the last.
-pub(crate) const LINE_BYTES_PER_TURN: usize = 256 * 1024;
+pub(crate) const LINE_BYTES_PER_TURN: u64 = 256 * 1024;
 
 /// Pieces of output per write; more wait for the next turn. A piece is a run of small packets or one large payload.
 pub(crate) const SLICES_PER_WRITE: usize = 32;

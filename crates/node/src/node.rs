@@ -151,15 +151,7 @@ impl Node {
             bans,
             Arc::clone(&dialer),
         );
-        let mut node = Self {
-            handle,
-            clock,
-            addresses,
-            threads: Vec::new(),
-            store: None,
-            restored: Restored::default(),
-            _watch: watch,
-        };
+        let mut node = Self::idle(handle, clock, addresses, watch);
         let mut engine = settings.engine;
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
         let asks_outside = engine.authentication == Authentication::External;
@@ -202,6 +194,19 @@ impl Node {
             node.serve_from(store, &senders)?;
         }
         Ok(node)
+    }
+
+    /// A node without threads.
+    fn idle(handle: NodeHandle, clock: Clock, addresses: Vec<LocalAddress>, watch: Option<FileWatch>) -> Self {
+        Self {
+            handle,
+            clock,
+            addresses,
+            threads: Vec::new(),
+            store: None,
+            restored: Restored::default(),
+            _watch: watch,
+        }
     }
 
     /// Lets clients in, now that all that the store holds is taken in.

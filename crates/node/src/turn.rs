@@ -4,6 +4,7 @@
 //! sockets are written, so that whatever an output acknowledges is already under way.
 
 use std::sync::mpsc::Sender;
+use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
@@ -11,7 +12,10 @@ use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::inbox::{Admin, ToShard};
-use crate::limits::{INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_WRITES_PER_TURN, READ_BYTES_PER_TURN};
+use crate::limits::{
+    INBOX_MESSAGES_PER_TURN, LINE_BYTES_PER_TURN, LINE_MICROS_PER_TURN, LINE_WRITES_PER_LOOK, LINE_WRITES_PER_TURN,
+    READ_BYTES_PER_TURN, SHORT_LINE,
+};
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
 use crate::report::ShardReport;
@@ -252,7 +256,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink } => self.dial(uplink),
+                Event::Dial { uplink } => self.dial(&uplink),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -326,18 +330,27 @@ impl Shard {
         }
     }
 
-    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next one, and so
-    /// does whoever has more to be written.
+    /// Writes those who have stood in line for the longest time, as many as one turn may. The others wait for the next one,
+    /// and so does whoever has more to be written.
     fn write_line(&mut self) {
-        let mut bytes = LINE_BYTES_PER_TURN;
-        for _ in 0..self.engine.in_line().min(LINE_WRITES_PER_TURN) {
+        let in_line = self.engine.in_line();
+        // A short line is written whole: coming back to it would cost its receivers more than it gives the others.
+        let short = in_line <= SHORT_LINE;
+        let most = if short { in_line } else { LINE_WRITES_PER_TURN };
+        if most == 0 {
+            return;
+        }
+        let (began, bytes_before) = (Instant::now(), self.engine.counters().bytes_out);
+        for number in 1..=most {
             let Some(key) = self.engine.pop_in_line() else { return };
-            let before = self.engine.counters().bytes_out;
             if self.write_connection(key) {
                 self.engine.stand_in_line(key);
             }
-            bytes = bytes.saturating_sub((self.engine.counters().bytes_out - before) as usize);
-            if bytes == 0 {
+            let bytes = self.engine.counters().bytes_out - bytes_before;
+            let looks = number % LINE_WRITES_PER_LOOK == 0;
+            if !short
+                && (bytes >= LINE_BYTES_PER_TURN || (looks && began.elapsed().as_micros() >= LINE_MICROS_PER_TURN))
+            {
                 return;
             }
         }

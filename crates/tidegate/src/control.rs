@@ -15,6 +15,8 @@ use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHan
 use crate::homes::HomesApi;
 use crate::status::BrokerStatus;
 
+pub(crate) use fleet::broker as broker_status;
+
 impl Control for BrokerStatus {
     fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
         let subject = match subject {

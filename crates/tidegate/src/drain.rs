@@ -1,6 +1,7 @@
 //! Sending the clients of an orchestrator elsewhere, so many per second (BRK-33).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -12,12 +13,12 @@ const STEP: Duration = Duration::from_millis(100);
 /// A drain under way, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
-    /// Stands for the drain under way: whoever holds another one has been replaced.
-    current: Mutex<Option<Arc<()>>>,
+    /// Keeps the drain under way going: it ends when this is dropped.
+    current: Mutex<Option<Sender<()>>>,
 }
 
 impl Drain {
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<Arc<()>>> {
+    fn current(&self) -> std::sync::MutexGuard<'_, Option<Sender<()>>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -30,20 +31,14 @@ impl Drain {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        node: &NodeHandle,
-        reference: Option<&str>,
-        per_second: u32,
-    ) -> Result<(), String> {
-        let token = Arc::new(());
-        *self.current() = Some(Arc::clone(&token));
+    pub(crate) fn begin(&self, node: &NodeHandle, reference: Option<&str>, per_second: u32) -> Result<(), String> {
+        let (goes_on, ended) = channel();
+        *self.current() = Some(goes_on);
         node.begin_redirecting(reference);
-        let (drain, node) = (Arc::clone(self), node.clone());
-        let run = move || drain.run(&node, &token, per_second);
+        let node = node.clone();
         Builder::new()
             .name("drain".into())
-            .spawn(run)
+            .spawn(move || evict(&node, &ended, per_second))
             .map(drop)
             .map_err(|error| format!("cannot start a thread for the drain: {error}"))
     }
@@ -53,26 +48,21 @@ impl Drain {
         *self.current() = None;
         node.end_redirecting();
     }
+}
 
-    fn is_current(&self, token: &Arc<()>) -> bool {
-        self.current().as_ref().is_some_and(|current| Arc::ptr_eq(current, token))
-    }
-
-    /// Ends connections within the budget as long as this drain is the current one. It goes on when none is left: a client whose
-    /// CONNECT was under way may still turn up.
-    fn run(&self, node: &NodeHandle, token: &Arc<()>, per_second: u32) {
-        let shards = u32::from(node.shards()).max(1);
-        let steps = u32::try_from(1000 / STEP.as_millis()).unwrap_or(1);
-        let mut owed = 0;
-        while self.is_current(token) {
-            // What a step cannot divide evenly is carried over to the next one.
-            owed += per_second;
-            let each = owed / (steps * shards);
-            owed -= each * steps * shards;
-            if each > 0 && node.evict(each as usize).is_err() {
-                tracing::warn!("a shard does not answer; the drain goes on");
-            }
-            std::thread::sleep(STEP);
+/// Ends connections within the budget until the drain is over or replaced. It goes on when none is left: a client whose CONNECT was
+/// under way may still turn up.
+fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32) {
+    let shards = u32::from(node.shards()).max(1);
+    let parts = u32::try_from(1000 / STEP.as_millis()).unwrap_or(1) * shards;
+    let mut owed = 0;
+    while ended.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
+        // What a step cannot divide evenly is carried over to the next one.
+        owed += per_second;
+        let each = owed / parts;
+        owed -= each * parts;
+        if each > 0 && node.evict(each as usize).is_err() {
+            tracing::warn!("a shard does not answer; the drain goes on");
         }
     }
 }

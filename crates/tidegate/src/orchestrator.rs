@@ -98,16 +98,9 @@ fn decoded(text: &str) -> Option<String> {
     let mut rest = text.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
         let escaped = behind.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match escaped.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
+        let byte = escaped.filter(|_| *first == b'%').and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
     }
     String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }

@@ -21,7 +21,7 @@ pub(crate) struct BrokerStatus {
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
-    drain: Arc<Drain>,
+    drain: Drain,
     started: SystemTime,
 }
 
@@ -38,7 +38,7 @@ impl BrokerStatus {
             authentication: OnceLock::new(),
             store: OnceLock::new(),
             fleet: OnceLock::new(),
-            drain: Arc::default(),
+            drain: Drain::default(),
             started: SystemTime::now(),
         }
     }
@@ -71,8 +71,14 @@ impl BrokerStatus {
         self.fleet.get().map(|(config, _)| config)
     }
 
+    /// Its brokers, where it is an orchestrator that answers.
+    fn fleet_brokers(&self) -> Vec<tidegate_console::api::BrokerStatus> {
+        let fleet = self.fleet.get().and_then(|_| self.node.get()?.fleet().ok());
+        fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(crate::control::broker_status).collect())
+    }
+
     /// Sends its clients elsewhere.
-    pub(crate) fn drainer(&self) -> &Arc<Drain> {
+    pub(crate) fn drainer(&self) -> &Drain {
         &self.drain
     }
 
@@ -116,6 +122,7 @@ impl StatusSource for BrokerStatus {
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             homes: self.homes_keeper().map(|homes| homes.numbers()),
             store: self.store.get().map(|store| store_status::numbers(store)),
+            fleet: self.fleet_brokers(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,

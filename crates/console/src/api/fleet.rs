@@ -102,7 +102,8 @@ pub struct DrainRequest {
 }
 
 impl BrokerStatus {
-    fn owed(&self) -> u64 {
+    /// Messages accepted from clients and not settled by it.
+    pub fn owed(&self) -> u64 {
         self.queued + self.in_flight + self.unreturned
     }
 
@@ -248,7 +249,8 @@ fn read_drain(body: &[u8]) -> Result<DrainRequest, ControlError> {
     let mut request = DrainRequest { server_reference: None, per_second: DEFAULT_PER_SECOND };
     for (key, value) in object(body)? {
         match (key.as_str(), value) {
-            ("server_reference", Value::Null) => {}
+            // Whoever drains decides when it has taken too long; it is not this side that gives up.
+            ("server_reference", Value::Null) | ("evict_after_s", _) => {}
             ("server_reference", Value::String(text)) => request.server_reference = Some(text),
             ("per_second", value) => {
                 let number = value.as_u64().filter(|number| (1..=MAX_PER_SECOND).contains(number));
@@ -256,8 +258,6 @@ fn read_drain(body: &[u8]) -> Result<DrainRequest, ControlError> {
                 let invalid = || ControlError::Invalid(format!("`per_second` is 1 to {MAX_PER_SECOND}"));
                 request.per_second = number.ok_or_else(invalid)?;
             }
-            // Whoever drains decides when it has taken too long; it is not this side that gives up.
-            ("evict_after_s", _) => {}
             (key, _) => return Err(ControlError::Invalid(format!("`{key}` is not known or of another type"))),
         }
     }

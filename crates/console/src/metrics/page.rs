@@ -36,7 +36,8 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |
 | `result` | of a connection: `accepted`, or the reason of the refusal; of an event: `recorded`, `counted` |
-| `state` | of a session: `connected`, `disconnected`; of the store: `ok`, `full`, `failing` |
+| `broker` | the name of a broker in an orchestrator's fleet |
+| `state` | of a session: `connected`, `disconnected`; of a broker of a fleet: `connecting`, `subscribing`, `serving`, `draining`, `drained`, `down`; of the store: `ok`, `full`, `failing` |
 | `type` | the packet type in lower case, `connect` to `auth` |
 | `version` | the version of the broker |
 

@@ -129,6 +129,7 @@ mod tests {
             shell: Shell::default(),
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
+            fleet: Vec::new(),
             store,
             shards: 1,
             slow_sessions: 0,

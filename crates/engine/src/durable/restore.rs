@@ -157,6 +157,17 @@ pub(crate) struct Restoration {
     done: Restored,
 }
 
+/// The retained message of a topic.
+fn read_retained(value: &[u8], now: Now, tenant: TenantId, topic: &str) -> Result<MessageRef, WireError> {
+    let mut reader = WireReader::new(value);
+    let message = read_message(&mut reader, now, tenant)?;
+    end(&reader)?;
+    if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
+        return Err(WireError { reading: "the retained message of this topic" });
+    }
+    Ok(message)
+}
+
 impl Engine {
     /// Takes in one pair of a store. Pairs come in the order of their keys, those that [`RestoreRoute::takers`](crate::RestoreRoute::takers) names for
     /// this shard; [`Engine::finish_restore`] follows the last one.
@@ -230,12 +241,7 @@ impl Engine {
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
             Key::Retained(tenant, topic) => {
-                let mut reader = WireReader::new(value);
-                let message = read_message(&mut reader, now, tenant).map_err(wrong)?;
-                end(&reader).map_err(wrong)?;
-                if message.topic() != topic || message.payload().is_empty() || is_own_topic(topic) {
-                    return Err(wrong(WireError { reading: "the retained message of this topic" }));
-                }
+                let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += 1;
                 self.restore_retained(now, tenant, message);
             }

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU16, NonZeroU32};
 
 use tidegate_mqtt::{
-    ConnAck, Connect, ConnectProperties, ConnectReturnCode, DecodeError, Disconnect, Frame, PacketType, PingReq,
+    ConnAck, Connect, ConnectProperties, ConnectReturnCode, DecodeError, Disconnect, Frame, PacketType, PingReq, QoS,
     ReasonCode, UserProperties, Version,
 };
 
@@ -36,8 +36,9 @@ impl Engine {
         self.desk.counters.sockets_opened += 1;
         uplink.connection = Some(connection);
         uplink.stage = Stage::Connecting;
+        uplink.silent = true;
         uplink.probe = Probe { asked: Some(now.monotonic), next: Millis::NEVER, answered: 0 };
-        let version = uplink.version;
+        let (version, session) = (uplink.version, uplink.session);
         let client_id = format!("{}-{name}", settings.orchestrator);
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
@@ -62,7 +63,10 @@ impl Engine {
             },
         };
         self.desk.uplinks.by_connection.insert(connection, key);
-        self.desk.send(connection, PacketType::Connect, |out| connect.encode(out).is_ok());
+        // What was done on the last connection may be under way to the store. Whatever this one says of it follows a CONNECT
+        // that waits for that, as what is said to a client follows its CONNACK.
+        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.set_uplink_timer(key);
         Some(connection)
     }
@@ -116,16 +120,16 @@ impl Engine {
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let Some(uplink_key) = self.desk.uplinks.of_connection(key) else { return Ok(()) };
-        let ack = match read_conn_ack(version, frame) {
-            Ok(ack) => ack,
-            Err(error) => {
-                self.try_other_version(uplink_key);
-                return Err(error.into());
-            }
-        };
+        let ack = read_conn_ack(version, frame)?;
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+            uplink.silent = false;
+        }
         if ack.reason_code.is_error() {
             if ack.reason_code == ReasonCode::UnsupportedProtocolVersion {
                 self.try_other_version(uplink_key);
+                if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) {
+                    uplink.refuses_v5 = version.is_v5();
+                }
             }
             let why = ack.properties.reason_string.map_or_else(|| format!("{:?}", ack.reason_code), str::to_owned);
             return Err(Refused::new(Reason::UplinkRefused, format!("the broker refuses the connection: {why}")));
@@ -134,6 +138,7 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         uplink.stage = Stage::Open;
         uplink.accepted = true;
         uplink.since = now.unix;
@@ -145,12 +150,10 @@ impl Engine {
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
         connection.phase = Phase::Open;
         connection.session = Some(session);
+        connection.max_qos_out = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         connection.max_packet_out = ack.properties.maximum_packet_size.map_or(u32::MAX, NonZeroU32::get);
-        if let Some(session) = self.desk.sessions.get_mut(session.0) {
-            session.connection = Some(key);
-        }
         self.desk.sessions_connected += 1;
-        self.resume_uplink(now, uplink_key, ack.session_present);
+        self.resume_uplink(now, uplink_key, key, ack.session_present);
         Ok(())
     }
 
@@ -192,6 +195,7 @@ impl Engine {
         if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
+            uplink.silent = false;
             self.end_connection(now, connection, Reason::UplinkLost, None);
             return true;
         }

@@ -200,15 +200,14 @@ impl Engine {
             let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
             let Some(id) = uplink.filters.free_id() else { return };
             let version = uplink.version;
-            let identifies = version.is_v5() && uplink.filters.identifies;
-            let changes = next_changes(&mut uplink.filters.queue, identifies);
+            let names_them = version.is_v5() && uplink.filters.identifies;
+            let changes = next_changes(&mut uplink.filters.queue, names_them);
             let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
             if subscribe {
-                let identifier = changes.first().filter(|_| identifies);
-                let identifier = identifier.map(|change| subscription_identifier(&change.filter));
-                self.desk.send(connection, PacketType::Subscribe, |out| {
-                    put_subscribe(version, id, identifier, &changes, out)
-                });
+                let named = changes.first().filter(|_| names_them);
+                let number = named.map(|change| subscription_identifier(&change.filter));
+                self.desk
+                    .send(connection, PacketType::Subscribe, |out| put_subscribe(version, id, number, &changes, out));
             } else {
                 self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
             }

@@ -11,6 +11,12 @@ pub(crate) const PROPERTY: &str = "tidegate-id";
 
 /// Characters of an encoded id.
 const TEXT_LEN: usize = 11 + 11 + 8 + 11 + 1;
+/// What stands before it: the identifier of a user property, the name with its length, and the length of the value.
+const HEAD: [u8; 16] = *b"\x26\x00\x0btidegate-id\x00\x2a";
+/// Bytes of the whole user property.
+const PAIR_LEN: usize = HEAD.len() + TEXT_LEN;
+/// The identifier of the property Subscription Identifier.
+const SUBSCRIPTION_IDENTIFIER: u8 = 0x0b;
 
 /// What a message that goes through a fleet of brokers is known by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,29 +44,32 @@ fn put(out: &mut Vec<u8>, mut value: u64, digits: usize) {
     }
 }
 
-fn digit(character: u8) -> Option<u64> {
-    let value = match character {
-        b'0'..=b'9' => character - b'0',
-        b'A'..=b'Z' => character - b'A' + 10,
-        b'_' => 36,
-        b'a'..=b'z' => character - b'a' + 37,
-        b'~' => 63,
-        _ => return None,
-    };
-    Some(u64::from(value))
-}
+/// What each character stands for, [`NO_DIGIT`] for nothing.
+const DIGITS: [u8; 256] = {
+    let mut digits = [NO_DIGIT; 256];
+    let mut value = 0;
+    while value < ALPHABET.len() {
+        digits[ALPHABET[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
+const NO_DIGIT: u8 = 0x80;
 
 fn get(text: &[u8]) -> Option<u64> {
-    text.iter().try_fold(0u64, |value, character| Some(value.wrapping_shl(6) | digit(*character)?))
+    let (mut value, mut seen) = (0u64, 0);
+    for character in text {
+        let digit = DIGITS[usize::from(*character)];
+        seen |= digit;
+        value = value << 6 | u64::from(digit & 63);
+    }
+    (seen & NO_DIGIT == 0).then_some(value)
 }
 
 impl MessageId {
     /// Appends the user property that carries it to encoded properties.
     pub(crate) fn append(&self, out: &mut Vec<u8>) {
-        out.push(0x26);
-        out.extend_from_slice(&(PROPERTY.len() as u16).to_be_bytes());
-        out.extend_from_slice(PROPERTY.as_bytes());
-        out.extend_from_slice(&(TEXT_LEN as u16).to_be_bytes());
+        out.extend_from_slice(&HEAD);
         put(out, self.origin, 11);
         put(out, self.number, 11);
         put(out, self.entered, 8);
@@ -70,7 +79,11 @@ impl MessageId {
 
     /// Reads the value of the user property.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let text: &[u8; TEXT_LEN] = text.as_bytes().try_into().ok()?;
+        Self::parse_bytes(text.as_bytes())
+    }
+
+    fn parse_bytes(text: &[u8]) -> Option<Self> {
+        let text: &[u8; TEXT_LEN] = text.try_into().ok()?;
         let (origin, rest) = text.split_at(11);
         let (number, rest) = rest.split_at(11);
         let (entered, rest) = rest.split_at(8);
@@ -90,17 +103,42 @@ impl MessageId {
 
     /// The id among encoded properties that were written by [`MessageId::append`] last.
     pub(crate) fn at_end_of(properties: &[u8]) -> Option<Self> {
-        let head = 1 + 2 + PROPERTY.len() + 2;
-        let start = properties.len().checked_sub(head + TEXT_LEN)?;
-        let own = &properties[start..];
-        (own[0] == 0x26 && &own[3..3 + PROPERTY.len()] == PROPERTY.as_bytes())
-            .then(|| std::str::from_utf8(&own[head..]).ok().and_then(Self::parse))?
+        let start = properties.len().checked_sub(PAIR_LEN)?;
+        Self::at_start_of(&properties[start..])
+    }
+
+    /// The id that encoded properties begin with, as [`MessageId::append`] writes it.
+    #[inline]
+    fn at_start_of(properties: &[u8]) -> Option<Self> {
+        let own = properties.get(..PAIR_LEN)?;
+        if own[..HEAD.len()] != HEAD { None } else { Self::parse_bytes(&own[HEAD.len()..]) }
+    }
+
+    /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how nearly all
+    /// messages come back, and it spares looking at properties one by one.
+    #[inline]
+    pub(crate) fn alone_in(properties: &[u8]) -> Option<Self> {
+        let mut rest = properties;
+        let mut id = None;
+        while let Some(first) = rest.first() {
+            if *first == SUBSCRIPTION_IDENTIFIER {
+                // A variable byte integer: its last byte has no highest bit.
+                let end = rest.iter().skip(1).take(4).position(|byte| byte & 0x80 == 0)?;
+                rest = rest.get(end + 2..)?;
+            } else if id.is_none() {
+                id = Some(Self::at_start_of(rest)?);
+                rest = rest.get(PAIR_LEN..)?;
+            } else {
+                return None;
+            }
+        }
+        id
     }
 
     /// Encoded properties without the id at their end.
     pub(crate) fn strip(properties: &[u8]) -> &[u8] {
         match Self::at_end_of(properties) {
-            Some(_) => &properties[..properties.len() - (1 + 2 + PROPERTY.len() + 2 + TEXT_LEN)],
+            Some(_) => &properties[..properties.len() - PAIR_LEN],
             None => properties,
         }
     }
@@ -186,15 +224,10 @@ impl SeenIds {
             return last.insert(id.number);
         }
         let known = self.origins.iter().position(|seen| seen.origin == id.origin);
-        let mut seen = match known.and_then(|at| self.origins.remove(at)) {
-            Some(seen) => seen,
-            None => {
-                if self.origins.len() >= ORIGINS_MAX {
-                    self.origins.pop_front();
-                }
-                Seen::new(id.origin)
-            }
-        };
+        let mut seen = known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin));
+        if self.origins.len() >= ORIGINS_MAX {
+            self.origins.pop_front();
+        }
         let new = seen.insert(id.number);
         self.origins.push_back(seen);
         new
@@ -222,6 +255,12 @@ mod tests {
             id.append(&mut properties);
             assert_eq!(MessageId::at_end_of(&properties), Some(id));
             assert_eq!(MessageId::strip(&properties), &[0x01, 0x01]);
+            assert_eq!(MessageId::alone_in(&properties), None, "something is beside it");
+            let own = &properties[2..];
+            assert_eq!(MessageId::alone_in(own), Some(id));
+            assert_eq!(MessageId::alone_in(&[&[0x0b, 0x85, 0x01][..], own, &[0x0b, 7]].concat()), Some(id));
+            assert_eq!(MessageId::alone_in(&[own, own].concat()), None);
+            assert_eq!(MessageId::alone_in(&[&[0x0b, 0x85][..], own].concat()), None);
             let decoded = PublishProperties::decode(&properties).expect("valid properties");
             assert_eq!(MessageId::of(&decoded), Some(id));
         }

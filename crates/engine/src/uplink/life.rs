@@ -56,13 +56,17 @@ impl Engine {
             stage: Stage::Resting(now.monotonic),
             since: now.unix,
             accepted: false,
+            refuses_v5: false,
+            silent: false,
             draining: None,
             filters: FilterSync::default(),
+            released: 0,
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
             backoff_ms: 0,
             window: 1,
+            max_qos: QoS::ExactlyOnce,
             probe: Probe::default(),
             last: LastMessage::default(),
             kept,
@@ -71,7 +75,7 @@ impl Engine {
         };
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
-        self.take_uplink_seat(now, session);
+        self.take_uplink_seat(now, session, QoS::ExactlyOnce);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
@@ -113,8 +117,8 @@ impl Engine {
     }
 
     /// Makes the uplink's session a member of the group that deals, which it may be already.
-    fn take_uplink_seat(&mut self, now: Now, session: SessionKey) {
-        let options = SubscriberOptions::new(QoS::ExactlyOnce, false, true);
+    pub(super) fn take_uplink_seat(&mut self, now: Now, session: SessionKey, max_qos: QoS) {
+        let options = SubscriberOptions::new(max_qos, false, true);
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
         self.desk.store_subscription(session, &whole, member.options, 0);
@@ -147,16 +151,23 @@ impl Engine {
     }
 
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
-    pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, session_present: bool) {
+    pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let (session, draining) = (uplink.session, uplink.draining.is_some());
+        let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
         self.fit_window(key);
-        if !session_present {
-            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well.
-            self.start_anew(now, key);
+        if !draining {
+            self.take_uplink_seat(now, session, max_qos);
         }
         if !draining {
             self.announce_presence(session, true);
+        }
+        if !session_present {
+            // A broker that has forgotten the orchestrator has forgotten what it had taken over as well. While the session has
+            // no connection what is dealt anew is queued and sent below, once.
+            self.start_anew(now, key);
+        }
+        if let Some(session) = self.desk.sessions.get_mut(session.0) {
+            session.connection = Some(connection);
         }
         // Before messages, so that each that is published from now on comes back.
         self.begin_filters(key, session_present);
@@ -191,11 +202,15 @@ impl Engine {
         } else if uplink.last_error.is_empty() {
             uplink.last_error = "the connection broke off".into();
         }
-        let (session, accepted) = (uplink.session, uplink.accepted);
+        let (session, silent) = (uplink.session, uplink.silent);
         let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
         self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
+            if uplink.options.version.is_none() && !uplink.refuses_v5 {
+                // It may have been silent for another reason, or know more by now.
+                uplink.version = Version::V5;
+            }
             self.desk.sessions_connected -= 1;
             if let Some(session) = self.desk.sessions.get_mut(session.0) {
                 session.connection = None;
@@ -203,7 +218,7 @@ impl Engine {
                     flow.to_resend = 0;
                 }
             }
-        } else if !accepted {
+        } else if silent {
             // A broker that closes without a word may not know the version.
             self.try_other_version(key);
         }
@@ -319,8 +334,8 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.draining.take().is_some() {
             uplink.since = now.unix;
-            let session = uplink.session;
-            self.take_uplink_seat(now, session);
+            let (session, max_qos) = (uplink.session, uplink.max_qos);
+            self.take_uplink_seat(now, session, max_qos);
         }
     }
 
@@ -386,6 +401,7 @@ impl Engine {
     fn report_uplink(&self, key: UplinkKey) -> Option<UplinkReport> {
         let uplink = self.desk.uplinks.all.get(&key)?;
         let (queued, in_flight) = self.desk.owed_by(uplink.session);
+        let in_flight = in_flight.saturating_sub(uplink.released);
         let unreturned = uplink.unreturned.len() as u64;
         let owed = queued + in_flight + unreturned;
         let state = match (uplink.draining, uplink.stage) {

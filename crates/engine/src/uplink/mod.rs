@@ -25,7 +25,7 @@ mod settle;
 
 use std::collections::BTreeMap;
 
-use tidegate_mqtt::{ReasonCode, Version};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
@@ -95,8 +95,14 @@ struct Uplink {
     /// The version that was accepted last, or is tried next.
     version: Version,
     accepted: bool,
+    /// Whether it has said that it does not know MQTT 5.0.
+    refuses_v5: bool,
+    /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
+    silent: bool,
     draining: Option<Drain>,
     filters: FilterSync,
+    /// In flight, but for others to deliver: only the packet ids are to be released.
+    released: u64,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -107,6 +113,8 @@ struct Uplink {
     backoff_ms: u64,
     /// Packets in flight as the broker allows.
     window: u16,
+    /// The highest QoS that the broker takes.
+    max_qos: QoS,
     probe: Probe,
     /// The last message that had no id.
     last: LastMessage,
@@ -204,7 +212,13 @@ impl Uplinks {
         delivery: Option<&Delivery>,
         numbers: Numbers,
     ) -> bool {
-        let Some(delivery) = delivery else { return false };
+        let Some(delivery) = delivery else {
+            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
+            if let Some(uplink) = uplink {
+                uplink.released = uplink.released.saturating_sub(1);
+            }
+            return false;
+        };
         let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
         if !code.is_error() {
             self.acknowledged.push((session, in_flight));

@@ -1,13 +1,15 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
-use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::UplinkKey;
 use super::id::{MessageId, PROPERTY};
 use crate::dispatch::{Source, reach};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
+use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
@@ -24,12 +26,17 @@ impl Engine {
         let raw = RawPublish::decode(version, frame.first_byte, frame.body)?;
         let Some((uplink, _)) = self.uplink_of(key) else { return Ok(()) };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let properties = PublishProperties::decode(raw.properties)?;
+        let alone = MessageId::alone_in(raw.properties);
+        let properties =
+            if alone.is_some() { PublishProperties::default() } else { PublishProperties::decode(raw.properties)? };
         if properties.topic_alias.is_some() {
             return Err(Refused::new(Reason::InvalidTopicAlias, "the broker uses a topic alias, and was offered none"));
         }
-        let id = MessageId::of(&properties);
+        let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.forget_receipt(session, packet_id);
+        }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !self.is_first_receipt(now, key, session, packet_id)
@@ -66,10 +73,27 @@ impl Engine {
         Ok(())
     }
 
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
+    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, packet_id));
+        }
+    }
+
     /// Whether a message has not come before. If it is one of this process, it has come back now.
     fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        self.note_returned(now, id);
+        if self.desk.uplinks.unreturned_bytes > 0 {
+            self.note_returned(now, id);
+        }
         new
     }
 
@@ -93,6 +117,9 @@ impl Engine {
         // What a broker has kept comes with RETAIN; what is published live says by its id whether it is to be kept.
         let kept_there = raw.retain;
         let retain = kept_there || id.is_some_and(|id| id.retain);
+        if kept_there && self.ask_home(now, key, raw, (properties, expires_at), id, ticket) {
+            return Ok(u32::from(ticket.is_some()));
+        }
         if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
@@ -131,6 +158,52 @@ impl Engine {
         Ok(if raw.packet_id.is_some() { u32::from(done.waits) } else { 0 })
     }
 
+    /// A value that a broker has kept goes to its topic's home, which says whether it is news and tells everybody. Says
+    /// whether that is another shard.
+    fn ask_home(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        raw: &RawPublish<'_>,
+        (properties, expires_at): (&[u8], Millis),
+        id: Option<MessageId>,
+        ticket: Option<Ticket>,
+    ) -> bool {
+        let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
+        let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
+        if home == self.place.shard {
+            return false;
+        }
+        let with_id = with_id(properties, id);
+        let mut publication =
+            Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
+        publication.from_retained = true;
+        let source = Source { connection: Some(key), ticket, ..Source::inside(self.place.shard, now) };
+        reach!(self).send_to_home(&mut publication, &source, home);
+        true
+    }
+
+    /// Takes over a value that a broker has kept, at its topic's home, and gives it to everybody if it is news.
+    pub(crate) fn take_over_at_home(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
+        match self.retain_from_fleet(now, publication) {
+            Err(reason) => return Some(reason),
+            Ok(false) => return None,
+            Ok(true) => {}
+        }
+        let slot = self.route_of(TenantId::DEFAULT, publication.topic);
+        let priority = self.cache.traits(slot).priority.level(publication.properties);
+        let (topic, route) = self.cache.get(slot);
+        let properties = MessageId::strip(publication.properties);
+        let (qos, expires_at, payload) = (publication.qos, publication.expires_at, publication.payload);
+        let mut own = Publication::new(TenantId::DEFAULT, topic, qos, true, properties, expires_at, payload, 0);
+        own.priority = priority;
+        own.retain_is_done = true;
+        own.from_retained = true;
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).dispatch(now, route, &mut own, &source);
+        None
+    }
+
     /// Keeps a retained value here as well, unless a later one is known. Says whether it is news, as far as this shard knows.
     fn takes_over(
         &mut self,
@@ -144,10 +217,7 @@ impl Engine {
             // It was kept when it entered here.
             return true;
         }
-        let mut with_id = properties.to_vec();
-        if let Some(id) = id {
-            id.append(&mut with_id);
-        }
+        let with_id = with_id(properties, id);
         let mut publication =
             Publication::new(TenantId::UPLINK, topic, raw.qos, true, &with_id, expires_at, raw.payload, 0);
         let home = self.place.home_of(crate::ids::partition_of(TenantId::UPLINK, topic));
@@ -186,6 +256,15 @@ impl Engine {
     pub(super) fn uplink_named(&self, name: &str) -> Option<UplinkKey> {
         self.desk.uplinks.find(name)
     }
+}
+
+/// Properties with the id that a message came with.
+fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
+    let mut with_id = properties.to_vec();
+    if let Some(id) = id {
+        id.append(&mut with_id);
+    }
+    with_id
 }
 
 /// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.

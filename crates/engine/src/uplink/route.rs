@@ -4,6 +4,8 @@ use tidegate_mqtt::{QoS, RawPublish, ReasonCode, Version};
 
 use super::RoutingPolicy;
 use super::id::MessageId;
+use crate::deliver::Terms;
+use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::hash::hash_name;
@@ -14,6 +16,7 @@ use crate::now::Now;
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::settings::SharedStrategy;
+use crate::topics::SubscriberOptions;
 
 /// What happens to a PUBLISH at the gate of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +109,8 @@ impl Engine {
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         self.desk.uplinks.unchecked += 1;
-        if self.desk.uplinks.unchecked >= UNCHECKED_MAX {
+        // Those who wait at a closed gate shall not wait for messages that they keep from coming.
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || !self.desk.uplinks.open {
             self.desk.uplinks.unchecked = 0;
             self.check_gate(now);
         }
@@ -124,7 +128,7 @@ impl Engine {
             let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
             messages += uplink.unreturned.len() as u64;
             if let Some(flow) = flow {
-                messages += (flow.queue.len() + flow.inflight.len()) as u64;
+                messages += (flow.queue.len() + flow.inflight.len()) as u64 - uplink.released;
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
@@ -156,7 +160,38 @@ impl Engine {
     }
 }
 
+impl Reach<'_> {
+    /// Gives a message to an uplink, which is in one group only.
+    #[inline]
+    pub(crate) fn deliver_to_uplink(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
+        let terms = Terms {
+            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
+            retain: publication.retain,
+            subscription_ids: &[],
+            group: Some(&membership),
+            publisher: source.publisher(),
+            // The gate of the fleet bounds what waits for brokers.
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
+    }
+}
+
 impl super::Uplinks {
+    /// Whether a publisher waits until the fleet has room.
+    pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
+        self.waiting.contains(&key)
+    }
+
     /// How the group of a tenant deals, where that is the fleet's.
     pub(crate) fn strategy(&self, tenant: TenantId) -> Option<SharedStrategy> {
         let settings = self.settings.as_ref().filter(|_| tenant == TenantId::UPLINK)?;

@@ -66,6 +66,16 @@ impl World {
         Broker { world: self.clone(), name: name.to_owned() }
     }
 
+    /// A broker dies in the middle of whatever happens.
+    pub(crate) fn kill_broker(&self, name: &str, survives: usize) {
+        self.0.borrow_mut().kill_broker(name, survives);
+    }
+
+    /// The network between the engine and a broker breaks.
+    pub(crate) fn cut_broker(&self, name: &str, survives: usize) {
+        self.0.borrow_mut().cut_broker(name, survives);
+    }
+
     /// How all uplinks are.
     pub(crate) fn uplinks(&self) -> Vec<UplinkReport> {
         self.run();
@@ -92,6 +102,11 @@ impl Broker {
         self.world.0.borrow_mut().configured.insert(self.name.clone(), options.clone());
         self.world.engine(0, |engine, now| engine.set_uplink(now, &self.name, options)).expect("an orchestrator");
         self.world.run();
+    }
+
+    /// The next process is not told of it.
+    pub(crate) fn leave_out(&self) {
+        self.world.0.borrow_mut().configured.remove(&self.name);
     }
 
     /// How the engine sees it.
@@ -133,7 +148,17 @@ impl Broker {
     /// The same, and it knows nobody any more.
     pub(crate) fn die_and_forget(&self) {
         self.die();
+        self.forget();
+    }
+
+    /// It knows nobody any more.
+    pub(crate) fn forget(&self) {
         self.with(FakeBroker::forget_sessions);
+    }
+
+    /// It writes its sessions to its disk.
+    pub(crate) fn save(&self) {
+        self.with(FakeBroker::save);
     }
 
     /// The network breaks and the broker lives on.
@@ -186,6 +211,10 @@ impl Broker {
             qos: message.qos,
             retain: message.retain,
             expiry: message.expiry,
+            payload_format: message.payload_format,
+            content_type: message.content_type.clone(),
+            response_topic: message.response_topic.clone(),
+            correlation_data: message.correlation_data.clone(),
             user_properties: message.user_properties.clone(),
         };
         self.carry(&carried);

@@ -21,7 +21,7 @@ mod broker;
 mod client;
 mod connecting;
 mod device;
-mod fleet;
+pub(crate) mod fleet;
 mod message;
 mod net;
 mod random;

@@ -1,3 +1,12 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod copies;
+mod filters;
+mod lies;
+mod life;
+mod loss;
+mod retained;
 mod routing;
+mod settling;
+mod simulation;
+mod versions;

@@ -110,6 +110,9 @@ impl Hpa {
         };
         let lowest = within(self.grow_window).min().unwrap_or(desired);
         let highest = within(self.shrink_window).max().unwrap_or(desired);
+        if self.recommendations.len() > Settings::REMEMBERED_MAX as usize {
+            self.recommendations.pop_front();
+        }
         self.recommendations.push_back((now, desired));
         let planned = seen.planned();
         let stable = if planned < lowest {

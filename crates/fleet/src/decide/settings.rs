@@ -105,7 +105,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// The most observations that a stabilisation window may hold.
+    /// The most observations that a window may hold; what is observed more often forgets the oldest earlier.
     pub const REMEMBERED_MAX: u32 = 4096;
 
     /// Checks everything.

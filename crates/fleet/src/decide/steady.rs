@@ -61,6 +61,9 @@ impl Steady {
         while self.history.front().is_some_and(|point| time.saturating_sub(point.time) > longest) {
             self.history.pop_front();
         }
+        if self.history.len() > Settings::REMEMBERED_MAX as usize {
+            self.history.pop_front();
+        }
         self.history.push_back(Point { time, demand });
     }
 
@@ -215,7 +218,7 @@ impl Steady {
         let utilisation = reading.resources / f64::from(resources.max(1));
         let mut proposal = Proposal::hold(rule, text);
         proposal.signal = Some(reading.signal);
-        proposal.observed = Some(reading.resources);
+        proposal.observed = Some(reading.load);
         proposal.value = Some(utilisation);
         proposal.threshold =
             Some(if rule == Rule::SpareCapacity { self.settings.thresholds.upper() } else { self.trip() });

@@ -26,13 +26,13 @@ const ROUTING: &[(&str, &str)] =
 
 impl LevelSection {
     /// What holds where the file has no such section.
-    pub(super) fn of(level: Level, sla: &SlaSection) -> Option<Self> {
+    pub(super) fn of(level: Level, sla: &SlaSection) -> Self {
         let bounds = sla.sla.bounds(level);
         let template = match level {
             Level::Broker => "tidegate",
             Level::Orchestrator => "orchestrator",
         };
-        Some(Self {
+        Self {
             settings: LevelSettings {
                 initial: bounds.least(),
                 most: bounds.most(),
@@ -45,7 +45,7 @@ impl LevelSection {
             place: Place::default(),
             routing: "topic-hash".to_owned(),
             attached: Vec::new(),
-        })
+        }
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) fn read(
     templates: &BTreeMap<String, Template>,
     keys: &mut Keys<'_>,
 ) -> Option<LevelSection> {
-    let mut section = LevelSection::of(level, sla)?;
+    let mut section = LevelSection::of(level, sla);
     let settings = &mut section.settings;
     let range = u64::from(settings.least)..=u64::from(settings.most);
     if let Some(initial) = keys.number("initial", range) {

@@ -140,15 +140,15 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let fleet = keys.need("fleet", "a section [fleet] with name = \"demo\"", |keys, key| keys.table(key, fleet));
     let sla = keys.need("sla", "a section [sla] with brokers = { min = 1, max = 6 }", |keys, key| keys.table(key, sla));
     let mut templates = shipped();
-    templates.extend(keys.table("templates", own_templates).unwrap_or_default());
+    templates.extend(keys.table("templates", |keys| Some(own_templates(keys))).unwrap_or_default());
     let sla = sla?;
     let brokers = keys.table("brokers", |keys| levels::read(Level::Broker, &sla, &templates, keys));
     let orchestrators = keys.table("orchestrators", |keys| levels::read(Level::Orchestrator, &sla, &templates, keys));
-    let brokers = brokers.or_else(|| levels::LevelSection::of(Level::Broker, &sla));
-    let orchestrators = orchestrators.or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
+    let mut brokers = brokers.unwrap_or_else(|| levels::LevelSection::of(Level::Broker, &sla));
+    let mut orchestrators = orchestrators.unwrap_or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
     let dns = keys.table("dns", dns);
-    let (fleet, mut brokers, mut orchestrators) = (fleet?, brokers?, orchestrators?);
-    let (name, policy) = policy::read(keys, fleet.settings.interval)?;
+    let fleet = fleet?;
+    let (name, policy) = policy::read(keys, fleet.settings.interval);
     let mut attached = std::mem::take(&mut brokers.attached);
     attached.append(&mut orchestrators.attached);
     let mut settings = fleet.settings;
@@ -181,7 +181,7 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
     let mut number = |key: &str, range, default: u32| {
         keys.number(key, range).and_then(|number| u32::try_from(number).ok()).unwrap_or(default)
     };
-    let down_after = number("down_after", 1..=1000, 3);
+    let down_after = number("down_after", 1..=1000, 5);
     let evict_per_second = number("evict_per_second", 1..=1_000_000, 500);
     let settings = Settings {
         fleet: name,
@@ -241,7 +241,7 @@ fn shipped() -> BTreeMap<String, Template> {
     process::SHIPPED.iter().filter_map(|(name, _)| Some(((*name).to_owned(), Template::shipped(name)?.ok()?))).collect()
 }
 
-fn own_templates(keys: &mut Keys<'_>) -> Option<BTreeMap<String, Template>> {
+fn own_templates(keys: &mut Keys<'_>) -> BTreeMap<String, Template> {
     let names = keys.names();
     let mut templates = BTreeMap::new();
     for name in names {
@@ -249,7 +249,7 @@ fn own_templates(keys: &mut Keys<'_>) -> Option<BTreeMap<String, Template>> {
             templates.insert(name, template);
         }
     }
-    Some(templates)
+    templates
 }
 
 fn dns(keys: &mut Keys<'_>) -> Option<Dns> {

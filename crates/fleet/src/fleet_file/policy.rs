@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The policy and its settings; what is not said is as [`Settings::default`].
-pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> Option<(PolicyName, Settings)> {
+pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> (PolicyName, Settings) {
     let mut name = PolicyName::Default;
     let mut settings = Settings { interval, ..Settings::default() };
     keys.table("policy", |keys| {
@@ -19,7 +19,10 @@ pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> Option<(PolicyNam
         thresholds(&mut settings, keys);
         counts(&mut settings, keys);
         durations(&mut settings, keys);
-        keys.table("signals", |keys| signals(&mut settings, keys));
+        keys.table("signals", |keys| {
+            signals(&mut settings, keys);
+            Some(())
+        });
         if let Err(error) = settings.validate() {
             keys.refuse(
                 "name",
@@ -29,7 +32,7 @@ pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> Option<(PolicyNam
         }
         Some(())
     });
-    Some((name, settings))
+    (name, settings)
 }
 
 fn thresholds(settings: &mut Settings, keys: &mut Keys<'_>) {
@@ -38,7 +41,7 @@ fn thresholds(settings: &mut Settings, keys: &mut Keys<'_>) {
     match Thresholds::new(lower, upper) {
         Ok(thresholds) => settings.thresholds = thresholds,
         Err(error) => {
-            keys.refuse("upper", &format!("is wrong: {error}"), "write, for example, lower = 0.3 and upper = 0.7")
+            keys.refuse("upper", &format!("is wrong: {error}"), "write, for example, lower = 0.3 and upper = 0.7");
         }
     }
 }
@@ -72,12 +75,11 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
 }
 
 /// What counts as full for each signal; one that is not named does not count, except CPU.
-fn signals(settings: &mut Settings, keys: &mut Keys<'_>) -> Option<()> {
+fn signals(settings: &mut Settings, keys: &mut Keys<'_>) {
     let signals = &mut settings.signals;
     signals.cpu = keys.truth("cpu").unwrap_or(true);
     signals.message_rate = keys.fraction("message_rate", 0.001..=1e12);
     signals.queue_depth = keys.fraction("queue_depth", 0.001..=1e12);
     signals.loop_lag = keys.duration("loop_lag", SECOND / 1000..=SECOND * 600);
     signals.waiting = keys.duration("waiting", SECOND / 1000..=DAY);
-    Some(())
 }

@@ -13,6 +13,8 @@ use super::{Sample, Signal, SignalSettings};
 pub struct DemandReading {
     /// The demand in resources: 3.2 would keep 3.2 of them busy. It may exceed what is serving.
     pub resources: f64,
+    /// The signal's load as it was observed, 1 being all that serves.
+    pub load: f64,
     /// The work that waits, in seconds of one resource; `None` when it is not known.
     pub waiting: Option<f64>,
     /// The signal that asks for most.
@@ -50,17 +52,19 @@ impl Demand {
         };
         let loads = self.signals.read(samples, serving);
         let demands = loads.signals.iter().filter_map(|load| {
-            let busy = load.load? * f64::from(serving);
+            let observed = load.load?;
+            let busy = observed * f64::from(serving);
             let asked = if matches!(load.signal, Signal::Cpu | Signal::MessageRate) { busy * arrivals } else { busy };
-            Some((load.signal, busy, asked))
+            Some((load.signal, observed, asked))
         });
-        let (signal, busy, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
+        let (signal, load, resources) = demands.max_by(|left, right| left.2.total_cmp(&right.2))?;
+        let busy = load * f64::from(serving);
         let waiting = match (totals.rate, totals.queued) {
             (Some(rate), Some(queued)) if rate > 0.0 => Some(queued * busy / rate),
             (_, Some(0.0)) => Some(0.0),
             _ => None,
         };
-        Some(DemandReading { resources, waiting, signal })
+        Some(DemandReading { resources, load, waiting, signal })
     }
 
     fn growth(&mut self, time: Duration, queued: Option<f64>) -> Option<f64> {

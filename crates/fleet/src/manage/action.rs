@@ -19,9 +19,9 @@ pub enum Kind {
     ScaleOut,
     /// Fewer resources (BRK-32, BRK-33).
     ScaleIn,
-    /// A dead broker gives way to a new one (LAV-30).
+    /// Dead brokers give way to new ones (LAV-30).
     Replace,
-    /// A dead orchestrator starts again on what it kept (LAV-30): its sessions and the messages that it has accepted are there.
+    /// Dead orchestrators start again on what they kept (LAV-30): their sessions and the messages that they have accepted are there.
     Restart,
     /// A resource of this fleet that the book does not know is taken in.
     Adopt,
@@ -31,7 +31,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Step {
-    /// A dead broker's process is taken away.
+    /// What is left of dead brokers is taken away.
     Discard,
     /// The provider is asked.
     Allocate,
@@ -98,7 +98,7 @@ pub struct Action {
     /// Whom it adds, takes away or starts again.
     pub targets: Vec<ResourceName>,
     /// Whom it replaces.
-    pub old: Option<ResourceName>,
+    pub old: Vec<ResourceName>,
     /// Why it is being undone; `None` while it goes forward.
     pub failing: Option<String>,
     /// When it began.

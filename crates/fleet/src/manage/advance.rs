@@ -9,7 +9,7 @@ use super::explain;
 use super::machine::Manager;
 use super::moment::Moment;
 use super::settings::OnDrainLimit;
-use super::sight::{BrokerState, Sight};
+use super::sight::{BrokerState, BrokerView, Sight};
 use crate::level::Level;
 use crate::provider::{Condition, ResourceName};
 
@@ -115,9 +115,9 @@ impl Manager {
                 return Progress::Wait(format!("{at} does not answer"));
             };
             for broker in &action.targets {
-                let state = view.brokers.get(broker).map(|view| view.state);
-                if state != Some(BrokerState::Serving) {
-                    return Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                let known = view.brokers.get(broker);
+                if known.is_none_or(|known| known.state != BrokerState::Serving) {
+                    return Progress::Wait(said(&at, broker, known));
                 }
             }
         }
@@ -137,9 +137,9 @@ impl Manager {
                 return within(self.settings.join_limit, waited, Progress::Wait(format!("{at} does not answer")));
             };
             for broker in brokers.iter().filter(|broker| !self.is_dead(broker, sight)) {
-                let state = view.brokers.get(broker).map(|view| view.state);
-                if state != Some(BrokerState::Serving) {
-                    let wait = Progress::Wait(format!("{at} says {state:?} of {broker}"));
+                let known = view.brokers.get(broker);
+                if known.is_none_or(|known| known.state != BrokerState::Serving) {
+                    let wait = Progress::Wait(said(at, broker, known));
                     return within(self.settings.join_limit, waited, wait);
                 }
             }
@@ -209,7 +209,7 @@ impl Manager {
                     }
                 }
             }
-            Step::Discard => self.release(action.old.as_slice()),
+            Step::Discard => self.release(&action.old),
             Step::Release => self.release(&action.targets),
             Step::Evict => self.evict(action, sight),
             Step::Return if action.level == Level::Orchestrator => {
@@ -268,11 +268,10 @@ impl Manager {
             self.end(action, now);
             return;
         };
-        if next == Step::Forget
-            && let Some(name) = action.old.clone()
-            && action.failing.is_none()
-        {
-            self.record(Record::Gone { name });
+        if next == Step::Forget && action.failing.is_none() {
+            for name in action.old.clone() {
+                self.record(Record::Gone { name });
+            }
         }
         action.begin(next, now);
         self.record(Record::Action(action));
@@ -337,6 +336,14 @@ impl Manager {
     }
 }
 
+/// What an orchestrator says of a broker that it does not serve yet.
+fn said(at: &ResourceName, broker: &ResourceName, known: Option<&BrokerView>) -> String {
+    let Some(known) = known else { return format!("{at} does not know {broker} yet") };
+    let why = known.last_error.as_deref().filter(|why| !why.is_empty());
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    format!("{at} says `{}` of {broker}{why}", known.state.name())
+}
+
 fn gone<'a>(mut names: impl Iterator<Item = &'a ResourceName>, sight: &Sight) -> Progress {
     match names.find(|name| !sight.is_absent(name)) {
         None => Progress::Done,
@@ -386,12 +393,10 @@ fn evicted(action: &Action, sight: &Sight) -> Progress {
 }
 
 fn forgotten(action: &Action, sight: &Sight) -> Progress {
-    let names: Vec<&ResourceName> = match &action.old {
-        Some(old) if action.failing.is_none() => vec![old],
-        _ => action.targets.iter().collect(),
-    };
+    let replaced = action.failing.is_none() && !action.old.is_empty();
+    let names = if replaced { &action.old } else { &action.targets };
     for (at, view) in &sight.orchestrators {
-        if let Some(name) = names.iter().find(|name| view.brokers.contains_key(**name)) {
+        if let Some(name) = names.iter().find(|name| view.brokers.contains_key(*name)) {
             return Progress::Wait(format!("{at} still knows {name}"));
         }
     }

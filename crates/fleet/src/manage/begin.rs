@@ -54,7 +54,7 @@ impl Manager {
     fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
         let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
         if !leaving.is_empty() {
-            return Some(self.begin_action(Kind::ScaleIn, level, leaving, None, "found on their way out", now));
+            return Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now));
         }
         let strays = self.strays(level, sight);
         for name in &strays {
@@ -66,7 +66,7 @@ impl Manager {
             return None;
         }
         let reason = "they belong to this fleet and were not in the book";
-        Some(self.begin_action(Kind::Adopt, level, strays, None, reason, now))
+        Some(self.begin_action(Kind::Adopt, level, strays, Vec::new(), reason, now))
     }
 
     fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
@@ -87,20 +87,19 @@ impl Manager {
         dead
     }
 
-    /// A dead broker gives way to a new one: its messages are with the orchestrators. Dead orchestrators start again where they were,
+    /// Dead brokers give way to new ones: their messages are with the orchestrators. Dead orchestrators start again where they were,
     /// because the messages that they have accepted are there (LAV-30).
     fn heal(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
-        let mut dead = self.dead(level, sight);
-        if level == Level::Broker {
-            dead.truncate(1);
-        }
+        let dead = self.dead(level, sight);
         let first = dead.first()?.clone();
         let seen = match sight.condition(&first) {
             Some(Condition::Ended(why) | Condition::Down(why)) => why.clone(),
             None => "the provider does not have it".to_owned(),
             Some(_) => format!("silent for {} observations", self.silent.get(&first).copied().unwrap_or_default()),
         };
-        let reason = format!("{first} is dead: {seen}");
+        let others = dead.len() - 1;
+        let others = if others == 0 { String::new() } else { format!(", and so are {others} more") };
+        let reason = format!("{first} is dead: {seen}{others}");
         for name in &dead {
             self.set_phase(name, Phase::Lost, now);
         }
@@ -109,10 +108,10 @@ impl Manager {
         }
         match level {
             Level::Broker => {
-                let new = self.new_member(level, now)?;
-                Some(self.begin_action(Kind::Replace, level, vec![new], Some(first), &reason, now))
+                let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now)).collect();
+                Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now))
             }
-            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, dead, None, &reason, now)),
+            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now)),
         }
     }
 
@@ -129,7 +128,7 @@ impl Manager {
             return None;
         }
         let new: Vec<ResourceName> = (0..missing).filter_map(|_| self.new_member(level, now)).collect();
-        Some(self.begin_action(Kind::Start, level, new, None, &format!("the fleet starts with {initial}"), now))
+        Some(self.begin_action(Kind::Start, level, new, Vec::new(), &format!("the fleet starts with {initial}"), now))
     }
 
     fn carry_out(&mut self, level: Level, verdict: &Verdict, now: Moment, sight: &Sight) -> String {
@@ -141,14 +140,14 @@ impl Manager {
                 if new.is_empty() {
                     return "nothing: the SLA leaves no room".to_owned();
                 }
-                self.begin_action(Kind::ScaleOut, level, new, None, &verdict.reason, now)
+                self.begin_action(Kind::ScaleOut, level, new, Vec::new(), &verdict.reason, now)
             }
             Wish::Shrink(count) => {
                 let victims = self.victims(level, count, sight);
                 if victims.is_empty() {
                     return "nothing: the SLA's minimum stays".to_owned();
                 }
-                self.begin_action(Kind::ScaleIn, level, victims, None, &verdict.reason, now)
+                self.begin_action(Kind::ScaleIn, level, victims, Vec::new(), &verdict.reason, now)
             }
         }
     }
@@ -214,7 +213,7 @@ impl Manager {
         kind: Kind,
         level: Level,
         targets: Vec<ResourceName>,
-        old: Option<ResourceName>,
+        old: Vec<ResourceName>,
         reason: &str,
         now: Moment,
     ) -> String {

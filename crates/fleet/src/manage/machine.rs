@@ -10,7 +10,7 @@ use super::explain;
 use super::judge::{Judge, LevelSeen, MemberSeen, Verdict};
 use super::moment::Moment;
 use super::settings::Settings;
-use super::sight::Sight;
+use super::sight::{BrokerState, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, ResourceName};
@@ -44,6 +44,8 @@ pub struct Manager {
     /// Changes of the book that are not kept yet.
     unkept: Vec<Record>,
     commands: Vec<Command>,
+    /// What these are about.
+    asked: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Manager {
@@ -72,6 +74,7 @@ impl Manager {
             last_failure: None,
             unkept: Vec::new(),
             commands: Vec::new(),
+            asked: BTreeSet::new(),
         };
         for (level, at) in manager.book.ended.clone() {
             if let Some(judge) = manager.judges.get_mut(&level) {
@@ -134,7 +137,7 @@ impl Manager {
     /// A command could not be done. It is asked again at the next look; what was refused several times fails its action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
         let Some(subject) = command.subject() else { return };
-        let of = |action: &Action| action.targets.contains(subject) || action.old.as_ref() == Some(subject);
+        let of = |action: &Action| action.targets.contains(subject) || action.old.contains(subject);
         for (level, action) in &mut self.book.actions {
             if of(action) {
                 action.note(&format!("{}: {problem}", command.describe()));
@@ -171,7 +174,7 @@ impl Manager {
         Some(format!("action {} is under way", action.number))
     }
 
-    /// Counts who does not answer. An orchestrator that answers for itself is not silent, whatever a probe says.
+    /// Counts who does not answer.
     fn note_silence(&mut self, sight: &Sight) {
         if sight.resources.is_none() {
             return;
@@ -179,17 +182,27 @@ impl Manager {
         let members = &self.book.members;
         self.silent.retain(|name, _| members.contains_key(name));
         for (name, member) in members {
-            let answers = sight.is_online(name) && !Self::is_given_up(name, sight)
-                || (member.wanted.level == Level::Orchestrator && sight.orchestrators.contains_key(name));
+            let answers = match member.wanted.level {
+                // One that answers for itself is not silent, whatever a probe says.
+                Level::Orchestrator => sight.is_online(name) || sight.orchestrators.contains_key(name),
+                Level::Broker => Self::answers(name, sight),
+            };
             let silent = self.silent.entry(name.clone()).or_default();
             *silent = if answers { 0 } else { silent.saturating_add(1) };
         }
     }
 
-    /// Whether every orchestrator that answers says that a broker is down.
-    fn is_given_up(broker: &ResourceName, sight: &Sight) -> bool {
-        let mut views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker)).peekable();
-        views.peek().is_some() && views.all(|view| view.state == super::sight::BrokerState::Down)
+    /// Whether a broker answers. Orchestrators know better than a probe, which a busy broker may keep waiting: what one of them works
+    /// with is alive, and what all of them have lost is not.
+    fn answers(broker: &ResourceName, sight: &Sight) -> bool {
+        let views = sight.orchestrators.values().filter_map(|view| view.brokers.get(broker));
+        let states: Vec<BrokerState> = views.map(|view| view.state).collect();
+        let works = |state: &BrokerState| !matches!(state, BrokerState::Down | BrokerState::Connecting);
+        if states.iter().any(works) {
+            return true;
+        }
+        let lost = !states.is_empty() && states.iter().all(|state| *state == BrokerState::Down);
+        !lost && sight.is_online(broker)
     }
 
     /// Whether a member counts as dead: its end was seen, the provider does not have it, or it has been silent for too long.
@@ -287,7 +300,8 @@ impl Manager {
             let records = std::mem::take(&mut self.unkept);
             self.commands.push(Command::Keep(records));
         }
-        if !self.commands.contains(&command) {
+        // Asking twice in one look does no harm and no good.
+        if matches!(command, Command::Tell(_)) || self.asked.insert(command.describe()) {
             self.commands.push(command);
         }
     }
@@ -301,6 +315,7 @@ impl Manager {
             let records = std::mem::take(&mut self.unkept);
             self.commands.push(Command::Keep(records));
         }
+        self.asked.clear();
         std::mem::take(&mut self.commands)
     }
 

@@ -24,6 +24,20 @@ pub enum BrokerState {
     Down,
 }
 
+impl BrokerState {
+    /// The name in the API of orchestrators.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Subscribing => "subscribing",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+            Self::Down => "down",
+        }
+    }
+}
+
 /// A broker as an orchestrator sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BrokerView {

@@ -210,10 +210,10 @@ impl Shard {
     }
 
     /// The engine wants a transport to a broker.
-    pub(crate) fn dial(&mut self, uplink: String) {
+    pub(crate) fn dial(&mut self, uplink: &str) {
         let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
-        if let Err(error) = self.shared.dialer.dial(&uplink, move |dialed| inbox.send(ToShard::Dialed(dialed))) {
-            self.engine.fail_uplink(self.now, &uplink, &error);
+        if let Err(error) = self.shared.dialer.dial(uplink, move |dialed| inbox.send(ToShard::Dialed(dialed))) {
+            self.engine.fail_uplink(self.now, uplink, &error);
         }
     }
 

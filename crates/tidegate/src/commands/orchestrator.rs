@@ -15,7 +15,7 @@ publisher is kept until a broker has acknowledged it and, where somebody subscri
 A password in an address is seen in the process list: put it into the configuration file (orchestrator.brokers) or into
 the environment (TIDEGATE_ORCHESTRATOR__BROKERS) instead.";
 
-/// Put clients in front of a fleet of brokers: Mosquitto, RabbitMQ, NATS, Tidegate or any other
+/// Run an orchestrator: clients see one server, and a fleet of brokers of any kind does the work
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -1,5 +1,6 @@
 //! `tidegate up`: a fleet from its file, with everything that it needs, until it is told to stop.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -36,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Exit {
         Err(no) => return no.into(),
     };
     let addresses = session.addresses();
+    let failures = session.failures() + 1;
     let (mut told, mut failed) = (false, false);
     let (ended, exit) = session.work(|driver| {
         if !told && driver.manager().is_started() && has_endpoints(driver) {
@@ -45,7 +47,8 @@ pub(crate) fn run(args: &Args) -> Exit {
             }
         }
         match driver.manager().last_failure() {
-            Some(why) if !told => {
+            // What fails once may have met somebody else on its port.
+            Some(why) if !told && driver.manager().book().totals.failed > failures => {
                 report(&format_args!("the fleet does not start: {why}"));
                 failed = true;
                 After::Stop
@@ -71,7 +74,8 @@ fn ready(driver: &Driver, addresses: &str) -> String {
     let mut text = format!("tidegate {} fleet ready: {} {addresses}\n", env!("CARGO_PKG_VERSION"), endpoints.join(" "));
     let status = driver.status();
     for broker in status["levels"]["broker"]["resources"].as_array().into_iter().flatten() {
-        text += &format!("  {} {}\n", text_of(&broker["name"]), text_of(&broker["address"]));
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  {} {}", text_of(&broker["name"]), text_of(&broker["address"]));
     }
     text
 }

@@ -1,5 +1,6 @@
 //! A manager at work in this process, from its fleet file to its end.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
@@ -125,9 +126,15 @@ impl Session {
     pub(crate) fn addresses(&self) -> String {
         let mut text = format!("manager=http://{}", self.driver.address());
         for address in self.dns.iter().flat_map(tidegate_dns::Server::addresses) {
-            text += &format!(" dns={address}");
+            // Writing to a string cannot fail.
+            let _ = write!(text, " dns={address}");
         }
         text
+    }
+
+    /// Actions of the fleet that have failed so far, also under managers before this one.
+    pub(crate) fn failures(&self) -> u64 {
+        self.driver.manager().book().totals.failed
     }
 
     /// Works until a signal stops it, or `look`, which is asked after each look at the fleet, says so.
@@ -143,16 +150,16 @@ impl Session {
             // Nobody listens when the manager has ended by itself.
             let _ = stop.send(());
         });
-        let outcome = match listening {
-            Err(error) => Err(format!("cannot start the thread that waits for signals: {error}")),
-            Ok(_) => {
-                let after = |driver: &Driver| {
-                    if look(driver) == After::Stop {
-                        let _ = looked.send(());
-                    }
-                };
-                driver.run(&stopped, after).map_err(|error| error.to_string())
-            }
+        let outcome = if let Err(error) = listening {
+            Err(format!("cannot start the thread that waits for signals: {error}"))
+        } else {
+            let after = |driver: &Driver| {
+                if look(driver) == After::Stop {
+                    // The receiver lives as long as this call.
+                    let _ = looked.send(());
+                }
+            };
+            driver.run(&stopped, after).map_err(|error| error.to_string())
         };
         let exit = outcome.map_or_else(
             |error| {

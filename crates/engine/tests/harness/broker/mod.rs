@@ -12,6 +12,7 @@ use tidegate_mqtt::{
     ReasonCode, SubAck, Subscribe, UnsubAck, Unsubscribe, Version, split_frame,
 };
 
+use super::Arrival;
 use super::net::SocketId;
 pub(crate) use routing::Carried;
 use session::Session;
@@ -103,12 +104,18 @@ struct Line {
 pub(crate) struct FakeBroker {
     pub ways: Ways,
     sessions: BTreeMap<String, Session>,
+    /// Sessions as they were when they were saved last.
+    saved: BTreeMap<String, Session>,
+    /// It has lost a part of what it knew, so that packet ids may stand for something else.
+    pub has_rolled_back: bool,
     retained: BTreeMap<String, Carried>,
     lines: BTreeMap<SocketId, Line>,
     withheld: Vec<(SocketId, Option<PacketId>, Vec<u8>)>,
     withheld_sub_acks: Vec<(SocketId, Vec<u8>)>,
     /// What is to be sent, in order.
     pub outbox: Vec<(SocketId, Vec<u8>)>,
+    /// What it has taken, for reading a trace.
+    pub log: Vec<String>,
     /// Connections that it has closed.
     pub closed: Vec<SocketId>,
     /// Messages that it has taken over, in order.
@@ -130,11 +137,14 @@ impl FakeBroker {
         Self {
             ways,
             sessions: BTreeMap::new(),
+            saved: BTreeMap::new(),
+            has_rolled_back: false,
             retained: BTreeMap::new(),
             lines: BTreeMap::new(),
             withheld: Vec::new(),
             withheld_sub_acks: Vec::new(),
             outbox: Vec::new(),
+            log: Vec::new(),
             closed: Vec::new(),
             taken: Vec::new(),
             asked: Vec::new(),
@@ -175,14 +185,21 @@ impl FakeBroker {
         lines
     }
 
+    /// Writes its sessions to its disk.
+    pub(crate) fn save(&mut self) {
+        self.saved = self.sessions.clone();
+    }
+
+    /// It knows of sessions what it has saved.
+    pub(crate) fn roll_back(&mut self) {
+        self.sessions = self.saved.clone();
+        self.sessions.values_mut().for_each(|session| session.line = None);
+        self.has_rolled_back = true;
+    }
+
     /// It knows nothing any more of sessions.
     pub(crate) fn forget_sessions(&mut self) {
         self.sessions.clear();
-    }
-
-    /// It knows nothing any more of retained messages.
-    pub(crate) fn forget_retained(&mut self) {
-        self.retained.clear();
     }
 
     /// The connections that are open.
@@ -203,6 +220,10 @@ impl FakeBroker {
         let Some(version) = self.version(line) else { return };
         let mut bytes = Vec::new();
         packet.encode(version, &mut bytes).expect("a packet of a broker");
+        if let Packet::Publish(publish) = packet {
+            let id = publish.packet_id.map(PacketId::get);
+            self.log.push(format!("sends {:?} {} id {id:?}", publish.qos, String::from_utf8_lossy(publish.payload)));
+        }
         self.outbox.push((line, bytes));
     }
 
@@ -278,6 +299,8 @@ impl FakeBroker {
             return;
         }
         assert!(version.is_some(), "before CONNECT: {packet:?}");
+        let arrival = Arrival::new(whole.to_vec(), version.unwrap_or(Version::V5));
+        self.log.push(format!("takes {}", arrival.summary()));
         match packet {
             Packet::Publish(publish) => self.take_publish(line, &publish),
             Packet::PubAck(ack) => self.finish(line, ack.packet_id),
@@ -326,6 +349,7 @@ impl FakeBroker {
             self.sessions.remove(&name);
         }
         let known = self.sessions.contains_key(&name);
+        self.log.push(format!("accepts {name}, whose session is there: {known}"));
         let session = self.sessions.entry(name.clone()).or_default();
         session.line = Some(line);
         session.lasting = if connect.version.is_v5() {
@@ -372,10 +396,10 @@ impl FakeBroker {
         let new = state.unanswered.insert(id);
         assert!(new, "packet id {id} is in use [MQTT-2.2.1-4]: {carried:?}");
         assert!(state.unanswered.len() <= window, "more than {window} messages under way [MQTT-3.3.4-9]");
-        let exactly_once = publish.qos == QoS::ExactlyOnce;
+        let (exactly_once, rolled_back) = (publish.qos == QoS::ExactlyOnce, self.has_rolled_back);
         let Some(session) = self.session_on(line) else { return };
         if exactly_once && session.received.contains(&id) {
-            assert!(publish.dup, "the broker holds packet id {id} already: {carried:?}");
+            assert!(publish.dup || rolled_back, "the broker holds packet id {id} already: {carried:?}");
             return self.acknowledge(line, None, &Packet::PubRec(PubRec::new(id, ReasonCode::Success)));
         }
         let code = self.ways.answers;

@@ -1,8 +1,8 @@
 //! Messages on their way through a broker.
 
 use tidegate_mqtt::{
-    Packet, PacketId, PubRel, Publish, PublishProperties, QoS, ReasonCode, RetainHandling, SubscriptionIdentifiers,
-    SubscriptionOptions, TopicName, UserProperties, Version,
+    Packet, PacketId, PayloadFormat, PubRel, Publish, PublishProperties, QoS, ReasonCode, RetainHandling,
+    SubscriptionIdentifiers, SubscriptionOptions, TopicName, UserProperties, Version,
 };
 
 use super::FakeBroker;
@@ -18,6 +18,10 @@ pub(crate) struct Carried {
     pub qos: QoS,
     pub retain: bool,
     pub expiry: Option<u32>,
+    pub payload_format: Option<PayloadFormat>,
+    pub content_type: Option<String>,
+    pub response_topic: Option<String>,
+    pub correlation_data: Option<Vec<u8>>,
     pub user_properties: Vec<(String, String)>,
 }
 
@@ -30,6 +34,10 @@ impl Carried {
             qos: publish.qos,
             retain: publish.retain,
             expiry: publish.properties.message_expiry,
+            payload_format: publish.properties.payload_format,
+            content_type: publish.properties.content_type.map(str::to_owned),
+            response_topic: publish.properties.response_topic.map(|topic| topic.as_str().to_owned()),
+            correlation_data: publish.properties.correlation_data.map(<[u8]>::to_vec),
             user_properties: pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         }
     }
@@ -160,6 +168,11 @@ impl FakeBroker {
             properties.user_properties = UserProperties::new(&pairs);
             properties.subscription_identifiers = SubscriptionIdentifiers::new(&outgoing.ids);
             properties.message_expiry = carried.expiry;
+            properties.payload_format = carried.payload_format;
+            properties.content_type = carried.content_type.as_deref();
+            let response_topic = carried.response_topic.as_deref();
+            properties.response_topic = response_topic.map(|topic| TopicName::new(topic).expect("a topic name"));
+            properties.correlation_data = carried.correlation_data.as_deref();
         }
         let publish = Publish {
             dup,
@@ -186,9 +199,8 @@ impl FakeBroker {
             return self.finish(line, id);
         }
         let Some(session) = self.session_on(line) else { return };
-        if let Some(sent) = session.sent.iter_mut().find(|sent| sent.id == id) {
-            sent.received = true;
-        }
+        let Some(sent) = session.sent.iter_mut().find(|sent| sent.id == id) else { return };
+        sent.received = true;
         self.send(line, &Packet::PubRel(PubRel::new(id, ReasonCode::Success)));
     }
 

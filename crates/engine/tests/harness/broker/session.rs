@@ -16,7 +16,7 @@ pub(super) struct Outgoing {
 }
 
 /// One that was sent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub id: PacketId,
     pub outgoing: Outgoing,
@@ -24,7 +24,7 @@ pub(super) struct Sent {
     pub received: bool,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Session {
     pub line: Option<SocketId>,
     /// It outlives the connection.

@@ -92,6 +92,9 @@ impl Net {
     pub(crate) fn with_broker<T>(&mut self, name: &str, act: impl FnOnce(&mut FakeBroker) -> T) -> T {
         let broker = self.brokers.get_mut(name).expect("a broker of this name");
         let result = act(broker);
+        for line in std::mem::take(&mut broker.log) {
+            self.trace.note(format!("{name} {line}"));
+        }
         let (sent, closed) = (std::mem::take(&mut broker.outbox), std::mem::take(&mut broker.closed));
         for (id, bytes) in sent {
             self.send(id, &bytes);
@@ -115,7 +118,9 @@ impl Net {
         self.trace.note(format!("the connections of {name} break"));
         let lines = self.with_broker(name, |broker| {
             let lines = broker.lines();
-            lines.iter().for_each(|line| broker.lose(*line));
+            for line in &lines {
+                broker.lose(*line);
+            }
             lines
         });
         for line in lines {

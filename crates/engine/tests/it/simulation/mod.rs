@@ -310,7 +310,8 @@ impl Simulation {
     }
 }
 
-fn seeds() -> impl Iterator<Item = u64> {
+/// The seeds that a test plays.
+pub(crate) fn seeds() -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let begun = Instant::now();
     let time = Duration::from_secs(number("TIDEGATE_SIM_SECONDS").unwrap_or(0));

@@ -27,7 +27,7 @@ use super::journal::{Journal, JournalError};
 use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Phase, Record, Settings, Sight};
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
-use crate::provider::{Look, Observed, Provider, ProviderError, Release, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Release, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -36,6 +36,8 @@ pub const STATUS_FILE: &str = "status.json";
 const LOCK_FILE: &str = "manager.lock";
 /// Orchestrators that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
+/// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
+const FIRST_CHECK: Duration = Duration::from_millis(20);
 /// Pause between looks while something is stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
@@ -97,6 +99,8 @@ pub struct Driver {
     shown: Shown,
     api: LocalApi,
     sight: Sight,
+    /// Time until the next look at what is under way.
+    pace: Duration,
     /// CPU as of the last observation, which looks in between do not sample.
     cpu: BTreeMap<ResourceName, f64>,
     /// What was complained about last, by subject, so that it is said once.
@@ -133,6 +137,7 @@ impl Driver {
             shown,
             api,
             sight: Sight::default(),
+            pace: FIRST_CHECK,
             cpu: BTreeMap::new(),
             complaints: BTreeMap::new(),
             _lock: lock,
@@ -175,7 +180,9 @@ impl Driver {
             }
             after(self);
             let rest = next.saturating_duration_since(Instant::now());
-            let wait = if self.manager.is_busy() { rest.min(self.manager.settings().check) } else { rest };
+            let wait = if self.manager.is_busy() { rest.min(self.pace) } else { rest };
+            // What has just begun may end at once; what lasts is looked at less often.
+            self.pace = (self.pace * 2).min(self.manager.settings().check);
             match stop.recv_timeout(wait) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -300,13 +307,18 @@ impl Driver {
         for name in views.keys() {
             self.complaints.remove(name.as_str());
         }
-        for (name, problem) in problems {
+        // One that is only starting, or has died, is spoken of elsewhere.
+        let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
+        for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
         }
         views
     }
 
     fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
+        if commands.iter().any(|command| matches!(command, Command::Keep(_))) {
+            self.pace = FIRST_CHECK.min(self.manager.settings().check);
+        }
         for command in commands {
             if let Err(problem) = self.execute_one(command)? {
                 let what = command.describe();

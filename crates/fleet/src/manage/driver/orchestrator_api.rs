@@ -61,6 +61,8 @@ struct Broker {
 #[derive(Deserialize)]
 struct Drain {
     draining: bool,
+    #[serde(default)]
+    owed: u64,
 }
 
 impl OrchestratorApi {
@@ -86,7 +88,8 @@ impl OrchestratorApi {
         let named = fleet.brokers.into_iter().filter_map(|broker| Some((broker.name.parse().ok()?, broker.view)));
         Ok(OrchestratorView {
             clients: fleet.clients,
-            owed: fleet.owed,
+            // What sessions are owed is told by the drain alone.
+            owed: fleet.owed.max(drain.owed),
             loop_lag_ms: fleet.loop_lag_ms,
             messages_in: fleet.messages_in,
             messages_out: fleet.messages_out,

@@ -100,6 +100,19 @@ fn an_orchestrator_that_died_comes_back_with_what_it_has() {
 }
 
 #[test]
+fn a_broker_that_is_too_busy_for_a_probe_is_not_replaced() {
+    let mut run = run(vec![(0, 2)]);
+    run.turns(38, &[], &[]);
+    run.world.busy = true;
+    run.turns(60, &[], &[]);
+    assert_eq!(run.manager.book().totals.healed, 0);
+    run.world.busy = false;
+    run.world.traffic = false;
+    run.turns(60, &[], &[]);
+    run.settled(2, 1);
+}
+
+#[test]
 fn a_resource_that_the_book_does_not_know_is_taken_in() {
     let mut run = run(vec![(0, 3)]);
     run.turns(38, &[], &[]);

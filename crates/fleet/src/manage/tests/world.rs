@@ -49,6 +49,7 @@ struct Orchestrator {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the model of its own")]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
@@ -61,6 +62,8 @@ pub(super) struct World {
     settled: u64,
     /// Whether the provider answers.
     pub(super) mute: bool,
+    /// Whether brokers are too busy for probes.
+    pub(super) busy: bool,
     /// Allocations that fail from now on.
     pub(super) refusals: u32,
     /// New resources end at once.
@@ -195,6 +198,7 @@ impl World {
             },
             condition: match thing.life {
                 Life::Booting(_) => Condition::Starting,
+                Life::Online if self.busy && thing.wanted.level == Level::Broker => Condition::Down("busy".to_owned()),
                 Life::Online => Condition::Online,
                 Life::Hanging => Condition::Down("hangs".to_owned()),
                 Life::Ended => Condition::Ended("killed".to_owned()),

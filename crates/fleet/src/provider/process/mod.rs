@@ -33,8 +33,12 @@ use crate::level::Level;
 
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
 
-/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `log.1`.
+/// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `output.old`.
 pub const MAX_LOG: u64 = 1024 * 1024;
+/// Where the logs of processes that are gone are.
+const ENDED: &str = "ended";
+/// How many of them are kept.
+const MAX_ENDED: usize = 8;
 /// Probes at once.
 const PROBES: usize = 16;
 
@@ -85,7 +89,7 @@ pub struct Processes {
     children: BTreeMap<ResourceName, Child>,
     /// CPU time at the last observation.
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
-    /// Those that have answered since they were spawned, as far as this manager has seen.
+    /// Those that have answered since they were spawned, or were there before this manager.
     answered: BTreeSet<ResourceName>,
     /// Those that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
@@ -116,7 +120,10 @@ impl Processes {
                 "the CPU of processes is not limited; loads are still told as fractions of their shares"
             );
         }
-        let (children, samples, answered, hanging) = Default::default();
+        // Those that live have had their time to start: when they do not answer, they are down.
+        let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
+        let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
+        let (children, samples, hanging) = Default::default();
         Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
     }
 
@@ -143,13 +150,10 @@ impl Processes {
         let names = self.template_of(&wanted.template)?.ports.clone();
         let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
         let place = self.settings.place(wanted.level);
-        let chosen = ports::choose(&place.host, &place.ports, &taken, names.len())?;
+        let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
-        let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
-            Ok(directories) => (directories, String::new()),
-            Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
-        };
+        let (cgroup, note) = self.limit(wanted);
         let record = Record {
             wanted: wanted.clone(),
             ports: names.into_iter().zip(chosen).collect(),
@@ -163,23 +167,43 @@ impl Processes {
         Ok(())
     }
 
+    /// Makes a cgroup with its share of CPU, where that may be done; else says why not.
+    fn limit(&self, wanted: &Allocation) -> (Vec<PathBuf>, String) {
+        match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
+            Ok(directories) => (directories, String::new()),
+            Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
+        }
+    }
+
     /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
     fn cgroup_name(&self, name: &ResourceName) -> String {
-        let hash = crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes());
-        format!("tidegate-{hash:08x}-{name}")
+        format!("tidegate-{:08x}-{name}", self.hash())
+    }
+
+    /// Where to begin to look for ports: fleets that name no range begin at different places, so that they do not race for ports.
+    fn first_port(&self, place: &Place) -> usize {
+        let hash = usize::try_from(self.hash()).unwrap_or_default();
+        if place.ports == Place::default().ports { hash % place.ports.len() } else { 0 }
+    }
+
+    fn hash(&self) -> u32 {
+        crc32c::crc32c(self.settings.directory.as_os_str().as_encoded_bytes())
     }
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
+        // The cgroup may be gone after a restart of the machine, or may not be made any more.
+        let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
+        if let Some((record, (cgroup, note))) = self.records.get_mut(name).zip(limit)
+            && (&record.cgroup, &record.note) != (&cgroup, &note)
+        {
+            (record.cgroup, record.note) = (cgroup, note);
+            record.write(&directory)?;
+        }
         let Some(record) = self.records.get(name) else { return Ok(()) };
         let values = values(&self.settings, &directory, record);
         let template = self.template_of(&record.wanted.template)?;
         let mark = mark(&self.settings, name);
-        if !record.cgroup.is_empty() {
-            // The cgroup may be gone after a restart of the machine.
-            let made = self.cgroups.make(&self.cgroup_name(name), record.wanted.cores);
-            made.map_err(|why| io("limit the CPU of", &directory, std::io::Error::other(why)))?;
-        }
         let value = mark.split_once('=').map_or("", |(_, value)| value);
         let plan = spawn::Plan { template, directory: &directory, values, cgroup: &record.cgroup, mark: value };
         let child = plan.spawn()?;
@@ -287,7 +311,7 @@ impl Processes {
             if log.metadata().is_ok_and(|metadata| metadata.len() <= MAX_LOG) {
                 continue;
             }
-            let cut = fs::copy(&log, log.with_extension("1"))
+            let cut = fs::copy(&log, log.with_extension("old"))
                 .and_then(|_| fs::OpenOptions::new().write(true).open(&log))
                 .and_then(|file| file.set_len(0));
             if let Err(error) = cut {
@@ -327,10 +351,21 @@ impl Processes {
         Ok(Release::Gone)
     }
 
+    /// The logs of the last ones that are gone stay: one of them may say why it went.
+    fn keep_log(&self, name: &ResourceName) {
+        let ended = self.settings.directory.join(ENDED);
+        let kept = fs::create_dir_all(&ended)
+            .and_then(|()| fs::rename(self.directory(name).join(spawn::LOG), ended.join(format!("{name}.log"))))
+            .and_then(|()| drop_oldest(&ended));
+        if let Err(error) = kept {
+            tracing::debug!(%name, %error, "the log of a released process is not kept");
+        }
+    }
+
     /// Nothing of its processes is left: its directory goes too, its record last.
     fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
-        keep_log(&self.settings.directory, &directory);
+        self.keep_log(name);
         fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
         self.records.remove(name);
         self.children.remove(name);
@@ -351,9 +386,11 @@ impl Provider for Processes {
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
         if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
-            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
-            self.spawn(&wanted.name)?;
+            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked twice. It is
+            // spawned when nothing of it lives any more; until then this is asked again.
+            if proc_files::kill_marked(&mark(&self.settings, &wanted.name)) {
+                self.spawn(&wanted.name)?;
+            }
         }
         let record = self.records.get(&wanted.name);
         record
@@ -436,14 +473,16 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()
 }
 
-/// The last log of one that is gone stays as `ended.log` until the next one goes.
-fn keep_log(fleet: &Path, directory: &Path) {
-    let log = directory.join(spawn::LOG);
-    if log.exists()
-        && let Err(error) = fs::rename(&log, fleet.join("ended.log"))
-    {
-        tracing::debug!(%error, "the log of a released process is not kept");
+/// Keeps as many logs as are kept, the newest.
+fn drop_oldest(ended: &Path) -> std::io::Result<()> {
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(ended)? {
+        let entry = entry?;
+        logs.push((entry.metadata()?.modified()?, entry.path()));
     }
+    logs.sort();
+    let surplus = logs.len().saturating_sub(MAX_ENDED);
+    logs.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
 }
 
 fn unix_ms() -> u64 {

@@ -6,19 +6,21 @@ use std::ops::RangeInclusive;
 
 use crate::provider::ProviderError;
 
-/// So many free ports of a range that are not `taken` by processes that may not listen yet. Somebody else may be faster: then the
-/// process does not come up, and is replaced like any that has died.
+/// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place `first` on.
+/// Somebody else may be faster: then the process does not come up, and is replaced like any that has died.
 ///
 /// # Errors
 /// When there are too few.
 pub(super) fn choose(
     host: &str,
     range: &RangeInclusive<u16>,
+    first: usize,
     taken: &BTreeSet<u16>,
     wanted: usize,
 ) -> Result<Vec<u16>, ProviderError> {
     let free = |port: &u16| !taken.contains(port) && TcpListener::bind((host, *port)).is_ok();
-    let chosen: Vec<u16> = range.clone().filter(free).take(wanted).collect();
+    let from_first = range.clone().skip(first).chain(range.clone().take(first));
+    let chosen: Vec<u16> = from_first.filter(free).take(wanted).collect();
     if chosen.len() == wanted {
         return Ok(chosen);
     }
@@ -34,9 +36,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let only = port..=port;
-        assert!(matches!(choose("127.0.0.1", &only, &BTreeSet::new(), 1), Err(ProviderError::NoPorts { .. })));
+        assert!(matches!(choose("127.0.0.1", &only, 0, &BTreeSet::new(), 1), Err(ProviderError::NoPorts { .. })));
         drop(listener);
-        assert!(matches!(choose("127.0.0.1", &only, &BTreeSet::from([port]), 1), Err(ProviderError::NoPorts { .. })));
-        assert_eq!(choose("127.0.0.1", &only, &BTreeSet::new(), 1).unwrap(), [port]);
+        assert!(matches!(
+            choose("127.0.0.1", &only, 0, &BTreeSet::from([port]), 1),
+            Err(ProviderError::NoPorts { .. })
+        ));
+        assert_eq!(choose("127.0.0.1", &only, 0, &BTreeSet::new(), 1).unwrap(), [port]);
     }
 }

@@ -12,7 +12,7 @@ use super::proc_files::Identity;
 use crate::provider::{Allocation, ProviderError, ResourceName};
 
 /// The record's file in a resource's directory.
-const FILE: &str = "resource.json";
+pub(super) const FILE: &str = "resource.json";
 /// Largest record, bytes.
 const MAX_RECORD: u64 = 64 * 1024;
 

@@ -13,7 +13,7 @@ use super::template::Template;
 use crate::provider::ProviderError;
 
 /// What a process writes to its standard output and error.
-pub(super) const LOG: &str = "log";
+pub(super) const LOG: &str = "output.log";
 /// The environment variable that marks what belongs to a resource, also after its manager has died.
 pub(super) const MARK: &str = "TIDEGATE_FLEET_RESOURCE";
 

@@ -152,8 +152,10 @@ impl Template {
     fn check_files(&self, keys: &mut Keys<'_>) {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         for (name, _) in &self.files {
-            if name.is_empty() || name.starts_with('.') || !name.bytes().all(plain) {
-                let hint = "use letters, digits, `.`, `_` and `-`; files lie in the process's own directory";
+            let ours = [super::spawn::LOG, super::record::FILE].contains(&name.as_str());
+            if name.is_empty() || ours || name.starts_with('.') || !name.bytes().all(plain) {
+                let hint =
+                    "use letters, digits, `.`, `_` and `-`; `resource.json` and `output.log` are the fleet's own";
                 keys.refuse("files", &format!("has the file name {name:?}"), hint);
             }
         }

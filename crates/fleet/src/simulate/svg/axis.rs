@@ -1,5 +1,7 @@
 //! Axes with round numbers.
 
+/// Steps of minutes that people read.
+const MINUTES: [f64; 7] = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0];
 /// Steps of hours that people read.
 const HOURS: [f64; 6] = [1.0, 2.0, 3.0, 6.0, 12.0, 24.0];
 /// About so many ticks on an axis.
@@ -13,13 +15,22 @@ pub(super) struct Axis {
     step: f64,
 }
 
-/// The unit for a duration of so many seconds, and its seconds.
-pub(super) fn time_unit(duration: f64) -> (&'static str, f64) {
+/// A unit of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unit {
+    pub(super) name: &'static str,
+    pub(super) seconds: f64,
+    /// Steps between ticks; where there are none, round numbers.
+    steps: &'static [f64],
+}
+
+/// The unit for a duration of so many seconds.
+pub(super) fn time_unit(duration: f64) -> Unit {
     match duration {
-        short if short <= 600.0 => ("s", 1.0),
-        hours if hours <= 4.0 * 3600.0 => ("min", 60.0),
-        days if days <= 4.0 * 86_400.0 => ("h", 3600.0),
-        _ => ("days", 86_400.0),
+        short if short <= 600.0 => Unit { name: "s", seconds: 1.0, steps: &[] },
+        hours if hours <= 4.0 * 3600.0 => Unit { name: "min", seconds: 60.0, steps: &MINUTES },
+        days if days <= 4.0 * 86_400.0 => Unit { name: "h", seconds: 3600.0, steps: &HOURS },
+        _ => Unit { name: "days", seconds: 86_400.0, steps: &[] },
     }
 }
 
@@ -32,15 +43,12 @@ fn round_step(range: f64, steps: f64) -> f64 {
 }
 
 impl Axis {
-    /// From one time to a later one.
-    pub(super) fn between(from: f64, to: f64) -> Self {
+    /// From one time in seconds to a later one, in a unit.
+    pub(super) fn between(from_s: f64, to_s: f64, unit: Unit) -> Self {
+        let (from, to) = (from_s / unit.seconds, to_s / unit.seconds);
         let range = to - from;
-        let hours = HOURS.into_iter().find(|step| range / step <= TICKS + 1.0);
-        let step = match hours {
-            Some(step) if (6.0..=96.0).contains(&range) => step,
-            _ => round_step(range, TICKS),
-        };
-        Self { from, to, step }
+        let step = unit.steps.iter().copied().find(|step| range / step <= TICKS + 1.0);
+        Self { from, to, step: step.unwrap_or_else(|| round_step(range, TICKS)) }
     }
 
     /// From 0 to a count, in whole numbers.
@@ -75,9 +83,11 @@ mod tests {
     fn ticks_are_round_and_cover_the_range() {
         assert_eq!(labels(&Axis::counts(11.0)), ["0", "5", "10", "15"]);
         assert_eq!(labels(&Axis::counts(1.0)), ["0", "1"]);
-        assert_eq!(labels(&Axis::between(0.0, 90.0)), ["0", "12", "24", "36", "48", "60", "72", "84"]);
-        assert_eq!(labels(&Axis::between(0.0, 5.0)), ["0", "1", "2", "3", "4", "5"]);
-        assert_eq!(labels(&Axis::between(0.0, 500.0)), ["0", "100", "200", "300", "400", "500"]);
+        let time = |seconds: f64| labels(&Axis::between(0.0, seconds, time_unit(seconds)));
+        assert_eq!(time(500.0), ["0", "100", "200", "300", "400", "500"]);
+        assert_eq!(time(1200.0), ["0", "5", "10", "15", "20"]);
+        assert_eq!(time(86_400.0), ["0", "3", "6", "9", "12", "15", "18", "21", "24"]);
+        assert_eq!(time(5.0 * 86_400.0), ["0", "1", "2", "3", "4", "5"]);
     }
 
     #[test]
@@ -89,6 +99,6 @@ mod tests {
 
     #[test]
     fn the_unit_suits_the_duration() {
-        assert_eq!([60.0, 3600.0, 90_000.0, 1e6].map(|duration| time_unit(duration).0), ["s", "min", "h", "days"]);
+        assert_eq!([60.0, 3600.0, 90_000.0, 1e6].map(|duration| time_unit(duration).name), ["s", "min", "h", "days"]);
     }
 }

@@ -4,7 +4,7 @@ mod axis;
 
 use std::fmt::Write;
 
-use self::axis::{Axis, time_unit};
+use self::axis::{Axis, Unit, time_unit};
 use super::report::{ProfilePoint, Report};
 use super::trace::Trace;
 
@@ -68,12 +68,12 @@ pub fn draw(trace: &Trace, capacity: f64, reports: &[Report]) -> String {
         .flat_map(|report| &report.profile)
         .map(|point| f64::from(point.brokers_allocated.max(point.orchestrators_allocated)));
     let y = Axis::counts(most.fold(highest, f64::max).max(1.0));
-    let (unit, scale) = time_unit(trace.end_s() - trace.start_s());
-    let x = Axis::between(trace.start_s() / scale, trace.end_s() / scale);
+    let unit = time_unit(trace.end_s() - trace.start_s());
+    let x = Axis::between(trace.start_s(), trace.end_s(), unit);
     let mut top = HEAD + 26.0;
     for report in reports {
         let plot = Plot { top, x: x.clone(), y: y.clone() };
-        panel(&mut svg, &plot, &offered, report, (unit, scale));
+        panel(&mut svg, &plot, &offered, report, unit);
         top += PANEL_HEIGHT;
     }
     svg.push_str("</svg>\n");
@@ -102,7 +102,8 @@ fn legend(svg: &mut String, reports: &[Report]) {
     }
 }
 
-fn panel(svg: &mut String, plot: &Plot, offered: &[(f64, f64)], report: &Report, (unit, scale): (&str, f64)) {
+fn panel(svg: &mut String, plot: &Plot, offered: &[(f64, f64)], report: &Report, unit: Unit) {
+    let scale = unit.seconds;
     let top = plot.top;
     let _ = writeln!(
         svg,
@@ -118,7 +119,7 @@ fn panel(svg: &mut String, plot: &Plot, offered: &[(f64, f64)], report: &Report,
         report.actions.len(),
         report.false_positives
     );
-    axes(svg, plot, unit);
+    axes(svg, plot, unit.name);
     let bottom = plot.y(0.0);
     let mut area = String::new();
     for (time, load) in offered {

@@ -158,6 +158,3 @@ fn read(path: &Path) -> Result<String, String> {
     }
     String::from_utf8(bytes).map_err(|_| "is not text: give a CSV file with the columns `time_s,rate`".to_owned())
 }
-
-#[cfg(test)]
-mod tests;

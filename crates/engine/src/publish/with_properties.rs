@@ -1,0 +1,102 @@
+//! A PUBLISH with properties: its topic alias, its expiry, and what is passed on as it came (section 3.3.2.3).
+
+use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
+
+use super::Forwarding;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::input::Refused;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::topics::RouteSlot;
+
+impl Engine {
+    /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
+    pub(super) fn publish_with_properties(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        raw: &RawPublish<'_>,
+    ) -> Result<(), Refused> {
+        let properties = PublishProperties::decode(raw.properties)?;
+        if properties.subscription_identifiers.iter().next().is_some() {
+            return Err(Refused::new(Reason::ProtocolError, "PUBLISH from a client carries a subscription identifier"));
+        }
+        let slot = match properties.topic_alias {
+            None => self.slot_of(tenant, raw.topic)?,
+            Some(alias) => self.slot_by_alias(key, tenant, alias, raw.topic)?,
+        };
+        if properties.payload_format == Some(PayloadFormat::Utf8) && self.checks_payload_format(key) {
+            check_payload(raw)?;
+        }
+        let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let mut forwarded = std::mem::take(&mut self.scratch_properties);
+        forwarded.clear();
+        properties.copy_forwardable(&mut forwarded);
+        if tenant == TenantId::UPLINK {
+            self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+        }
+        let forwarding = Forwarding { properties: &forwarded, expires_at };
+        self.publish(now, key, session, tenant, slot, raw, &forwarding);
+        self.scratch_properties = forwarded;
+        Ok(())
+    }
+
+    fn checks_payload_format(&self, key: ConnectionKey) -> bool {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        listener.is_some_and(|listener| listener.check_payload_format)
+    }
+
+    fn slot_by_alias(
+        &mut self,
+        key: ConnectionKey,
+        tenant: TenantId,
+        alias: std::num::NonZeroU16,
+        topic: &[u8],
+    ) -> Result<RouteSlot, Refused> {
+        let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+        let max = self.desk.listener(connection.listener).map_or(0, |listener| listener.topic_alias_maximum);
+        if alias.get() > max {
+            return Err(Refused::new(
+                Reason::InvalidTopicAlias,
+                format!("topic alias {alias} is above the maximum of {max}"),
+            ));
+        }
+        if topic.is_empty() {
+            let Some(connection) = self.desk.connections.get(key) else { return self.slot_of(tenant, topic) };
+            let known = connection.extra.as_ref().and_then(|extra| extra.aliases_in.get(alias));
+            let Some(topic) = known else {
+                return Err(Refused::new(Reason::InvalidTopicAlias, format!("topic alias {alias} was never set")));
+            };
+            if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
+                return Ok(slot);
+            }
+            let slot = self.cache.fill(&mut self.index, tenant, topic);
+            self.keep_receivers(slot);
+            return Ok(slot);
+        }
+        let slot = self.slot_of(tenant, topic)?;
+        let (name, _) = self.cache.get(slot);
+        if let Some(connection) = self.desk.connections.get_mut(key) {
+            let aliases = &mut connection.extra_mut().aliases_in;
+            let before = aliases.bytes();
+            aliases.set(alias, name, max);
+            let after = aliases.bytes();
+            self.desk.memory = self.desk.memory + after - before;
+            if after > before && self.desk.is_over_ceiling() {
+                return Err(Refused::new(Reason::MemoryCeiling, ""));
+            }
+        }
+        Ok(slot)
+    }
+}
+
+/// A payload that is said to be UTF-8 text has to be, where the listener asks for it.
+fn check_payload(raw: &RawPublish<'_>) -> Result<(), Refused> {
+    if std::str::from_utf8(raw.payload).is_ok() {
+        return Ok(());
+    }
+    Err(Refused::new(Reason::InvalidPayloadFormat, "the payload is said to be UTF-8 and is not"))
+}

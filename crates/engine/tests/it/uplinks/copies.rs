@@ -1,0 +1,144 @@
+//! Copies of one message, and messages of others.
+
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+
+use crate::harness::*;
+
+#[test]
+fn a_message_of_a_client_comes_once_however_many_filters_match() {
+    for (copies, identifies) in [(false, true), (true, true), (true, false)] {
+        in_front_of([], |world, []| {
+            let ways = Ways { copies, identifies, ..Ways::default() };
+            let a = world.broker_with("a", fleet::lasting(), ways);
+            let one = world.connect(v5("one"));
+            for filter in ["t/#", "t/+", "t/1"] {
+                one.subscribe(filter, ExactlyOnce);
+            }
+            let other = world.connect(v311("other"));
+            other.subscribe("#", AtLeastOnce);
+            for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+                one.publish(message("t/1", "x").qos(qos));
+                one.publish(message("t/1", "x").qos(qos));
+            }
+            assert_eq!((one.messages().len(), other.messages().len()), (6, 6), "copies {copies}");
+            assert_eq!(a.report().counters.duplicates, if copies { 18 } else { 0 });
+        });
+    }
+}
+
+#[test]
+fn a_message_of_a_direct_publisher_comes_once_where_copies_can_be_told() {
+    for copies in [false, true] {
+        in_front_of([], |world, []| {
+            let a = world.broker_with("a", fleet::lasting(), Ways { copies, ..Ways::default() });
+            let client = world.connect(v5("c"));
+            for filter in ["t/#", "t/+", "+/1"] {
+                client.subscribe(filter, ExactlyOnce);
+            }
+            for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+                // The same value twice is two messages.
+                a.publish(&message("t/1", "21.5").qos(qos));
+                a.publish(&message("t/1", "21.5").qos(qos));
+            }
+            assert_eq!(client.messages().len(), 6, "copies {copies}");
+            a.publish(&message("t/1", "x").user("k", "1"));
+            a.publish(&message("t/1", "x").user("k", "2"));
+            assert_eq!(client.messages().len(), 2);
+        });
+    }
+}
+
+#[test]
+fn a_message_that_two_brokers_bring_comes_once() {
+    in_front_of(["a", "b"], |world, [a, b]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        client.publish(message("t", "1").qos1());
+        assert_eq!(client.payloads(), ["1"]);
+        let carried: Vec<Carried> = [&a, &b].iter().flat_map(|broker| broker.taken()).collect();
+        for broker in [&a, &b] {
+            broker.carry(&carried[0]);
+        }
+        client.expect_nothing();
+    });
+}
+
+#[test]
+fn the_id_of_an_exactly_once_message_is_known_after_a_restart() {
+    let world = World::with(2, |settings| {
+        fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let [a, b] = ["a", "b"].map(|name| world.broker(name));
+    let client = world.connect(v5("c").lasting());
+    client.subscribe("t", ExactlyOnce);
+    client.publish(message("t", "1").qos2());
+    assert_eq!(client.payloads(), ["1"]);
+    client.lose();
+    world.crash(Crash::now(1));
+    world.advance(seconds(1));
+    let client = world.connect(v5("c").lasting());
+    let carried: Vec<Carried> = [&a, &b].iter().flat_map(|broker| broker.taken()).collect();
+    a.carry(&carried[0]);
+    b.carry(&carried[0]);
+    client.expect_nothing();
+}
+
+#[test]
+fn no_local_holds_across_the_fleet() {
+    in_front_of(["a"], |world, [a]| {
+        let one = world.connect(v5("one"));
+        let options = tidegate_mqtt::SubscriptionOptions {
+            no_local: true,
+            ..tidegate_mqtt::SubscriptionOptions::new(ExactlyOnce)
+        };
+        one.subscribe_with("t", options, None);
+        let other = world.connect(v5("other"));
+        other.subscribe("t", ExactlyOnce);
+        one.publish(message("t", "1").qos1());
+        other.publish(message("t", "2").qos1());
+        assert_eq!(one.payloads(), ["2"]);
+        assert_eq!(other.payloads(), ["1", "2"]);
+        assert_eq!(world.owed(), 0);
+        // The same client id at another orchestrator is the same client.
+        let mut carried = a.taken().into_iter().find(|carried| carried.text() == "1").unwrap();
+        renumber(&mut carried, 1);
+        a.carry(&carried);
+        one.expect_nothing();
+        assert_eq!(other.payloads(), ["1"]);
+    });
+}
+
+/// Makes a message one of another orchestrator.
+pub(super) fn renumber(carried: &mut Carried, origin: u8) {
+    let (_, id) = carried.user_properties.iter_mut().find(|(name, _)| name == "tidegate-id").unwrap();
+    id.replace_range(0..11, &format!("{origin:>011}"));
+}
+
+#[test]
+fn what_enters_at_another_orchestrator_comes_in_and_is_not_owed_here() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        client.publish(message("t", "1").qos2());
+        let mut carried = a.taken().remove(0);
+        renumber(&mut carried, 7);
+        a.carry(&carried);
+        assert_eq!(client.payloads(), ["1", "1"]);
+        a.carry(&carried);
+        client.expect_nothing();
+        assert_eq!(world.owed(), 0);
+    });
+}
+
+#[test]
+fn a_message_that_several_orchestrators_could_deal_is_not_sent_to_the_fleet_again() {
+    in_front_of(["a", "b"], |world, [a, b]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.publish(&message("t", "direct").qos1());
+        assert_eq!(client.payloads(), ["direct"]);
+        world.advance(seconds(30));
+        assert!(a.taken().is_empty() && b.taken().is_empty());
+    });
+}

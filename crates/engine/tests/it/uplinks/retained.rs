@@ -1,0 +1,185 @@
+//! Retained messages are kept here and there, and the later one wins.
+
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::SubscriptionOptions;
+
+use super::copies::renumber;
+use crate::harness::*;
+
+/// What somebody new gets of a topic.
+fn kept(world: &World, topic: &str) -> Option<String> {
+    let reader = world.connect(v5("reader"));
+    reader.send_subscribe(&[(topic, SubscriptionOptions::new(AtLeastOnce))], None);
+    world.run();
+    let got = reader.messages_among_others();
+    assert!(got.len() <= 1 && got.iter().all(|got| got.retain), "{got:?}");
+    reader.disconnect();
+    got.first().map(Delivered::text)
+}
+
+#[test]
+fn an_own_retained_message_is_kept_here_and_at_its_broker_and_comes_once() {
+    in_front_of(["a", "b"], |world, brokers| {
+        let client = world.connect(v5("c"));
+        client.publish(message("t", "1").qos1().retain());
+        client.publish(message("t", "2").qos1().retain());
+        assert_eq!(kept(world, "t").as_deref(), Some("2"));
+        let taken: Vec<Carried> = brokers.iter().flat_map(Broker::taken).collect();
+        assert!(taken.len() == 2 && taken.iter().all(|taken| taken.retain));
+        let live = world.connect(v5("live"));
+        let options = SubscriptionOptions { retain_as_published: true, ..SubscriptionOptions::new(AtLeastOnce) };
+        live.subscribe_with("#", options, None);
+        assert_eq!(live.payloads(), ["2"], "kept by both, delivered once");
+        client.publish(message("t", "3").qos1().retain());
+        let got = live.expect_publish("t", "3");
+        assert!(got.retain, "as it was published");
+        live.expect_nothing();
+        client.publish(message("t", "").qos1().retain());
+        assert_eq!(kept(world, "t"), None);
+    });
+}
+
+#[test]
+fn a_live_message_has_retain_clear_for_those_who_did_not_ask() {
+    in_front_of(["a"], |world, [_a]| {
+        let live = world.connect(v5("live"));
+        live.subscribe("t", ExactlyOnce);
+        world.connect(v5("p")).publish(message("t", "1").qos2().retain());
+        assert!(!live.expect_publish("t", "1").retain);
+    });
+}
+
+#[test]
+fn what_a_broker_had_kept_is_taken_over_by_the_first_who_asks() {
+    in_front_of(["a"], |world, [a]| {
+        a.publish(&message("t", "there before").qos1().retain());
+        let client = world.connect(v5("c"));
+        client.subscribe_later("t");
+        let got = client.messages_among_others();
+        assert_eq!(got.len(), 1);
+        assert!(got[0].retain && got[0].text() == "there before");
+        assert_eq!(kept(world, "t").as_deref(), Some("there before"));
+        client.expect_nothing();
+    });
+}
+
+#[test]
+fn of_two_orchestrators_the_later_value_wins_whichever_comes_first() {
+    in_front_of(["a"], |world, [a]| {
+        let reader = world.connect(v5("r"));
+        reader.subscribe("t", AtLeastOnce);
+        let client = world.connect(v5("c"));
+        client.publish(message("t", "own 1").qos1().retain());
+        let mut others = a.taken().remove(0);
+        renumber(&mut others, 5);
+        others.payload = b"other's, older".to_vec();
+        world.advance(seconds(1));
+        client.publish(message("t", "own 2").qos1().retain());
+        a.carry(&others);
+        assert_eq!(kept(world, "t").as_deref(), Some("own 2"));
+        world.advance(seconds(1));
+        client.publish(message("elsewhere", "x").qos1().retain());
+        let mut newer = a.taken().into_iter().find(|taken| taken.topic == "elsewhere").unwrap();
+        renumber(&mut newer, 6);
+        newer.topic = "t".into();
+        newer.payload = b"other's, newer".to_vec();
+        a.carry(&newer);
+        assert_eq!(kept(world, "t").as_deref(), Some("other's, newer"));
+        newer.payload.clear();
+        renumber(&mut newer, 7);
+        assert!(reader.payloads().len() >= 4);
+    });
+}
+
+#[test]
+fn another_orchestrator_clears_a_value_too() {
+    in_front_of(["a"], |world, [a]| {
+        let reader = world.connect(v5("r"));
+        reader.subscribe("t", AtLeastOnce);
+        let client = world.connect(v5("c"));
+        client.publish(message("t", "kept").qos1().retain());
+        world.advance(seconds(1));
+        client.publish(message("u", "").qos1().retain());
+        let mut cleared = a.taken().into_iter().find(|taken| taken.topic == "u").unwrap();
+        renumber(&mut cleared, 5);
+        cleared.topic = "t".into();
+        a.carry(&cleared);
+        assert_eq!(kept(world, "t"), None);
+    });
+}
+
+#[test]
+fn a_direct_publisher_s_value_does_not_overwrite_one_that_is_known() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.publish(message("t", "own").qos1().retain());
+        a.publish(&message("t", "direct").qos1().retain());
+        assert_eq!(kept(world, "t").as_deref(), Some("own"));
+    });
+}
+
+#[test]
+fn what_an_older_broker_value_says_reaches_nobody_wherever_its_home_is() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        for number in 0..6 {
+            client.publish(message(&format!("t/{number}"), "older").qos1().retain());
+        }
+        a.die();
+        a.forget();
+        world.broker("b");
+        world.advance(seconds(3));
+        for number in 0..6 {
+            client.publish(message(&format!("t/{number}"), "newer").qos1().retain());
+        }
+        let live = world.connect(v5("live"));
+        live.subscribe("t/#", AtLeastOnce);
+        assert_eq!(live.payloads(), ["newer"; 6]);
+        a.come_back();
+        live.expect_nothing();
+        for number in 0..6 {
+            assert_eq!(kept(world, &format!("t/{number}")).as_deref(), Some("newer"));
+        }
+    });
+}
+
+#[test]
+fn retained_values_with_their_versions_outlive_a_restart() {
+    let world = World::with(3, |settings| {
+        fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let a = world.broker("a");
+    let client = world.connect(v5("c"));
+    client.publish(message("t", "older").qos1().retain());
+    let older = a.taken().remove(0);
+    world.advance(seconds(1));
+    client.publish(message("t", "newer").qos1().retain());
+    world.crash(Crash::now(2));
+    world.advance(seconds(1));
+    let reader = world.connect(v5("s"));
+    reader.subscribe("t", AtLeastOnce);
+    assert_eq!(reader.payloads(), ["newer"]);
+    let mut older = older;
+    renumber(&mut older, 3);
+    a.carry(&older);
+    assert_eq!(kept(&world, "t").as_deref(), Some("newer"));
+}
+
+#[test]
+fn a_broker_with_retained_values_that_comes_late_brings_back_nothing_older() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        client.publish(message("t", "older").qos1().retain());
+        a.die();
+        a.forget();
+        world.broker("b");
+        world.advance(seconds(3));
+        client.publish(message("t", "newer").qos1().retain());
+        assert_eq!(client.payloads(), ["older", "newer"]);
+        a.come_back();
+        client.expect_nothing();
+        assert_eq!(kept(world, "t").as_deref(), Some("newer"));
+    });
+}

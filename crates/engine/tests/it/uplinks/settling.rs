@@ -1,0 +1,203 @@
+//! When a message is settled, and what is sent again.
+
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::ReasonCode;
+
+use crate::harness::*;
+
+#[test]
+fn a_message_that_somebody_wants_is_settled_when_it_is_acknowledged_and_has_come_back() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        in_front_of(["a"], |world, [a]| {
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            a.now(|ways| ways.withholds_messages = true);
+            client.publish(message("t", "1").qos(qos));
+            let report = a.report();
+            assert_eq!((report.in_flight, report.unreturned, report.counters.acknowledged), (0, 1, 1), "{report:?}");
+            client.expect_nothing();
+            a.now(|ways| ways.withholds_messages = false);
+            client.expect_publish("t", "1");
+            let report = a.report();
+            assert_eq!((report.owed(), report.counters.returned, report.counters.resent), (0, 1, 0));
+        });
+    }
+}
+
+#[test]
+fn a_message_that_comes_back_before_its_acknowledgement_waits_for_that() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        in_front_of(["a"], |world, [a]| {
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            a.now(|ways| {
+                ways.withholds_acknowledgements = true;
+                ways.delivers_first = true;
+            });
+            client.publish(message("t", "1").qos(qos));
+            client.expect_publish("t", "1");
+            assert_eq!((a.report().in_flight, a.report().unreturned), (1, 0));
+            a.now(|ways| ways.withholds_acknowledgements = false);
+            assert_eq!(a.owed(), 0);
+            client.expect_nothing();
+        });
+    }
+}
+
+#[test]
+fn a_message_that_nobody_wants_is_settled_when_it_is_acknowledged() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        a.now(|ways| ways.withholds_acknowledgements = true);
+        client.publish(message("t", "1").qos2());
+        assert_eq!(a.owed(), 1);
+        a.now(|ways| ways.withholds_acknowledgements = false);
+        assert_eq!(a.owed(), 0);
+    });
+}
+
+#[test]
+fn a_message_that_does_not_come_back_in_its_time_goes_to_another_broker() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        in_front_of(["a", "b"], |world, [a, b]| {
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            for broker in [&a, &b] {
+                broker.now(|ways| ways.loses = true);
+            }
+            client.publish(message("t", "1").qos(qos));
+            let (taken, other) = if a.report().unreturned == 1 { (&a, &b) } else { (&b, &a) };
+            assert_eq!((taken.payloads().len(), other.payloads().len()), (1, 0));
+            other.now(|ways| ways.loses = false);
+            world.advance(seconds(9));
+            assert_eq!(other.payloads().len(), 0);
+            world.advance(seconds(3));
+            assert_eq!((taken.payloads().len(), other.payloads().len()), (0, 1));
+            client.expect_publish("t", "1");
+            assert_eq!((world.owed(), taken.report().counters.resent), (0, 1));
+        });
+    }
+}
+
+#[test]
+fn a_message_that_comes_back_late_after_it_was_sent_again_is_delivered_once() {
+    in_front_of(["a", "b"], |world, [a, b]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        for broker in [&a, &b] {
+            broker.now(|ways| ways.withholds_messages = true);
+        }
+        client.publish(message("t", "1").qos1());
+        world.advance(seconds(15));
+        for broker in [&a, &b] {
+            broker.now(|ways| ways.withholds_messages = false);
+        }
+        assert_eq!(client.payloads(), ["1"]);
+        world.advance(seconds(30));
+        client.expect_nothing();
+        assert_eq!(world.owed(), 0);
+        let duplicates: u64 = [&a, &b].iter().map(|broker| broker.report().counters.duplicates).sum();
+        assert!(duplicates >= 1);
+    });
+}
+
+#[test]
+fn what_was_to_come_back_is_settled_when_nobody_wants_it_any_more() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.now(|ways| ways.loses = true);
+        client.publish(message("t", "1").qos1());
+        assert_eq!(a.owed(), 1);
+        client.unsubscribe("t");
+        world.advance(seconds(12));
+        assert_eq!((a.owed(), a.report().counters.resent), (0, 0));
+        assert_eq!(a.payloads(), ["1"]);
+    });
+}
+
+#[test]
+fn a_message_that_a_broker_has_no_room_for_goes_to_another() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        in_front_of(["a", "b"], |world, [a, b]| {
+            let client = world.connect(v5("c"));
+            client.subscribe("t/#", ExactlyOnce);
+            a.now(|ways| ways.answers = ReasonCode::QuotaExceeded);
+            for number in 0..20 {
+                client.publish(message(&format!("t/{number}"), "x").qos(qos));
+            }
+            assert_eq!((a.taken().len(), b.taken().len()), (0, 20));
+            assert_eq!(client.messages().len(), 20);
+            assert_eq!(world.owed(), 0);
+            assert!(a.report().counters.resent > 0);
+        });
+    }
+}
+
+#[test]
+fn what_a_broker_will_never_take_is_dropped_and_counted() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        a.now(|ways| ways.answers = ReasonCode::NotAuthorized);
+        client.publish(message("t", "1").qos1());
+        client.publish(message("t", "2").qos2());
+        assert_eq!(world.owed(), 0);
+        assert_eq!(world.dropped(tidegate_engine::Reason::RefusedByReceiver), 2);
+        a.now(|ways| ways.answers = ReasonCode::Success);
+        client.publish(message("t", "3").qos2());
+        assert_eq!(client.payloads(), ["3"]);
+    });
+}
+
+#[test]
+fn an_expired_message_is_not_sent_again() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", AtLeastOnce);
+        a.now(|ways| ways.loses = true);
+        client.publish(message("t", "1").qos1().expiry(5));
+        a.taken();
+        world.advance(seconds(12));
+        assert_eq!(a.payloads(), Vec::<String>::new());
+        assert_eq!(a.owed(), 0);
+        assert_eq!(world.dropped(tidegate_engine::Reason::MessageExpired), 1);
+    });
+}
+
+#[test]
+fn no_more_is_under_way_to_a_broker_than_it_allows_and_than_has_come_back() {
+    in_front_of([], |world, []| {
+        let ways = Ways { receive_maximum: Some(3), ..Ways::default() };
+        let a = world.broker_with("a", fleet::lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        a.now(|ways| ways.withholds_messages = true);
+        for number in 0..10 {
+            client.publish_later(message("t", number.to_string()).qos(if number % 2 == 0 {
+                AtLeastOnce
+            } else {
+                ExactlyOnce
+            }));
+        }
+        let report = a.report();
+        assert_eq!((report.queued, report.in_flight, report.unreturned), (7, 0, 3), "{report:?}");
+        a.now(|ways| ways.withholds_messages = false);
+        assert_eq!(client.payloads(), (0..10).map(|number| number.to_string()).collect::<Vec<_>>());
+        assert_eq!(a.owed(), 0);
+    });
+}
+
+#[test]
+fn a_packet_larger_than_a_broker_takes_is_not_sent_to_it() {
+    in_front_of([], |world, []| {
+        let ways = Ways { max_packet: Some(400), ..Ways::default() };
+        let a = world.broker_with("a", fleet::lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        client.publish(message("t", "x".repeat(1000)).qos1());
+        client.publish(message("t", "small").qos2());
+        assert_eq!(client.payloads(), ["small"]);
+        assert_eq!((a.owed(), a.payloads().len()), (0, 1));
+    });
+}

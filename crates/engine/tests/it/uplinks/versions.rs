@@ -1,0 +1,156 @@
+//! Brokers of other versions and means.
+
+use tidegate_engine::{UplinkOptions, UplinkState};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::{ReasonCode, Version};
+
+use crate::harness::fleet::lasting;
+use crate::harness::*;
+
+#[test]
+fn a_broker_without_mqtt_5_is_spoken_to_in_the_older_version() {
+    for no_v5 in [NoV5::OldConnAck, NoV5::NewConnAck, NoV5::Silence] {
+        in_front_of([], |world, []| {
+            let a = world.broker_with("a", lasting(), Ways { no_v5: Some(no_v5), ..Ways::default() });
+            world.advance(seconds(2));
+            assert_eq!(a.state(), UplinkState::Serving, "{no_v5:?}: {:?}", a.report());
+            assert_eq!(a.report().version, Some(Version::V311));
+            assert_eq!(a.with(|broker| broker.tried.clone()), [Version::V5, Version::V311]);
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+                client.publish(message("t", "x").qos(qos));
+            }
+            assert_eq!(client.payloads(), ["x"; 3]);
+            // One that has said what it knows is not asked again.
+            a.cut();
+            world.advance(seconds(1));
+            let tried = a.with(|broker| broker.tried.clone());
+            let again: &[Version] =
+                if no_v5 == NoV5::Silence { &[Version::V5, Version::V311] } else { &[Version::V311] };
+            assert_eq!(&tried[2..], again);
+            assert_eq!(a.state(), UplinkState::Serving);
+        });
+    }
+}
+
+#[test]
+fn a_broker_that_was_only_starting_is_spoken_to_in_mqtt_5_in_the_end() {
+    in_front_of([], |world, []| {
+        let ways = Ways { no_v5: Some(NoV5::Silence), ..Ways::default() };
+        let a = world.broker_with("a", lasting(), ways);
+        world.advance(seconds(1));
+        assert_eq!(a.report().version, Some(Version::V311));
+        a.now(|ways| ways.no_v5 = None);
+        a.cut();
+        world.advance(seconds(1));
+        assert_eq!((a.state(), a.report().version), (UplinkState::Serving, Some(Version::V5)));
+        let hangs = world.broker_with("b", lasting(), Ways { hangs: true, ..Ways::default() });
+        world.advance(seconds(7));
+        hangs.now(|ways| ways.hangs = false);
+        world.advance(seconds(6));
+        assert_eq!(hangs.report().version, Some(Version::V5), "who does not answer says nothing of versions");
+    });
+}
+
+#[test]
+fn a_fixed_version_is_not_left() {
+    in_front_of([], |world, []| {
+        let options = UplinkOptions { version: Some(Version::V5), ..lasting() };
+        let ways = Ways { no_v5: Some(NoV5::OldConnAck), ..Ways::default() };
+        let a = world.broker_with("a", options, ways);
+        world.advance(seconds(20));
+        assert_eq!(a.state(), UplinkState::Connecting);
+        assert!(a.with(|broker| broker.tried.iter().all(|version| *version == Version::V5)));
+    });
+}
+
+#[test]
+fn a_broker_that_refuses_is_tried_again_and_serves_when_it_lets_in() {
+    in_front_of([], |world, []| {
+        let ways = Ways { refuses: Some(ReasonCode::NotAuthorized), ..Ways::default() };
+        let a = world.broker_with("a", lasting(), ways);
+        world.advance(seconds(20));
+        assert_eq!(a.state(), UplinkState::Connecting);
+        assert!(a.report().last_error.contains("refuses the connection"), "{:?}", a.report());
+        assert!(a.with(|broker| broker.tried.iter().all(|version| *version == Version::V5)));
+        a.now(|ways| ways.refuses = None);
+        world.advance(seconds(6));
+        assert_eq!((a.state(), a.report().last_error), (UplinkState::Serving, String::new()));
+    });
+}
+
+#[test]
+fn what_an_older_broker_acknowledges_is_settled_and_comes_back_once() {
+    in_front_of([], |world, []| {
+        let a = world.old_broker("a");
+        let client = world.connect(v311("c"));
+        client.subscribe("t", ExactlyOnce);
+        a.now(|ways| ways.withholds_messages = true);
+        for qos in [AtLeastOnce, ExactlyOnce] {
+            client.publish(message("t", "x").qos(qos));
+        }
+        assert_eq!(a.owed(), 0);
+        a.now(|ways| ways.withholds_messages = false);
+        assert_eq!(client.payloads(), ["x", "x"]);
+    });
+}
+
+#[test]
+fn qos_2_messages_of_a_lost_older_broker_wait_for_it_and_others_go_elsewhere() {
+    in_front_of([], |world, []| {
+        let [a, b] = ["a", "b"].map(|name| world.old_broker(name));
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        client.publish(message("t", "scout"));
+        client.messages();
+        let [holder, other] = if a.taken().is_empty() { [&b, &a] } else { [&a, &b] };
+        holder.now(|ways| ways.withholds_acknowledgements = true);
+        client.publish_later(message("t", "twice at most").qos1());
+        client.publish_later(message("t", "once").qos2());
+        assert_eq!(client.messages().len(), 2, "it has brought them");
+        holder.cut();
+        holder.now(|ways| ways.reachable = false);
+        world.advance(seconds(30));
+        assert_eq!(other.payloads(), ["twice at most"]);
+        assert_eq!(client.payloads(), ["twice at most"]);
+        assert_eq!((holder.report().in_flight, world.owed()), (1, 1));
+        holder.now(|ways| ways.withholds_acknowledgements = false);
+        holder.come_back();
+        client.expect_nothing();
+        assert_eq!(world.owed(), 0);
+    });
+}
+
+#[test]
+fn a_broker_with_a_maximum_qos_is_given_no_more() {
+    in_front_of([], |world, []| {
+        let ways = Ways { maximum_qos: Some(AtLeastOnce), ..Ways::default() };
+        let a = world.broker_with("a", lasting(), ways);
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        client.publish(message("t", "x").qos2());
+        assert_eq!(client.payloads(), ["x"]);
+        assert_eq!(a.taken()[0].qos, AtLeastOnce);
+        assert_eq!(world.owed(), 0);
+    });
+}
+
+#[test]
+fn a_session_that_need_not_last_begins_clean() {
+    in_front_of([], |world, []| {
+        let options = UplinkOptions { lasting: false, ..lasting() };
+        let a = world.broker_with("a", options, Ways::default());
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        a.now(|ways| ways.withholds_acknowledgements = true);
+        client.publish_later(message("t", "1").qos2());
+        assert_eq!(client.payloads(), ["1"]);
+        a.cut();
+        a.now(|ways| ways.withholds_acknowledgements = false);
+        world.advance(seconds(1));
+        assert_eq!(a.held(), ["t"]);
+        assert_eq!((a.payloads(), world.owed()), (vec!["1".to_owned(), "1".to_owned()], 0));
+        client.expect_nothing();
+    });
+}

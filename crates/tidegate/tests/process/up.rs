@@ -1,0 +1,308 @@
+//! `tidegate up`, `manager` and `fleet`: a fleet of real processes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::broker::{Broker, Ended, Folder, command, run};
+
+/// Time after which something that should happen counts as missing. Nothing waits this long when all is well.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A fleet in a folder of its own, whose processes are ended with the test.
+struct Fleet {
+    folder: Folder,
+    process: Option<(Child, BufReader<ChildStdout>)>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self { folder: Folder::new(), process: None }
+    }
+
+    /// Writes the fleet file with such numbers of resources.
+    fn file(&self, brokers: &str, orchestrators: &str) -> String {
+        let text = format!(
+            "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\ndrain_limit = \"60s\"\nevict_per_second = 1000\n\
+             [sla]\nbrokers = {brokers}\norchestrators = {orchestrators}\n"
+        );
+        self.folder.write("fleet.toml", &text)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(arguments);
+        command.env("XDG_STATE_HOME", self.folder.file("state"));
+        command
+    }
+
+    /// Starts a manager, and gives the line that says that it is ready.
+    fn start(&mut self, arguments: &[&str]) -> String {
+        let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        stdout.read_line(&mut line).unwrap();
+        self.process = Some((child, stdout));
+        assert!(line.contains(" ready: "), "{line:?}");
+        line
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.process.as_ref().unwrap().0.id();
+        kill(name, u64::from(id));
+    }
+
+    fn wait(&mut self) -> Option<i32> {
+        self.process.take().unwrap().0.wait().unwrap().code()
+    }
+
+    fn fleet(&self, arguments: &[&str]) -> Ended {
+        self.command(&[&["fleet"], arguments].concat()).output().unwrap().into()
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let ended = self.fleet(&["status", "--json"]);
+        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    /// The first status for which something holds.
+    fn status_when(&self, what: &str, holds: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if holds(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "{what} did not happen: {status:#}");
+        }
+    }
+
+    /// Waits until so many serve and nothing is under way.
+    fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
+        self.status_when(&format!("a fleet of {brokers} and {orchestrators}"), |status| {
+            let levels = &status["levels"];
+            let count = |level: &serde_json::Value| level["resources"].as_array().unwrap().len() as u64;
+            levels["broker"]["serving"] == brokers
+                && levels["orchestrator"]["serving"] == orchestrators
+                && (count(&levels["broker"]), count(&levels["orchestrator"])) == (brokers, orchestrators)
+                && status["actions"].as_array().unwrap().is_empty()
+                && status["endpoints"].as_array().unwrap().len() as u64 == orchestrators
+        })
+    }
+
+    /// Sends a message through an orchestrator of the fleet and waits until it has come.
+    fn carries_messages(status: &serde_json::Value) {
+        let address = status["endpoints"][0].as_str().unwrap();
+        let port = address.rsplit_once(':').unwrap().1;
+        let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        // The subscription may come after the first message; one of them finds it.
+        while subscriber.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < deadline, "no message came");
+            let sent = run(&["pub", "-p", port, "-t", "a/b", "-m", "hello", "-q", "1"]);
+            assert_eq!(sent.code, Some(0), "{}", sent.err);
+        }
+        let ended = Ended::from(subscriber.wait_with_output().unwrap());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "hello\n"));
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        if let Some((mut child, _)) = self.process.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        // Whatever a test has left running carries the folder in its environment.
+        let mark = format!("TIDEGATE_FLEET_RESOURCE={}", self.folder.file("state"));
+        for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+            let marked = environment.split(|byte| *byte == 0).any(|it| it.starts_with(mark.as_bytes()));
+            if let Some(id) = name.parse().ok().filter(|_| marked) {
+                kill("KILL", id);
+            }
+        }
+    }
+}
+
+fn kill(signal: &str, id: u64) {
+    let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &id.to_string()]).status();
+}
+
+fn pids(status: &serde_json::Value) -> Vec<u64> {
+    let levels =
+        ["broker", "orchestrator"].map(|level| status["levels"][level]["resources"].as_array().unwrap().clone());
+    levels.into_iter().flatten().map(|resource| resource["pid"].as_u64().unwrap()).collect()
+}
+
+fn lives(pid: u64) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
+}
+
+/// A client of MQTT 5 that stays connected.
+fn connected(address: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address.strip_prefix("mqtt://").unwrap()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    // CONNECT with the client id "a", clean start and no keep alive.
+    client.write_all(b"\x10\x0e\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x01a").unwrap();
+    let mut head = [0; 2];
+    client.read_exact(&mut head).unwrap();
+    assert_eq!(head[0], 0x20);
+    let mut connack = vec![0; usize::from(head[1])];
+    client.read_exact(&mut connack).unwrap();
+    assert_eq!(connack[1], 0, "{connack:?}");
+    client
+}
+
+#[test]
+fn a_fleet_comes_up_carries_messages_heals_and_goes() {
+    let mut fleet = Fleet::new();
+    let file = fleet.file("{ min = 2, max = 3 }", "{ min = 1, max = 1 }");
+    let line = fleet.start(&["up", &file]);
+    let status = fleet.sized(2, 1);
+    assert!(line.contains(status["endpoints"][0].as_str().unwrap()), "{line}");
+    assert!(line.contains(status["manager"]["http"].as_str().unwrap()), "{line}");
+    Fleet::carries_messages(&status);
+    let all = pids(&status);
+    assert!(all.iter().all(|pid| lives(*pid)));
+
+    kill("KILL", all[0]);
+    fleet.status_when("healing a broker", |status| status["totals"]["healed"] == 1);
+    let orchestrator = &status["levels"]["orchestrator"]["resources"][0];
+    kill("KILL", orchestrator["pid"].as_u64().unwrap());
+    fleet.status_when("healing an orchestrator", |status| status["totals"]["healed"] == 2);
+    let healed = fleet.sized(2, 1);
+    assert_eq!(healed["levels"]["orchestrator"]["resources"][0]["address"], orchestrator["address"]);
+    Fleet::carries_messages(&healed);
+
+    let explained = fleet.fleet(&["explain"]);
+    assert!(explained.out.contains("restart of orchestrator-1, done"), "{}", explained.out);
+    let history = fleet.fleet(&["history", "--actions", "--json", "--count", "100"]);
+    let kinds: Vec<String> = history
+        .out
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["action"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(kinds.iter().filter(|kind| *kind == "replace").count(), 1, "{kinds:?}");
+
+    let last = pids(&healed);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+    assert!(last.iter().all(|pid| !lives(*pid)));
+
+    // What the orchestrator has stored is there, and it is the same one again.
+    fleet.start(&["up", &file]);
+    let again = fleet.sized(2, 1);
+    assert_eq!(again["levels"]["orchestrator"]["resources"][0]["name"], orchestrator["name"]);
+    Fleet::carries_messages(&again);
+    fleet.signal("TERM");
+    assert_eq!(fleet.wait(), Some(0));
+}
+
+#[test]
+fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_size() {
+    let mut fleet = Fleet::new();
+    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
+    fleet.start(&["up", &file]);
+    let before = pids(&fleet.sized(1, 1));
+    fleet.signal("KILL");
+    fleet.wait();
+    let dead = fleet.status();
+    assert_eq!(dead["manager"]["state"], "dead");
+    assert!(fleet.fleet(&["status"]).out.contains("manager dead (as it was last, from"));
+    assert!(before.iter().all(|pid| lives(*pid)));
+
+    let file = fleet.file("{ min = 3, max = 3 }", "{ min = 2, max = 2 }");
+    fleet.start(&["manager", "--fleet", &file]);
+    let grown = fleet.sized(3, 2);
+    let all = pids(&grown);
+    assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
+    Fleet::carries_messages(&grown);
+    let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
+    assert_eq!(second.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
+    fleet.signal("TERM");
+    assert_eq!(fleet.wait(), Some(0));
+    assert!(all.iter().all(|pid| lives(*pid)));
+
+    let mut client = connected(grown["endpoints"][1].as_str().unwrap());
+    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
+    fleet.start(&["up", &file]);
+    let shrunk = fleet.sized(1, 1);
+    let mut told = Vec::new();
+    client.read_to_end(&mut told).unwrap();
+    // DISCONNECT with reason code 0x9C, and the other orchestrator as server reference.
+    let stays = shrunk["endpoints"][0].as_str().unwrap().strip_prefix("mqtt://").unwrap();
+    assert_eq!((told[0], told[2]), (0xE0, 0x9C), "{told:?}");
+    assert!(String::from_utf8_lossy(&told).contains(stays), "{told:?}");
+    assert_eq!(pids(&shrunk), before);
+    assert_eq!(all.iter().filter(|pid| lives(**pid)).count(), 2);
+    assert_eq!(shrunk["totals"]["failed"], 0);
+    Fleet::carries_messages(&shrunk);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+}
+
+/// The first address that a DNS server names for `fleet.example`.
+fn resolve(server: &str) -> [u8; 4] {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // A query for A with the number 7 and one question.
+    let query = b"\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x05fleet\x07example\x00\x00\x01\x00\x01";
+    socket.send_to(query, server).unwrap();
+    let mut answer = [0; 512];
+    let length = socket.recv(&mut answer).unwrap();
+    assert_eq!((&answer[..2], answer[7]), (&b"\x00\x07"[..], 1), "{:?}", &answer[..length]);
+    // The name that points back, type, class, TTL and length come before the address.
+    let at = query.len() + 12;
+    answer[at..at + 4].try_into().unwrap()
+}
+
+#[test]
+fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
+    let broker = Broker::start(&[]);
+    let mut fleet = Fleet::new();
+    let address = broker.address("mqtt://");
+    let text = format!(
+        "[fleet]\nname = \"attached\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\nbrokers = {{ min = 1, max = 2 }}\n\
+         [[brokers.attached]]\nname = \"old\"\naddress = \"mqtt://{address}\"\n\
+         [dns]\nname = \"fleet.example\"\nlisten = \"127.0.0.1:0\"\n"
+    );
+    let file = fleet.folder.write("fleet.toml", &text);
+    let line = fleet.start(&["up", &file]);
+    let status = fleet.sized(1, 1);
+    assert_eq!(status["levels"]["broker"]["resources"][0]["address"], format!("mqtt://{address}"));
+    Fleet::carries_messages(&status);
+    let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap();
+    assert_eq!(resolve(dns), [127, 0, 0, 1]);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+    assert_eq!(broker.get("/readyz").0, "200");
+}
+
+#[test]
+fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
+    let fleet = Fleet::new();
+    let told = |arguments: &[&str], code: i32, parts: &[&str]| {
+        let ended: Ended = fleet.command(arguments).output().unwrap().into();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(code), ""), "{}", ended.err);
+        for part in parts {
+            assert!(ended.err.contains(part), "{part}: {}", ended.err);
+        }
+    };
+    told(&["up", &fleet.folder.file("none.toml")], 2, &["cannot read the fleet file", "none.toml"]);
+    let wrong = fleet.folder.write("wrong.toml", "[fleet]\nname = \"x\"\nintervall = \"1s\"\n[sla]\n");
+    told(&["up", &wrong], 2, &["unknown key `fleet.intervall`", "wrong.toml:3:1", "did you mean `interval`?"]);
+    told(&["fleet", "status"], 1, &["no fleet of this user is known", "tidegate up"]);
+    let missing = fleet.folder.write(
+        "missing.toml",
+        "[fleet]\nname = \"missing\"\ncheck = \"50ms\"\n[sla]\n[brokers]\ntemplate = \"mine\"\n\
+         [templates.mine]\ncommand = \"no-such-broker\"\nprobe = { kind = \"tcp\" }\n",
+    );
+    told(&["up", &missing], 1, &["the fleet does not start", "no-such-broker", "install"]);
+}
