@@ -29,8 +29,7 @@ const NOW: Now = Now { monotonic: Millis(1_000), unix: 1_700_000_000_000 };
 /// What an output holds, taken out of it.
 fn take_output(engine: &mut Engine, key: ConnectionKey) -> Vec<u8> {
     let mut bytes = Vec::new();
-    loop {
-        let Some(output) = engine.output(key).filter(|output| !output.is_empty()) else { break };
+    while let Some(output) = engine.output(key).filter(|output| !output.is_empty()) {
         let mut slices = [IoSlice::new(&[]); 16];
         let count = output.slices(&mut slices);
         let before = bytes.len();

@@ -111,7 +111,7 @@ impl MessageId {
     #[inline]
     fn at_start_of(properties: &[u8]) -> Option<Self> {
         let own = properties.get(..PAIR_LEN)?;
-        if own[..HEAD.len()] != HEAD { None } else { Self::parse_bytes(&own[HEAD.len()..]) }
+        if own[..HEAD.len()] == HEAD { Self::parse_bytes(&own[HEAD.len()..]) } else { None }
     }
 
     /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how nearly all
