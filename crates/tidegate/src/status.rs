@@ -110,6 +110,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn hindrance(&self) -> Option<String> {
+        if self.drain.is_running() {
+            return Some("its clients are sent elsewhere".to_owned());
+        }
         store_status::hindrance(self.store.get()?)
     }
 

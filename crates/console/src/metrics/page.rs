@@ -19,7 +19,7 @@ scrape_configs:
 ```
 
 `/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that, while the broker
-is stopping, and while the store takes nothing; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
+is stopping, while the store takes nothing, and while the clients of an orchestrator are sent elsewhere; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
 `admin.token_file` in [the configuration](configuration.md).
 
 The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin

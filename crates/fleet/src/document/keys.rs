@@ -31,6 +31,11 @@ impl<'a> Keys<'a> {
         self.table.get(key).is_some()
     }
 
+    /// Takes a key as known without reading it: what is wrong with it is said in another way.
+    pub fn leave(&mut self, key: &str) {
+        self.asked.insert(key.to_owned());
+    }
+
     /// The names of all keys.
     pub fn names(&self) -> Vec<String> {
         self.table.iter().map(|(name, _)| name.get_ref().to_string()).collect()

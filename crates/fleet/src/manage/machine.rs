@@ -319,6 +319,11 @@ impl Manager {
         std::mem::take(&mut self.commands)
     }
 
+    /// Whether this fleet, or its provider for it, has given a resource this name at some time.
+    pub(super) fn has_named(&self, name: &ResourceName) -> bool {
+        self.book.has_named(name) || self.settings.is_stacked(name)
+    }
+
     /// The next number of a name at a level.
     pub(super) fn number(&mut self, level: Level) -> u64 {
         let number = self.book.next(level);

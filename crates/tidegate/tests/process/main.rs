@@ -8,6 +8,7 @@ mod clients;
 mod command_line;
 mod configuration;
 mod dns;
+mod drain;
 mod fleet;
 mod homes;
 mod life;

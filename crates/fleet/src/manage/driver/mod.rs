@@ -80,6 +80,8 @@ pub struct Parts {
     pub entry_point: Box<dyn EntryPoint>,
     /// Who the fleet is towards brokers, by template.
     pub logins: Logins,
+    /// The file of the token that orchestrators' admin API asks for, where it does.
+    pub admin_token: Option<PathBuf>,
     /// The directory of the journal, the history and the status.
     pub directory: PathBuf,
     /// The port of the manager's own endpoint on loopback; 0 for any.
@@ -123,8 +125,12 @@ impl Driver {
         let shown = Shown::default();
         let api =
             LocalApi::start(parts.port, shown.clone()).map_err(io_at("listen for", &directory.join(MANAGER_FILE)))?;
-        let name = parts.settings.fleet.clone();
-        let manager = Manager::new(parts.settings, parts.judges, book, last);
+        let mut settings = parts.settings;
+        for (level, level_settings) in &mut settings.levels {
+            level_settings.stack = parts.provider.stack(*level);
+        }
+        let name = settings.fleet.clone();
+        let manager = Manager::new(settings, parts.judges, book, last);
         let driver = Self {
             manager,
             provider: parts.provider,
@@ -133,7 +139,7 @@ impl Driver {
             directory,
             journal,
             history,
-            orchestrators: OrchestratorApi::new(),
+            orchestrators: OrchestratorApi::new(parts.admin_token),
             shown,
             api,
             sight: Sight::default(),

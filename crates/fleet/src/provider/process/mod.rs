@@ -14,6 +14,8 @@ mod record;
 mod spawn;
 mod template;
 
+#[cfg(feature = "kubernetes")]
+pub(crate) use template::login;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
 
 use std::collections::{BTreeMap, BTreeSet};
