@@ -11,6 +11,7 @@ use crate::process::Process;
 use crate::status::Status;
 
 mod fleet;
+mod homes;
 mod page;
 mod store;
 mod table;
@@ -19,7 +20,7 @@ pub use page::page;
 
 /// Every metric, in the order in which they are written.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    table::METRICS.iter().chain(store::METRICS).chain(fleet::METRICS)
+    table::METRICS.iter().chain(homes::METRICS).chain(store::METRICS).chain(fleet::METRICS)
 }
 
 /// How a metric behaves.

@@ -73,6 +73,7 @@ impl Engine {
             counters: UplinkCounters::default(),
             last_error: String::new(),
         };
+        self.remember_removals(now, session);
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
