@@ -28,8 +28,8 @@ from brokel_load import Load, read_records
 KINDS = {
     # Cores of a broker, so that each kind is worth about 300 messages/s, as the study's Mosquitto was worth 55.
     "mosquitto": {"templates": {"mosquitto": 1}, "cpu": 0.01},
-    "rabbitmq": {"templates": {"rabbitmq": 1}, "cpu": 0.12},
-    "mixed": {"templates": {"mosquitto": 1, "rabbitmq": 1}, "cpu": 0.12},
+    "rabbitmq": {"templates": {"rabbitmq": 1}, "cpu": 0.06},
+    "mixed": {"templates": {"mosquitto": 1, "rabbitmq": 1}, "cpu": 0.06},
     "tidegate": {"templates": {"tidegate": 1}, "cpu": 0.02},
 }
 SCENARIOS = {"s2.1": "mosquitto", "s2.2": "rabbitmq", "s2.3": "mixed", "tidegate": "tidegate"}

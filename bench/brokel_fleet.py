@@ -9,7 +9,7 @@ import threading
 import time
 
 POLL_SECONDS = 0.1
-BOOT_CORES = 0.6  # of a broker that boots, where the run says that booting is not limited
+BOOT_CORES = 1.0  # of a broker that boots, where the run says that booting is not limited
 BOOT_TEMPLATES = ("rabbitmq",)
 
 FILE = """[fleet]
