@@ -228,12 +228,14 @@ class Load:
         self.deliveries = array("d")
         self.delivered = self.duplicates = self.strangers = self.resent = 0
         topics = sorted({topic for topic, _ in self.items})
-        many = options["clients"]
+        many, prefix = options["clients"], options.get("prefix", "")
         self.publishers = [
-            Publisher(f"publisher-{n}", endpoints, n, range(n, self.count, many), options["qos"], options["window"]) for n in range(many)
+            Publisher(f"{prefix}publisher-{n}", endpoints, n, range(n, self.count, many), options["qos"], options["window"])
+            for n in range(many)
         ]
         self.subscribers = [
-            Subscriber(f"subscriber-{n}", endpoints, n, topics[n::many], options["qos"], self.deliver) for n in range(many)
+            Subscriber(f"{prefix}subscriber-{n}", endpoints, n, topics[n::many], options["qos"], self.deliver)
+            for n in range(many)
         ]
 
     def deliver(self, topic, payload):
@@ -290,7 +292,7 @@ class Load:
         self.began = last = looked = progress = time.time()
         before = 0
         while self.delivered < self.count:
-            await asyncio.sleep(PUMP_SECONDS)
+            await asyncio.sleep(self.options.get("pump", PUMP_SECONDS))
             now = time.time()
             busy = self.pump(now - last)
             last = now
