@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 
+import brokel_figures
 import brokel_report
 from brokel_fleet import Fleet
 from brokel_load import Load, read_records
@@ -46,7 +47,7 @@ def options_of(arguments):
         "upper": arguments.upper, "min": 1, "max": arguments.sla, "initial": 1, "interval": arguments.interval, "cool_down": arguments.cool_down,
         "orchestrators_min": 1, "orchestrators_max": 1, "orchestrator_cpu": 1.0, "routing": arguments.routing,
         "clients": CLIENTS, "records": arguments.records or RECORDS, "window": WINDOW, "rate": arguments.rate, "qos": arguments.qos,
-        "settle": 15.0, "linger": 1.0, "limit": arguments.limit, "kills": arguments.kill, "body": arguments.body,
+        "settle": 15.0, "linger": 1.0, "limit": arguments.limit, "kills": arguments.kill, "body": arguments.body, "fall": arguments.fall,
     }
     if arguments.cpu:
         options["cpu"] = arguments.cpu
@@ -88,7 +89,7 @@ async def spread(load, fleet):
     while True:
         await asyncio.sleep(0.25)
         if len(fleet.addresses) > 1:
-            load.publishers[turn % len(load.publishers)].move()
+            load.publishers[turn % len(load.publishers)].moving = True
             turn += 1
 
 
@@ -144,7 +145,12 @@ def kill(text):
     what, _, at = text.partition("@")
     if what not in ("broker", "orchestrator", "manager") or not at:
         raise argparse.ArgumentTypeError("write, for example, broker@20s")
-    return what, at
+    return [what, at]
+
+
+def fall(text):
+    fraction, _, rate = text.partition(":")
+    return [float(fraction), float(rate)]
 
 
 def parser():
@@ -164,8 +170,9 @@ def parser():
     made.add_argument("--records", type=int)
     made.add_argument("--rate", type=float, default=RATE)
     made.add_argument("--body", type=int, default=0, help="bytes that bodies are filled up to")
+    made.add_argument("--fall", type=fall, help="FRACTION:RATE: what is offered once that much has been delivered")
     made.add_argument("--cpu", type=float)
-    made.add_argument("--orchestrator-cpu", type=float, default=0.1)
+    made.add_argument("--orchestrator-cpu", type=float, default=0.06)
     made.add_argument("--interval", type=int, default=INTERVAL_MS)
     made.add_argument("--cool-down", type=int, default=COOL_DOWN)
     made.add_argument("--limit", type=float, default=400.0)
@@ -176,7 +183,7 @@ def parser():
 def main():
     arguments = parser().parse_args()
     if arguments.command == "report":
-        brokel_report.write(arguments.results)
+        brokel_figures.write(arguments.results)
     elif arguments.command == "run":
         perform(arguments)
     else:

@@ -131,6 +131,8 @@ class Fleet:
                 continue
             self.addresses = [host_and_port(address) for address in self.status["endpoints"]] or self.addresses
             for member in self.members("orchestrator"):
+                if not member["admin"]:
+                    continue
                 try:
                     seen = get(member["admin"], "/api/v1/fleet")
                 except (OSError, http.client.HTTPException, ValueError):

@@ -91,13 +91,6 @@ class Client(asyncio.Protocol):
             self.transport.write(b"\xe0\0")
             self.transport.close()
 
-    def move(self):
-        """Leaves for the next endpoint, as a client would whose connection had ended."""
-        if self.transport and len(self.endpoints()) > 1:
-            self.turn += 1
-            self.transport.write(b"\xe0\0")
-            self.transport.close()
-
     def data_received(self, data):
         data = self.buffer + data if self.buffer else data
         at, end = 0, len(data)
@@ -186,7 +179,14 @@ class Publisher(Client):
         self.share, self.next, self.qos, self.window = share, 0, qos, window
         self.open = 0  # published and not received by anybody
         self.tokens, self.identifier = 0.0, 0
-        self.inflight = {}
+        self.inflight, self.moving = {}, False
+
+    def move(self):
+        """Leaves for the next endpoint, as a client would whose connection has ended, once all is acknowledged."""
+        self.moving = False
+        self.turn += 1
+        self.transport.write(b"\xe0\0")
+        self.transport.close()
 
     def begin(self, _present):
         for identifier, kept in self.inflight.items():
@@ -262,14 +262,20 @@ class Load:
 
     def pump(self, seconds):
         """Lets every publisher send what its rate and its window allow. Returns how many are not done."""
-        each, busy = self.options["rate"] / len(self.publishers), 0
+        rate, busy = self.options["rate"], 0
+        if self.options["fall"] and self.delivered >= self.options["fall"][0] * self.count:
+            rate = self.options["fall"][1]
+        each = rate / len(self.publishers)
         for publisher in self.publishers:
             share, left = publisher.share, len(publisher.share) - publisher.next
             if not left:
                 continue
             busy += 1
             publisher.tokens = min(publisher.tokens + each * seconds, publisher.window)
-            if not publisher.online.is_set():
+            if publisher.moving and publisher.transport and not publisher.inflight:
+                publisher.move()
+                continue
+            if publisher.moving or not publisher.online.is_set():
                 continue
             now = time.time()
             for _ in range(min(left, int(publisher.tokens), publisher.window - publisher.open)):
@@ -333,7 +339,7 @@ class Load:
             "began": self.began, "time_s": seconds, "messages": self.count, "delivered": self.delivered,
             "mps": self.delivered / seconds if seconds else 0.0, "lost": len(self.lost()),
             "not_sent": sum(1 for at in self.sent_at if not at), "duplicates": self.duplicates, "strangers": self.strangers,
-            "reconnects": sum(client.lost for client in clients), "sessions_lost": sum(client.sessions_lost for client in clients),
+            "reconnects": sum(client.lost for client in clients), "sessions_lost": sum(client.sessions_lost for client in self.subscribers),
             "latency_p50_ms": 1000 * waits[len(waits) // 2] if waits else None,
             "latency_p99_ms": 1000 * waits[len(waits) * 99 // 100] if waits else None,
             "latency_max_ms": 1000 * waits[-1] if waits else None,

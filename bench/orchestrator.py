@@ -67,7 +67,7 @@ def load_of(port, rate, seconds, qos, clients=CLIENTS, window=1000):
     many = int(rate * seconds)
     records = {(f"t/{n % clients}".encode(), f"{n:064d}".encode()): n for n in range(many)}
     options = {"clients": clients, "qos": qos, "window": window, "rate": rate, "settle": 5.0, "linger": 0.2}
-    options.update(limit=seconds + 30, pump=0.001, prefix=f"{time.monotonic_ns()}-")
+    options.update(limit=seconds + 30, pump=0.001, fall=None, prefix=f"{time.monotonic_ns()}-")
     return Load(records, lambda: [("127.0.0.1", port)], options)
 
 
