@@ -19,6 +19,9 @@ use crate::reason::Reason;
 /// Seconds of silence after which a broker may give the orchestrator up; probes come more often.
 const KEEP_ALIVE_SECONDS: u16 = 60;
 
+/// The user property of a CONNECT that names the orchestrator.
+const ORCHESTRATOR: &str = "tidegate-orchestrator";
+
 impl Engine {
     /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it.
     pub fn open_uplink(&mut self, now: Now, name: &str) -> Option<ConnectionKey> {
@@ -57,7 +60,7 @@ impl Engine {
                 topic_alias_maximum: None,
                 request_response_information: None,
                 request_problem_information: None,
-                user_properties: UserProperties::EMPTY,
+                user_properties: UserProperties::new(&[(ORCHESTRATOR, &settings.orchestrator)]),
                 authentication_method: None,
                 authentication_data: None,
             },
@@ -69,6 +72,13 @@ impl Engine {
         self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.set_uplink_timer(key);
         Some(connection)
+    }
+
+    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message would go
+    /// round without end.
+    pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
+        let Some(settings) = self.desk.uplinks.settings() else { return false };
+        connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
     }
 
     /// Takes a packet from a broker.

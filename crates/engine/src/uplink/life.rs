@@ -72,6 +72,8 @@ impl Engine {
             kept,
             counters: UplinkCounters::default(),
             last_error: String::new(),
+            told_away: false,
+            ends: false,
         };
         self.remember_removals(now, session);
         self.desk.uplinks.by_session.insert(session.0, key);
@@ -138,6 +140,10 @@ impl Engine {
             return;
         }
         why.clone_into(&mut uplink.last_error);
+        if !std::mem::replace(&mut uplink.told_away, true) {
+            let (broker, detail) = (uplink.name.to_string(), why.to_owned());
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        }
         self.rest(now, key);
     }
 
@@ -185,6 +191,7 @@ impl Engine {
     pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
+        uplink.told_away = false;
         let broker = uplink.name.to_string();
         self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
     }
@@ -204,8 +211,11 @@ impl Engine {
             uplink.last_error = "the connection broke off".into();
         }
         let (session, silent) = (uplink.session, uplink.silent);
-        let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
-        self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        let wanted = uplink.ends || self.stopping;
+        if !wanted && !std::mem::replace(&mut uplink.told_away, true) {
+            let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        }
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
             if uplink.options.version.is_none() && !uplink.refuses_v5 {
@@ -359,6 +369,9 @@ impl Engine {
         let (session, connection) = (uplink.session, uplink.connection);
         self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         self.reassign(now, key);
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.ends = true;
+        }
         if let Some(connection) = connection {
             self.say_goodbye(connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);

@@ -39,7 +39,7 @@ use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
 use removals::Removals;
 
-pub(crate) use route::AtGate;
+pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
@@ -65,7 +65,7 @@ pub(crate) struct Uplinks {
     origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
-    open: bool,
+    gate: Gate,
     /// Messages since the gate was looked at.
     unchecked: u32,
     /// Publishers that wait until it does.
@@ -125,6 +125,10 @@ struct Uplink {
     kept: KeptIds,
     counters: UplinkCounters,
     last_error: String,
+    /// Whether the log was told that the broker is away.
+    told_away: bool,
+    /// Whether its connection ends because it was asked to.
+    ends: bool,
 }
 
 /// How far the connection of an uplink is.

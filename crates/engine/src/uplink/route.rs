@@ -18,6 +18,34 @@ use crate::reason::Reason;
 use crate::settings::SharedStrategy;
 use crate::topics::SubscriberOptions;
 
+/// Whether the fleet takes messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// There is no broker, as when an orchestrator starts.
+    #[default]
+    NoBroker,
+    /// It owes as much as it may.
+    Full,
+    /// It does.
+    Open,
+}
+
+impl Gate {
+    /// As one shard tells another.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What another shard has told.
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Full,
+            2 => Self::Open,
+            _ => Self::NoBroker,
+        }
+    }
+}
+
 /// What happens to a PUBLISH at the gate of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtGate {
@@ -55,10 +83,12 @@ impl Engine {
         version: Version,
         raw: &RawPublish<'_>,
     ) -> AtGate {
-        if self.desk.uplinks.open {
+        let gate = self.desk.uplinks.gate;
+        if gate == Gate::Open {
             return AtGate::Open;
         }
-        if raw.qos != QoS::AtMostOnce && !version.is_v5() {
+        // An orchestrator that is starting is told of its brokers in a moment: nobody is told off for that.
+        if raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !version.is_v5()) {
             let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
             if leaving {
                 return AtGate::Over;
@@ -110,7 +140,7 @@ impl Engine {
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         self.desk.uplinks.unchecked += 1;
         // Those who wait at a closed gate shall not wait for messages that they keep from coming.
-        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || !self.desk.uplinks.open {
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || self.desk.uplinks.gate != Gate::Open {
             self.desk.uplinks.unchecked = 0;
             self.check_gate(now);
         }
@@ -132,22 +162,26 @@ impl Engine {
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
-        let part = if self.desk.uplinks.open { 1 } else { OPENS_AT };
+        let part = if self.desk.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
-        let open = room && !self.desk.uplinks.all.is_empty();
-        if open == self.desk.uplinks.open {
+        let gate = match room {
+            _ if self.desk.uplinks.all.is_empty() => Gate::NoBroker,
+            true => Gate::Open,
+            false => Gate::Full,
+        };
+        if gate == self.desk.uplinks.gate {
             return;
         }
         for shard in self.place.others() {
-            self.links.send(shard, Record::UplinkRoom { open });
+            self.links.send(shard, Record::UplinkRoom { gate: gate.number() });
         }
-        self.set_gate(now, open);
+        self.set_gate(now, gate);
     }
 
-    /// The gate is open or closed from now on.
-    pub(crate) fn set_gate(&mut self, now: Now, open: bool) {
-        self.desk.uplinks.open = open;
-        if open {
+    /// The gate is this from now on.
+    pub(crate) fn set_gate(&mut self, now: Now, gate: Gate) {
+        self.desk.uplinks.gate = gate;
+        if gate == Gate::Open {
             for key in std::mem::take(&mut self.desk.uplinks.waiting) {
                 self.unpark(now, key);
             }
@@ -156,7 +190,7 @@ impl Engine {
 
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
-        self.desk.uplinks.open
+        self.desk.uplinks.gate == Gate::Open
     }
 }
 
