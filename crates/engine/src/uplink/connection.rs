@@ -45,6 +45,7 @@ impl Engine {
         let client_id = format!("{}-{name}", settings.orchestrator);
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
+        let told = [(ORCHESTRATOR, settings.orchestrator.as_str())];
         let connect = Connect {
             version,
             clean_start: !lasting,
@@ -60,7 +61,7 @@ impl Engine {
                 topic_alias_maximum: None,
                 request_response_information: None,
                 request_problem_information: None,
-                user_properties: UserProperties::new(&[(ORCHESTRATOR, &settings.orchestrator)]),
+                user_properties: UserProperties::new(&told),
                 authentication_method: None,
                 authentication_data: None,
             },
