@@ -65,7 +65,7 @@ impl Engine {
             }
             self.start_withholding(now, key);
             self.desk.tell_delayed(Delay::Queue(None), key);
-            self.desk.uplinks.waiting.push(key);
+            self.desk.uplinks.waiting.insert(key);
             self.park(now, key);
             return AtGate::Waits;
         }
@@ -134,7 +134,7 @@ impl Engine {
         }
         let part = if self.desk.uplinks.open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
-        let open = room && !self.desk.uplinks.all.is_empty();
+        let open = room && self.desk.uplinks.all.values().any(|uplink| uplink.draining.is_none());
         if open == self.desk.uplinks.open {
             return;
         }
@@ -187,6 +187,11 @@ impl Reach<'_> {
 }
 
 impl super::Uplinks {
+    /// A publisher is gone, and waits for nothing.
+    pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.remove(&key);
+    }
+
     /// Whether a publisher waits until the fleet has room.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)

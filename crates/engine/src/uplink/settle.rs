@@ -198,7 +198,8 @@ impl Engine {
     /// the order in which it entered, and deals it anew.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let (session, brings_back) = (uplink.session, uplink.version.is_v5());
+        // It is the version in which it was given what it has, whichever is tried next.
+        let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
             self.forget_unreturned(&in_flight);
