@@ -46,6 +46,9 @@ impl Engine {
         let session = self.uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.desk.uplinks.kept_ids_of(stored);
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let released =
+            flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
         let key = UplinkKey(self.desk.uplinks.next_key);
         self.desk.uplinks.next_key += 1;
         let uplink = Uplink {
@@ -61,7 +64,7 @@ impl Engine {
             silent: false,
             draining: None,
             filters: FilterSync::default(),
-            released: 0,
+            released: released as u64,
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),

@@ -1,6 +1,6 @@
 //! What must not cost an orchestrator messages: rules, foreign ids, odd topics, and brokers that come and go.
 
-use tidegate_engine::{Access, Reason, Subject, TenantId, UplinkError, UplinkState};
+use tidegate_engine::{Access, Reason, RoutingPolicy, Subject, TenantId, UplinkError, UplinkState};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{ReasonCode, Version};
 
@@ -125,4 +125,30 @@ fn a_broker_that_is_set_again_while_it_is_away_keeps_messages_from_others_for_a_
         world.advance(seconds(4));
         assert_eq!((b.taken().len(), world.owed()), (20, 0));
     });
+}
+
+#[test]
+fn what_another_broker_was_given_is_not_given_again_after_a_restart() {
+    let world = World::with(2, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let [a, b] = ["a", "b"].map(|name| world.broker(name));
+    let publisher = world.connect(v5("p"));
+    a.now(|ways| ways.withholds_acknowledgements = true);
+    for number in 0..20 {
+        publisher.publish_later(message(&format!("t/{number}"), "x").qos2());
+    }
+    assert!(a.owed() > 0, "some topics are a's");
+    a.die();
+    a.now(|ways| ways.reachable = false);
+    world.advance(seconds(4));
+    assert_eq!((b.taken().len(), world.owed()), (20, 0));
+    world.crash(Crash::now(2));
+    world.advance(seconds(5));
+    assert_eq!((b.taken().len(), world.owed()), (0, 0));
+    a.now(|ways| ways.withholds_acknowledgements = false);
+    a.come_back();
+    assert_eq!((a.state(), world.owed()), (UplinkState::Serving, 0));
+    assert_eq!(b.taken().len(), 0);
 }
