@@ -12,7 +12,7 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::settings::SharedStrategy;
@@ -149,6 +149,11 @@ impl Engine {
         self.desk.uplinks.open = open;
         if open {
             for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
+                if let Some(extra) = extra {
+                    // The next time that it has to wait its time begins anew.
+                    extra.withheld_until = Millis::NEVER;
+                }
                 self.unpark(now, key);
             }
         }

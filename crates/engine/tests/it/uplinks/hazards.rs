@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Access, Reason, RoutingPolicy, Subject, TenantId, UplinkError, UplinkState};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{ReasonCode, Version};
+use tidegate_mqtt::{PacketType, ReasonCode, Version};
 
 use crate::harness::fleet::lasting;
 use crate::harness::*;
@@ -151,4 +151,25 @@ fn what_another_broker_was_given_is_not_given_again_after_a_restart() {
     a.come_back();
     assert_eq!((a.state(), world.owed()), (UplinkState::Serving, 0));
     assert_eq!(b.taken().len(), 0);
+}
+
+#[test]
+fn a_publisher_that_has_waited_at_the_gate_once_may_wait_there_again() {
+    in_front_of(["a"], |world, [a]| {
+        let old = world.connect(v311("old"));
+        for name in ["b", "c"] {
+            for broker in world.uplinks() {
+                world.engine(0, |engine, now| engine.remove_uplink(now, &broker.name, false)).unwrap();
+            }
+            let id = old.send_publish(message("t", "waits").qos1()).unwrap();
+            world.advance(seconds(20));
+            old.expect_nothing();
+            old.expect_open();
+            let next = world.broker(name);
+            assert_eq!(old.expect_answer(PacketType::PubAck, id), ReasonCode::Success);
+            assert_eq!(next.payloads(), ["waits"]);
+            world.advance(minutes(1));
+        }
+        assert!(a.taken().is_empty());
+    });
 }
