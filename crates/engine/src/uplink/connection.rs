@@ -26,7 +26,7 @@ impl Engine {
     /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it.
     pub fn open_uplink(&mut self, now: Now, name: &str) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
-        let key = self.desk.uplinks.find(name)?;
+        let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
         let settings = self.desk.uplinks.settings()?.clone();
         let uplink = self.desk.uplinks.all.get_mut(&key)?;
         if uplink.stage != Stage::Dialing {
@@ -151,7 +151,7 @@ impl Engine {
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         uplink.stage = Stage::Open;
-        uplink.accepted = true;
+        uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
         uplink.backoff_ms = 0;
@@ -203,6 +203,12 @@ impl Engine {
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
+        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
+            && let Some(asked) = uplink.probe.asked.as_mut()
+        {
+            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
+            *asked = now.monotonic;
+        }
         if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");

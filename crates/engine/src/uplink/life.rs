@@ -40,11 +40,15 @@ impl Engine {
                 uplink.options = options;
             }
             self.end_drain(now, key);
+            self.after_frame(now);
             return Ok(());
         }
         let session = self.uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.desk.uplinks.kept_ids_of(stored);
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let released =
+            flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
         let key = UplinkKey(self.desk.uplinks.next_key);
         self.desk.uplinks.next_key += 1;
         let uplink = Uplink {
@@ -55,12 +59,12 @@ impl Engine {
             connection: None,
             stage: Stage::Resting(now.monotonic),
             since: now.unix,
-            accepted: false,
+            accepted: None,
             refuses_v5: false,
             silent: false,
             draining: None,
             filters: FilterSync::default(),
-            released: 0,
+            released: released as u64,
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
@@ -229,8 +233,9 @@ impl Engine {
                     flow.to_resend = 0;
                 }
             }
-        } else if silent {
-            // A broker that closes without a word may not know the version.
+        } else if silent && uplink.accepted != Some(Version::V5) {
+            // A broker that closes without a word may not know the version. One that has spoken it is only starting, and what it has
+            // under way to the orchestrator would lose its ids in an older one.
             self.try_other_version(key);
         }
         self.end_filters(now, key);
@@ -342,11 +347,18 @@ impl Engine {
 
     /// A broker that was being drained is to be given messages after all.
     fn end_drain(&mut self, now: Now, key: UplinkKey) {
+        let reassign_at = self.reassign_time(now);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.draining.take().is_some() {
             uplink.since = now.unix;
+            if uplink.stage != Stage::Open {
+                // It is dealt messages from now on, and keeps them from others only as long as any that is away.
+                uplink.reassign_at = reassign_at;
+            }
             let (session, max_qos) = (uplink.session, uplink.max_qos);
             self.take_uplink_seat(now, session, max_qos);
+            self.set_uplink_timer(key);
+            self.check_gate(now);
         }
     }
 
@@ -362,7 +374,10 @@ impl Engine {
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
         }
-        if owed > 0 && !self.has_another(key) {
+        // What those owe that are being drained may have to be sent again as well, and only one that is not is given anything.
+        let drains = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.draining.is_some());
+        let others_owe = || !drains && self.uplinks().iter().any(|uplink| uplink.owed() > 0);
+        if !self.has_another(key) && (owed > 0 || others_owe()) {
             return Err(UplinkError::Last(name.to_owned()));
         }
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return Ok(()) };
@@ -423,7 +438,7 @@ impl Engine {
             (Some(_), _) => UplinkState::Draining,
             (None, Stage::Open) if uplink.filters.is_complete() => UplinkState::Serving,
             (None, Stage::Open) => UplinkState::Subscribing,
-            (None, _) if uplink.accepted => UplinkState::Down,
+            (None, _) if uplink.accepted.is_some() => UplinkState::Down,
             (None, _) => UplinkState::Connecting,
         };
         let mut counters = uplink.counters;
@@ -432,7 +447,7 @@ impl Engine {
             name: uplink.name.to_string(),
             state,
             since: uplink.since,
-            version: uplink.accepted.then_some(uplink.version),
+            version: uplink.accepted,
             filters: uplink.filters.held(),
             filters_pending: uplink.filters.pending(),
             queued,

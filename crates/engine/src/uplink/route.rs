@@ -12,7 +12,7 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::settings::SharedStrategy;
@@ -95,7 +95,7 @@ impl Engine {
             }
             self.start_withholding(now, key);
             self.desk.tell_delayed(Delay::Queue(None), key);
-            self.desk.uplinks.waiting.push(key);
+            self.desk.uplinks.waiting.insert(key);
             self.park(now, key);
             return AtGate::Waits;
         }
@@ -165,7 +165,7 @@ impl Engine {
         let part = if self.desk.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
         let gate = match room {
-            _ if self.desk.uplinks.all.is_empty() => Gate::NoBroker,
+            _ if self.desk.uplinks.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
             true => Gate::Open,
             false => Gate::Full,
         };
@@ -183,6 +183,11 @@ impl Engine {
         self.desk.uplinks.gate = gate;
         if gate == Gate::Open {
             for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
+                if let Some(extra) = extra {
+                    // The next time that it has to wait its time begins anew.
+                    extra.withheld_until = Millis::NEVER;
+                }
                 self.unpark(now, key);
             }
         }
@@ -221,6 +226,11 @@ impl Reach<'_> {
 }
 
 impl super::Uplinks {
+    /// A publisher is gone, and waits for nothing.
+    pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.remove(&key);
+    }
+
     /// Whether a publisher waits until the fleet has room.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)
