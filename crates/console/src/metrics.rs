@@ -10,6 +10,8 @@ use tidegate_engine::Reason;
 use crate::process::Process;
 use crate::status::Status;
 
+mod fleet;
+mod homes;
 mod page;
 mod store;
 mod table;
@@ -18,7 +20,7 @@ pub use page::page;
 
 /// Every metric, in the order in which they are written.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    table::METRICS.iter().chain(store::METRICS)
+    table::METRICS.iter().chain(homes::METRICS).chain(store::METRICS).chain(fleet::METRICS)
 }
 
 /// How a metric behaves.

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use crate::api::BrokerStatus;
 use tidegate_engine::{Counters, Gauges, Reason};
 
 /// Where a broker is in its life.
@@ -46,6 +47,12 @@ pub struct Shell {
     pub tls_failed: u64,
     /// Connections closed at once because too many TLS handshakes were under way.
     pub tls_refused_full: u64,
+    /// Clients relayed to their home, an orchestrator elsewhere.
+    pub relayed: u64,
+    /// Of these, those that have ended.
+    pub relays_ended: u64,
+    /// Clients refused because their home could not be reached.
+    pub relays_failed: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
     /// WebSocket handshakes refused.
@@ -177,6 +184,27 @@ pub struct StoreNumbers {
     pub failures: u64,
 }
 
+/// The homes of clients, over several orchestrators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HomesNumbers {
+    /// Epoch of the table in force; 0 without one.
+    pub epoch: u64,
+    /// Partitions at home here.
+    pub here: u64,
+    /// Partitions that went to others.
+    pub moved_out: u64,
+    /// Partitions that came from others.
+    pub moved_in: u64,
+    /// Moves that did not happen.
+    pub failed: u64,
+    /// Moves given up because other numbers were owed after them than before.
+    pub mismatches: u64,
+    /// Partitions taken over without anything from where they were.
+    pub taken_anew: u64,
+    /// Sessions given up for newer copies of them.
+    pub given_up: u64,
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -192,8 +220,12 @@ pub struct Status {
     pub admission: AdmissionStatus,
     /// What became of clients that were asked who they are.
     pub logins: Logins,
+    /// The homes of clients, where this is an orchestrator.
+    pub homes: Option<HomesNumbers>,
     /// What outlives the process; nothing where nothing does.
     pub store: Option<StoreNumbers>,
+    /// The brokers of an orchestrator.
+    pub fleet: Vec<BrokerStatus>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

@@ -49,7 +49,21 @@ fn status() -> Status {
     };
     let (shell, logins, started) = (Shell::default(), Logins::default(), SystemTime::UNIX_EPOCH);
     let store = Some(StoreNumbers { syncs: 6, ..StoreNumbers::default() });
-    Status { counters, gauges, slow_sessions: 6, shell, logins, admission, store, shards: 4, started, version: "1.2.3" }
+    let fleet = vec![broker_of_fleet(&("b-1".to_owned(), "mqtt://127.0.0.1:1".to_owned()))];
+    Status {
+        counters,
+        gauges,
+        slow_sessions: 6,
+        shell,
+        logins,
+        admission,
+        homes: Some(tidegate_console::HomesNumbers::default()),
+        store,
+        fleet,
+        shards: 4,
+        started,
+        version: "1.2.3",
+    }
 }
 
 impl StatusSource for Broker {

@@ -172,7 +172,9 @@ impl Desk {
         let Some(session) = self.sessions.get_mut(by.0) else { return };
         let (stored, of_uplink) = (session.stored, session.is_uplink());
         let Some(flow) = session.flow.as_mut() else { return };
-        if flow.inflight.get(id).is_none_or(|entry| entry.state != state) {
+        // A broker that does not know QoS 2 may answer it as QoS 1: then it has the message.
+        let downgraded = |sent: State| of_uplink && state == State::AwaitPubAck && sent == State::AwaitPubRec;
+        if flow.inflight.get(id).is_none_or(|entry| entry.state != state && !downgraded(entry.state)) {
             return;
         }
         let sent = flow.inflight.len() - flow.to_resend;
@@ -216,8 +218,7 @@ impl Desk {
         let Some(key) = session.connection else { return false };
         let Some(connection) = self.connections.get(key) else { return false };
         let room = connection.output_len() <= self.high_water / 2;
-        // What a client is sent again follows a CONNACK that waits for the store. To a broker there is none, and the batch with
-        // the packet id may still be under way.
+        // What became of it since the connection began, such as that another broker has it, may be under way to the store.
         let promises = session.is_uplink() && session.stored.is_some();
         let Some(flow) = session.flow.as_mut() else { return false };
         let sent = flow.inflight.len() - flow.to_resend;

@@ -71,7 +71,8 @@ impl Engine {
             self.say_goodbye(key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let reference = self.reference_for(connection.listener).filter(|_| redirects);
+            let home = self.reference_of_home(connection.session);
+            let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
                 reason_string: Some(text),
@@ -345,7 +346,7 @@ impl Engine {
         connection.timer = Millis::NEVER;
         match connection.phase {
             Phase::Closing => {}
-            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitAuth => {
+            Phase::AwaitConnect | Phase::AwaitConnAck | Phase::Authenticating | Phase::AwaitHome | Phase::AwaitAuth => {
                 self.close_connection(now, key, Reason::ConnectTimeout, None);
             }
             Phase::Open => {

@@ -12,6 +12,7 @@ use crate::alias::OutboundAliases;
 use crate::connection::{EnhancedState, PendingConnect, Phase};
 use crate::engine::Engine;
 use crate::event::{Accepted, AuthRequest, Enhanced, Event, LogEvent, Verdict};
+use crate::homes::Home;
 use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::input::Flow;
 use crate::message::Publication;
@@ -44,21 +45,15 @@ impl Engine {
         let tenant = self.find_tenant(key, connect.username);
         let preset: Option<Box<str>> = self.preset_client_id(key).map(Box::from);
         let assigned;
-        let client_id = if let Some(preset) = &preset {
-            let home = self.place.home_of(partition_of(tenant, preset));
-            if home != self.place.shard {
-                return Flow::HandOver(home);
-            }
-            preset
-        } else if connect.client_id.is_empty() {
+        let asked_for = preset.as_deref().unwrap_or(connect.client_id);
+        if let Some(flow) = self.send_home(now, key, tenant, asked_for) {
+            return flow;
+        }
+        let client_id = if asked_for.is_empty() {
             assigned = self.assign_client_id(tenant);
             &assigned[..]
         } else {
-            let home = self.place.home_of(partition_of(tenant, connect.client_id));
-            if home != self.place.shard {
-                return Flow::HandOver(home);
-            }
-            connect.client_id
+            asked_for
         };
         if self.settings.authentication == Authentication::External {
             self.ask_for_verdict(key, tenant, client_id, &connect, frame);
@@ -79,7 +74,9 @@ impl Engine {
             self.assigned.next += 1;
             let mixed = crate::hash::hash_bytes(self.assigned.seed, &self.assigned.next.to_le_bytes());
             let name = format!("auto-{mixed:016x}");
-            if self.place.owns(partition_of(tenant, &name)) && self.session_named(tenant, &name).is_none() {
+            let partition = partition_of(tenant, &name);
+            let here = self.place.owns(partition) && self.home_of(partition) == Home::Here;
+            if here && self.session_named(tenant, &name).is_none() {
                 return name;
             }
         }

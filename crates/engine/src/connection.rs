@@ -21,6 +21,8 @@ pub(crate) enum Phase {
     AwaitConnAck,
     /// CONNECT came and waits for its verdict; bytes behind it are kept up to a limit.
     Authenticating,
+    /// CONNECT came, and the shell is about to reach the client's home elsewhere; nothing is read meanwhile.
+    AwaitHome,
     /// The client was asked something and answers with AUTH.
     AwaitAuth,
     /// CONNACK was sent.

@@ -15,7 +15,7 @@ use crate::dead_letter::DeadLetters;
 use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, ListenerId, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, Partitions, SessionKey, ShardId, TenantId};
 use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
 use crate::overflow::OverflowRules;
@@ -66,6 +66,8 @@ pub(crate) struct Desk {
     /// How much of what happens to messages was told.
     pub telling: Telling,
     pub connections: GenSlab<Connection>,
+    /// Partitions that move: nobody of them is served, and what they are owed is kept in memory.
+    pub moving: Partitions,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
     /// Connections with output.
@@ -136,6 +138,7 @@ impl Desk {
             dead_letters,
             telling: Telling::default(),
             connections: GenSlab::default(),
+            moving: Partitions::NONE,
             sessions: Slab::default(),
             by_client: HashTable::new(),
             to_write: ToWrite::default(),

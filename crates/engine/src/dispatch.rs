@@ -338,7 +338,7 @@ impl Reach<'_> {
     }
 
     /// Deals to the shared groups whose home is here.
-    fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+    pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
         for group in route.groups() {
             self.deal_to(now, *group, publication, source, None);
         }

@@ -11,7 +11,9 @@ use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
 use crate::fan_out::FanOuts;
 use crate::groups::Groups;
+use crate::homes::HomesInForce;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
+use crate::image::{Ahead, Rest};
 use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
@@ -27,6 +29,7 @@ use crate::sys::Sys;
 use crate::topics::{Route, RouteCache, SubscriptionIndex};
 use crate::turn_share::TurnShare;
 use crate::uplink::Uplinks;
+use crate::uplink::id::SeenIds;
 
 /// The broker logic of one shard, without sockets, clock or threads.
 ///
@@ -58,6 +61,14 @@ pub struct Engine {
     pub(crate) stopping: bool,
     /// Clients are sent elsewhere.
     pub(crate) redirecting: Option<Redirecting>,
+    /// Which partitions are worked here.
+    pub(crate) homes: HomesInForce,
+    /// What arrives for partitions that move away.
+    pub(crate) rest: Option<Box<Rest>>,
+    /// Which messages had come when partitions arrived here.
+    pub(crate) arrived: Option<Box<SeenIds>>,
+    /// Messages that those have got before their broker has brought them.
+    pub(crate) ahead: Ahead,
     /// Whether a partition is being moved out: the sessions of its connections go on elsewhere.
     pub(crate) exporting: bool,
     /// Messages for which other shards were asked for room.
@@ -127,6 +138,10 @@ impl Engine {
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             redirecting: None,
+            homes: HomesInForce::default(),
+            rest: None,
+            arrived: None,
+            ahead: Ahead::default(),
             exporting: false,
             admissions: Admissions::default(),
             held_back: false,
@@ -237,7 +252,7 @@ impl Engine {
             }
             self.desk.high_water = high_water(&self.settings, self.desk.blocked_connections);
         }
-        if connection.paused {
+        if connection.paused && connection.phase == Phase::Open {
             // It reads, so it lives, and what it sends may be read again once it has caught up.
             connection.last_seen = now.monotonic;
             if !connection.is_parked() && connection.output_len() <= self.settings.limits.output_high_water as usize / 2

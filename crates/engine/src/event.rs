@@ -28,6 +28,15 @@ pub enum Event {
         /// Everything that was received and not worked off: the CONNECT packet and what follows.
         bytes: Vec<u8>,
     },
+    /// The client's home is another orchestrator, by its number in [`Homes::references`](crate::Homes::references). Once that is
+    /// reached, [`Engine::leave_for_home`](crate::Engine::leave_for_home) gives the connection away;
+    /// [`Engine::fail_relay`](crate::Engine::fail_relay) says why not.
+    Relay {
+        /// The connection.
+        key: ConnectionKey,
+        /// Where it goes.
+        place: u16,
+    },
     /// Stop reading the socket: what it sends cannot be taken now.
     PauseReading {
         /// The connection.

@@ -5,7 +5,7 @@ mod audit;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_mqtt::{QoS, ReasonCode};
+use tidegate_mqtt::ReasonCode;
 
 use crate::admission::Wanted;
 use crate::deliver::Terms;
@@ -353,7 +353,10 @@ impl Reach<'_> {
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let place = if of_fleet && desk.uplinks.goes_by_load() {
+        let place = if of_fleet && publication.retain {
+            // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
+            dealt.members.pick_by_topic(topic, |member| Some(member.receiver) == not_to)
+        } else if of_fleet && desk.uplinks.goes_by_load() {
             let load = |member: &Member<Receiver, Seat>| desk.load_of(SessionKey(member.receiver.1));
             dealt.members.least(load, |member| Some(member.receiver) == not_to)
         } else {
@@ -388,24 +391,6 @@ impl Reach<'_> {
         self.links.send(shard, Record::Deal { session, client, group, member, insists, envelope });
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
-    }
-
-    /// The same for an uplink, which is in one group only.
-    #[inline]
-    fn deliver_to_uplink(&mut self, now: Now, session: SessionKey, publication: &mut Publication<'_>, source: &Source) {
-        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
-        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
-        let terms = Terms {
-            qos: QoS::ExactlyOnce,
-            retain: publication.retain,
-            subscription_ids: &[],
-            group: Some(&membership),
-            publisher: source.publisher(),
-            // The gate of the fleet bounds what waits for brokers.
-            metered: true,
-        };
-        self.layouts.begin(1);
-        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
 
     /// Delivers a dealt message to a session of this shard; says whether it is a member.

@@ -27,6 +27,60 @@ pub const PARTITIONS: u16 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u16);
 
+/// Some of the partitions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Partitions(u64);
+
+const _: () = assert!(PARTITIONS as u32 <= u64::BITS);
+
+impl Partitions {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// Whether it is among them.
+    #[inline]
+    pub fn has(self, partition: PartitionId) -> bool {
+        self.0 >> partition.0.min(63) & 1 != 0 && partition.0 < PARTITIONS
+    }
+
+    /// Adds one; what is no partition is not added.
+    pub fn add(&mut self, partition: PartitionId) {
+        if partition.0 < PARTITIONS {
+            self.0 |= 1 << partition.0;
+        }
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// These without those.
+    #[must_use]
+    pub fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Each of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = PartitionId> {
+        (0..PARTITIONS).map(PartitionId).filter(move |partition| self.has(*partition))
+    }
+}
+
+impl FromIterator<PartitionId> for Partitions {
+    fn from_iter<I: IntoIterator<Item = PartitionId>>(partitions: I) -> Self {
+        let mut all = Self::NONE;
+        partitions.into_iter().for_each(|partition| all.add(partition));
+        all
+    }
+}
+
 impl Place {
     /// A process of a single shard.
     pub const ALONE: Self = Self { shard: ShardId(0), shards: 1 };

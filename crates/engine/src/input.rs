@@ -164,7 +164,7 @@ impl Engine {
             let Some(connection) = self.desk.connections.get(key) else { return bytes.len() };
             match connection.phase {
                 Phase::Closing => return bytes.len(),
-                Phase::Authenticating => return taken,
+                Phase::Authenticating | Phase::AwaitHome => return taken,
                 Phase::AwaitConnect | Phase::AwaitConnAck | Phase::AwaitAuth | Phase::Open => {}
             }
             let rest = &bytes[taken..];

@@ -77,6 +77,7 @@ mod event;
 mod fan_out;
 mod groups;
 mod hash;
+mod homes;
 mod identity;
 mod ids;
 mod image;
@@ -123,9 +124,12 @@ pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
 pub use engine::Engine;
 pub use event::{Accepted, Attempt, AuthRequest, Delay, Enhanced, Event, LoadedQueue, LogEvent, Verdict, WantedQueue};
+pub use homes::{Home, Homes};
 pub use identity::{Grant, Identity};
-pub use ids::{ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
-pub use image::{ImageError, Owed, PageError, PagedQueue};
+pub use ids::{
+    ConnectionKey, ListenerId, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId, partition_of,
+};
+pub use image::{ImageError, Owed, PageError, PagedQueue, PartitionImage, Snapshot};
 pub use inner::{InnerError, InnerKey, InnerMessage};
 pub use link::Batch;
 pub use now::{Millis, Now};

@@ -166,6 +166,11 @@ impl Output {
         &mut self.bytes
     }
 
+    /// Appends bytes that come from elsewhere as they are.
+    pub fn append(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
     /// Appends a payload without copying it.
     pub(crate) fn push_shared(&mut self, payload: Arc<[u8]>) {
         self.shared_len += payload.len();
@@ -179,7 +184,7 @@ impl Output {
     }
 
     /// Bytes that its own buffer could hold.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 

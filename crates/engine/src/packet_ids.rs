@@ -53,10 +53,10 @@ pub(crate) struct Inflight<T> {
     kept_back: u16,
 }
 
-impl<T: Default> InflightEntry<T> {
-    /// The same packet id, for which nothing is left to do but to release it.
-    pub(crate) fn released(&self) -> Self {
-        Self { id: self.id, state: State::AwaitPubComp, item: T::default() }
+impl<T> InflightEntry<T> {
+    /// The same packet id, for which nothing is left to do but to release it, and what was in flight under it.
+    pub(crate) fn release(self, instead: T) -> (Self, T) {
+        (Self { id: self.id, state: State::AwaitPubComp, item: instead }, self.item)
     }
 }
 

@@ -79,7 +79,9 @@ impl Engine {
                 if ticket.connection.index == RESTORING_INDEX {
                     self.note_restored(now);
                 }
-                self.links.confirm_interest(from, ticket);
+                if !self.wait_behind(from, ticket) {
+                    self.links.confirm_interest(from, ticket);
+                }
             }
             Record::Crossing { number } => self.handle_crossing(from, number),
             Record::Crossed { number } => self.handle_crossed(from, number),

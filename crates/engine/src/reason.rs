@@ -173,6 +173,12 @@ reasons! {
     UplinkRemoved = 67, "uplink_removed", AdministrativeAction, "the broker was taken out of the fleet";
     /// The fleet owes as much as it may.
     FleetFull = 68, "fleet_full", QuotaExceeded, "no broker of the fleet can take more at the moment";
+    /// The orchestrator that a client belongs to cannot be reached.
+    HomeUnreachable = 69, "home_unreachable", ServerUnavailable, "the orchestrator that the client belongs to cannot be reached";
+    /// A client belongs to a partition that is not served here at the moment.
+    NotServedHere = 70, "not_served_here", ServerUnavailable, "the client is not served here at the moment; it may connect again shortly";
+    /// The lease on a partition has run out.
+    LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -96,6 +96,7 @@ pub enum Authentication {
 }
 
 /// What holds for the connections of one listener.
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 #[derive(Clone, Debug)]
 pub struct ListenerSettings {
     /// Name in logs and metrics.
@@ -142,6 +143,8 @@ pub struct ListenerSettings {
     pub response_information: Option<String>,
     /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
     pub server_reference: Option<String>,
+    /// Whether other orchestrators relay clients to it: those who are not at home here are refused, and not sent on.
+    pub relayed: bool,
 }
 
 impl Default for ListenerSettings {
@@ -168,6 +171,7 @@ impl Default for ListenerSettings {
             max_total_byte_rate: 0,
             response_information: None,
             server_reference: None,
+            relayed: false,
         }
     }
 }

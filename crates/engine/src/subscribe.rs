@@ -186,7 +186,7 @@ impl Engine {
         if self.interest_under_way == 0 && !(asks_homes && self.place.shards > 2) {
             return 0;
         }
-        let mut told = 0;
+        let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
         for shard in self.place.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;

@@ -69,8 +69,10 @@ impl Desk {
         let Some(stored) = session.stored else { return false };
         let Some(flow) = session.flow.as_mut() else { return false };
         let cost = delivery.cost();
+        let stays = self.moving.has(crate::ids::partition_of(session.tenant, &session.client_id));
         let beyond = flow.tail.is_some()
-            || (!flow.queue.is_empty()
+            || (!stays
+                && !flow.queue.is_empty()
                 && flow.queue_bytes + cost > share
                 && matches!(flow.queue, SessionQueue::Plain(_)));
         if !beyond || !may_leave_memory(delivery) {
@@ -94,9 +96,18 @@ impl Desk {
     /// Asks for the next part of a queue when little of it is left in memory.
     pub(crate) fn read_ahead(&mut self, to: SessionKey) {
         let share = self.queue_share();
+        let Some(session) = self.sessions.get(to.0) else { return };
+        let low = session.flow.as_ref().is_some_and(|flow| flow.queue_bytes <= share / 2);
+        if session.connection.is_some() && low {
+            self.load_tail(to);
+        }
+    }
+
+    /// Asks for the next part of a queue unless one is on its way.
+    pub(crate) fn load_tail(&mut self, to: SessionKey) {
         let Some(session) = self.sessions.get_mut(to.0) else { return };
-        let (Some(stored), Some(_)) = (session.stored, session.connection) else { return };
-        let Some(flow) = session.flow.as_mut().filter(|flow| flow.queue_bytes <= share / 2) else { return };
+        let Some(stored) = session.stored else { return };
+        let Some(flow) = session.flow.as_mut() else { return };
         let Some(tail) = flow.tail.as_mut().filter(|tail| !tail.loading) else { return };
         tail.loading = true;
         tail.seen = tail.batch <= self.journal.committed();

@@ -13,6 +13,7 @@ use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::inbox::{Admin, InboxSender, ToShard};
+use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
@@ -216,6 +217,14 @@ impl NodeHandle {
 }
 
 impl NodeHandle {
+    /// Puts another table of homes in force on every shard, or none, with which everything is at home here.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it puts it in force in its next turn, if it has one.
+    pub fn set_homes(&self, homes: Option<&Arc<NodeHomes>>) -> Result<(), NoAnswer> {
+        self.ask_all(|done| Admin::Homes { homes: homes.cloned(), done }).map(drop)
+    }
+
     /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what they
     /// have. Returns the number of listeners.
     ///

@@ -11,6 +11,8 @@ use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
+use crate::moves::MoveOrder;
+use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::transport::Transport;
 use crate::uplink::{Dialed, FleetOrder};
@@ -71,6 +73,10 @@ pub(crate) enum Admin {
     Stop { drained: Sender<ShardId> },
     /// Take connections: all shards have taken in what there was.
     Serve(ShardJournal),
+    /// A step of moving partitions.
+    Move(MoveOrder),
+    /// Put another table of homes in force, or none, and answer when it is.
+    Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
     /// Something about the fleet, for the shard that has the uplinks.
     Fleet(FleetOrder),
     /// Leave the loop and close what is left.

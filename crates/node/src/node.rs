@@ -184,6 +184,7 @@ impl Node {
                 acceptors,
                 shared: Arc::clone(&shared),
                 access: settings.access.clone(),
+                homes: settings.homes.clone(),
                 restore: seeds.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);

@@ -68,6 +68,12 @@ pub struct ShellCounters {
     pub handed_over: u64,
     /// Connections taken in as home shard.
     pub adopted: u64,
+    /// Clients relayed to their home, an orchestrator elsewhere.
+    pub relayed: u64,
+    /// Relays that have ended.
+    pub relays_ended: u64,
+    /// Clients refused because their home could not be reached.
+    pub relays_failed: u64,
     /// Connections closed because of their header of the PROXY protocol, or for want of one.
     pub proxy_refused: u64,
     /// TLS handshakes completed, those by a ticket included.
@@ -104,6 +110,9 @@ impl ShellCounters {
         self.accept_failed += other.accept_failed;
         self.handed_over += other.handed_over;
         self.adopted += other.adopted;
+        self.relayed += other.relayed;
+        self.relays_ended += other.relays_ended;
+        self.relays_failed += other.relays_failed;
         self.proxy_refused += other.proxy_refused;
         self.tls_handshakes += other.tls_handshakes;
         self.tls_resumed += other.tls_resumed;

@@ -14,6 +14,7 @@ use crate::flight::FlightSettings;
 use crate::observer::{Observer, TracingObserver};
 use crate::preset::Presets;
 use crate::proxy_protocol::Network;
+use crate::relay::NodeHomes;
 use crate::tls::TlsSettings;
 
 /// What a node is told at start.
@@ -39,6 +40,8 @@ pub struct NodeSettings {
     /// Connections at once over all listeners and shards; further ones are closed as soon as they are accepted. 0 is no
     /// limit but that of open files.
     pub max_connections: u32,
+    /// Which partitions are served here from the first connection on; without it all are.
+    pub homes: Option<Arc<NodeHomes>>,
     /// Who is let in.
     pub admission: AdmissionSettings,
     /// How much of what happened is remembered.
@@ -62,6 +65,7 @@ impl NodeSettings {
             access: None,
             presets: None,
             max_connections: 0,
+            homes: None,
             admission: AdmissionSettings::default(),
             flight: FlightSettings::default(),
             seed: None,

@@ -1,6 +1,7 @@
 //! A shard: one thread with one engine, its sockets and its inbox.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Sender;
@@ -18,8 +19,10 @@ use crate::inbox::{Inbox, InboxSender};
 use crate::limits::{EVENTS_PER_TURN, READ_BUFFER_BYTES};
 use crate::listener::{Acceptor, Reserve, Shortage};
 use crate::memory::Ebb;
+use crate::moves::Committing;
 use crate::observer::Observer;
 use crate::preset::Presets;
+use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
@@ -71,6 +74,8 @@ pub(crate) struct ShardSeed {
     pub acceptors: Vec<Acceptor>,
     pub shared: Arc<Shared>,
     pub access: Option<AccessFactory>,
+    /// Which partitions are served from the start.
+    pub homes: Option<Arc<NodeHomes>>,
     /// How it takes in what a store holds, where there is one.
     pub restore: Option<RestoreSeed>,
 }
@@ -100,6 +105,12 @@ pub(crate) struct Shard {
     pub(crate) flushing: VecDeque<(Millis, ConnectionKey)>,
     /// Connections closed by us that are drained until then, in order of time.
     pub(crate) lingering: VecDeque<(Millis, ConnectionKey)>,
+    /// Clients whose home is another orchestrator.
+    pub(crate) relays: Relays,
+    /// Where the places of the table take relayed clients.
+    pub(crate) relay_to: Arc<[Option<SocketAddr>]>,
+    /// Who waits until something is in the store.
+    pub(crate) committing: Vec<Committing>,
     pub(crate) inbox: Inbox,
     pub(crate) inboxes: Vec<InboxSender>,
     pub(crate) acceptors: Vec<Acceptor>,
@@ -153,7 +164,7 @@ impl Shard {
         if let Some(access) = seed.access {
             engine.set_access(Some(access.make(seed.place.shard)));
         }
-        Self {
+        let mut shard = Self {
             place: seed.place,
             clock: seed.clock,
             now,
@@ -168,6 +179,9 @@ impl Shard {
             ended: Vec::new(),
             flushing: VecDeque::new(),
             lingering: VecDeque::new(),
+            relays: Relays::default(),
+            relay_to: Arc::default(),
+            committing: Vec::new(),
             inbox: seed.inbox,
             inboxes: seed.inboxes,
             acceptors: seed.acceptors,
@@ -189,7 +203,11 @@ impl Shard {
             stalled: false,
             serving,
             settled: None,
+        };
+        if let Some(homes) = seed.homes {
+            shard.set_homes(Some(&homes));
         }
+        shard
     }
 
     /// Takes in what a store holds, if there is one, then serves until told to exit.
@@ -225,6 +243,7 @@ impl Shard {
         let deadline = self.deadline();
         let busy = (!self.ring.is_empty() && !self.stalled)
             || !self.dirty.is_empty()
+            || !self.relays.ring.is_empty()
             || self.engine.in_line() > 0
             || self.wants_to_accept()
             || deadline <= self.now.monotonic;
@@ -243,5 +262,7 @@ impl Shard {
             .min(front(&self.lingering))
             .min(self.shortage.deadline())
             .min(self.ebb.deadline())
+            .min(self.relay_deadline())
+            .min(self.engine.lease_deadline())
     }
 }

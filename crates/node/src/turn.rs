@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use mio::Events;
 use mio::event::Event as Readiness;
-use tidegate_engine::{ConnectionKey, Event, ShardId};
+use tidegate_engine::{ConnectionKey, Event, Reason, ShardId};
 
 use crate::flight::FlightSubject;
 use crate::inbox::{Admin, ToShard};
@@ -27,6 +27,7 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
+        self.engine.keep_lease(self.now);
         self.watch_store();
         self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
         self.read_ring();
@@ -37,6 +38,7 @@ impl Shard {
         self.accept_connections();
         self.take_inbox();
         self.run_timers();
+        self.work_relays();
         self.take_events();
         self.send_batches();
         self.write_outputs();
@@ -60,6 +62,9 @@ impl Shard {
     fn take_readiness(&mut self, event: &Readiness) {
         let token = event.token();
         let Some(key) = self.table.key_of(token) else {
+            if self.take_relay_readiness(token, event) {
+                return;
+            }
             if token != WAKER
                 && let Some(acceptor) = listener_position(token).and_then(|position| self.acceptors.get_mut(position))
             {
@@ -107,7 +112,7 @@ impl Shard {
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
-                Some(ToShard::Committed(sequence)) => self.engine.handle_committed(sequence),
+                Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
                 Some(ToShard::Dialed(dialed)) => self.take_dialed(dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
@@ -163,6 +168,11 @@ impl Shard {
                 self.serving = true;
             }
             Admin::Fleet(order) => self.take_fleet_order(order),
+            Admin::Move(order) => self.take_move_order(order),
+            Admin::Homes { homes, done } => {
+                self.set_homes(homes.as_deref());
+                let _ = done.send(());
+            }
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
@@ -179,6 +189,7 @@ impl Shard {
     }
 
     fn begin_stop(&mut self, drained: Sender<ShardId>) {
+        self.end_relays(usize::MAX);
         self.engine.begin_shutdown(self.now);
         self.stage = Stage::Draining(drained);
     }
@@ -198,6 +209,7 @@ impl Shard {
         self.engine.shrink();
         self.table.shrink();
         self.gate.shrink();
+        self.relays.shrink();
         self.ring.shrink_to_fit();
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();
@@ -211,8 +223,17 @@ impl Shard {
     pub(crate) fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
-                Event::Close { key, reason } => self.ended.push((key, reason)),
+                Event::Close { key, reason } => {
+                    if reason == Reason::LeaseEnded
+                        && let Some(flags) = self.table.flags(key)
+                    {
+                        // What waits may acknowledge something that is another's to acknowledge now.
+                        flags.set(Flags::BROKEN);
+                    }
+                    self.ended.push((key, reason));
+                }
                 Event::HandOver { key, home, listener, bytes } => self.hand_over(key, home, listener, bytes),
+                Event::Relay { key, place } => self.begin_relay(key, place),
                 Event::PauseReading { key } => {
                     if let Some(flags) = self.table.flags(key) {
                         flags.set(Flags::PAUSED);

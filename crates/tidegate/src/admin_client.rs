@@ -66,8 +66,20 @@ impl AdminArgs {
     /// # Errors
     /// When there is no answer, or it is a refusal.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
+        self.request_with("", method, path, body)
+    }
+
+    /// Makes a request that changes a fleet.
+    ///
+    /// # Errors
+    /// As of [`request`](Self::request).
+    pub(crate) fn command(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
+        self.request_with("Tidegate-Command: fleet\r\n", method, path, body)
+    }
+
+    fn request_with(&self, headers: &str, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
         let address = self.address()?;
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
         if let Some(token) = self.token()? {
             let _ = write!(head, "Authorization: Bearer {token}\r\n");
         }

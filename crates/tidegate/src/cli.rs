@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{ban, dns, manager, orchestrator, passwd, publish, request, subscribe, up, why};
+use crate::commands::{ban, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -52,6 +52,7 @@ pub(crate) enum Command {
     Rr(Box<request::Args>),
     Why(why::Args),
     Dns(Box<dns::Args>),
+    Drain(drain::Args),
     Ban(ban::Args),
     Passwd(Box<passwd::Args>),
     /// Check, show, explain and convert configurations

@@ -2,15 +2,20 @@
 
 mod fleet;
 
+use std::sync::Arc;
+
 use tidegate_console::Unavailable;
 use tidegate_console::api::{
-    BanEntry, BanRequest, BanTarget, Control, ControlError, DrainRequest, DrainStatus, FleetStatus, Story, StoryEvent,
-    Subject,
+    BanEntry, BanRequest, BanTarget, Control, ControlError, DrainRequest, DrainStatus, FleetStatus, Homes, Story,
+    StoryEvent, Subject,
 };
 use tidegate_engine::{Millis, Now, SlowSession, TenantId};
 use tidegate_node::{Ban, BanOrigin, FlightEvent, FlightSubject, Network, NodeHandle};
 
+use crate::homes::HomesApi;
 use crate::status::BrokerStatus;
+
+pub(crate) use fleet::broker as broker_status;
 
 impl Control for BrokerStatus {
     fn why(&self, subject: &Subject) -> Result<Story, ControlError> {
@@ -54,6 +59,11 @@ impl Control for BrokerStatus {
             tracing::info!(banned = %target, "an operator ended a ban");
         }
         Ok(removed)
+    }
+
+    fn homes(&self) -> Option<Arc<dyn Homes>> {
+        let keeper = self.homes_keeper()?;
+        Some(Arc::new(HomesApi(Arc::clone(keeper))))
     }
 
     fn fleet(&self) -> Result<FleetStatus, ControlError> {

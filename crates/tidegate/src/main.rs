@@ -13,6 +13,7 @@ mod drain;
 mod durable;
 mod exit;
 mod fleet;
+mod homes;
 mod logging;
 mod mosquitto_conf;
 mod mqtt_commands;

@@ -10,7 +10,9 @@ use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
 
 use crate::config::Config;
+use crate::config::sections::Listener;
 use crate::config::sections::orchestrator::UplinkProtocol;
+use crate::homes::Place;
 
 /// The file in the data directory that keeps the name.
 const NAME_FILE: &str = "orchestrator-name";
@@ -153,6 +155,83 @@ impl Config {
             ..UplinkSettings::default()
         })
     }
+}
+
+/// Why a peer, or the place for relayed clients, is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PeerAddressError {
+    /// Not of the form of a peer.
+    #[error("`{0}` is no peer: write NAME=MQTT/RELAY/ADMIN, each HOST:PORT or empty")]
+    Peer(String),
+    /// Not an address.
+    #[error("`{0}` is no address for relayed clients: write HOST:PORT")]
+    Relay(String),
+}
+
+/// The name of the listener for relayed clients.
+pub(crate) const RELAY_LISTENER: &str = "relay";
+
+impl Config {
+    /// The other orchestrators that the configuration names.
+    ///
+    /// # Errors
+    /// When one is none.
+    pub(crate) fn peers(&self) -> Result<Vec<Place>, PeerAddressError> {
+        self.orchestrator.peers.0.iter().map(|text| read_peer(text)).collect()
+    }
+
+    /// Where relayed clients come in, if they do.
+    ///
+    /// # Errors
+    /// When it is no address.
+    pub(crate) fn relay_address(&self) -> Result<Option<ListenAddress>, PeerAddressError> {
+        let Some(text) = self.orchestrator.relay.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
+        let address = format!("tcp://{text}").parse();
+        address.map(Some).map_err(|_| PeerAddressError::Relay(text.clone()))
+    }
+}
+
+fn read_peer(text: &str) -> Result<Place, PeerAddressError> {
+    let wrong = || PeerAddressError::Peer(text.to_owned());
+    let (name, addresses) = text.split_once('=').ok_or_else(wrong)?;
+    let parts: Vec<&str> = addresses.split('/').collect();
+    let [mqtt, relay, admin] = parts.as_slice() else { return Err(wrong()) };
+    let sound =
+        |part: &&str| part.is_empty() || part.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if name.is_empty() || ![mqtt, relay, admin].into_iter().all(sound) {
+        return Err(wrong());
+    }
+    Ok(Place {
+        name: name.to_owned(),
+        mqtt: (*mqtt).to_owned(),
+        relay: (*relay).to_owned(),
+        admin: (*admin).to_owned(),
+    })
+}
+
+/// The configuration with a listener for clients that other orchestrators relay, where there is one.
+///
+/// # Errors
+/// In words for people, when its address is none.
+pub(crate) fn with_relay(mut config: Config) -> Result<Config, String> {
+    let Some(address) = config.relay_address().map_err(|error| error.to_string())? else { return Ok(config) };
+    let plain = Listener::default();
+    let like = config.listeners.first().cloned().unwrap_or_default();
+    config.listeners.push(Listener {
+        address,
+        name: RELAY_LISTENER.to_owned(),
+        certificate: plain.certificate,
+        key: plain.key,
+        client_certificate: plain.client_certificate,
+        client_ca: plain.client_ca,
+        crl: plain.crl,
+        identity_from: plain.identity_from,
+        identity_as: plain.identity_as,
+        proxy_protocol: true,
+        proxy_networks: config.orchestrator.relay_networks.clone(),
+        ..like
+    });
+    Ok(config)
 }
 
 /// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a new one.

@@ -10,6 +10,7 @@ use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
 use crate::authentication::Authentication;
 use crate::config::Config;
 use crate::drain::Drain;
+use crate::homes::HomesKeeper;
 use crate::store_status;
 
 /// The broker as the console sees it, before, while and after its node runs.
@@ -19,7 +20,7 @@ pub(crate) struct BrokerStatus {
     node: OnceLock<NodeHandle>,
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
-    fleet: OnceLock<Config>,
+    fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
     drain: Drain,
     started: SystemTime,
 }
@@ -54,15 +55,26 @@ impl BrokerStatus {
         let _ = self.store.set(store);
     }
 
-    /// It is an orchestrator, and this is how brokers are spoken to.
-    pub(crate) fn orchestrates(&self, config: Config) {
+    /// It is an orchestrator; this is how brokers are spoken to, and who knows the homes of clients.
+    pub(crate) fn orchestrates(&self, config: Config, homes: Arc<HomesKeeper>) {
         // Set once, before the broker is ready.
-        let _ = self.fleet.set(config);
+        let _ = self.fleet.set((config, homes));
+    }
+
+    /// Who knows the homes of clients, where this is an orchestrator.
+    pub(crate) fn homes_keeper(&self) -> Option<&Arc<HomesKeeper>> {
+        self.fleet.get().map(|(_, homes)| homes)
     }
 
     /// The configuration of an orchestrator, if it is one.
     pub(crate) fn fleet_config(&self) -> Option<&Config> {
-        self.fleet.get()
+        self.fleet.get().map(|(config, _)| config)
+    }
+
+    /// Its brokers, where it is an orchestrator that answers.
+    fn fleet_brokers(&self) -> Vec<tidegate_console::api::BrokerStatus> {
+        let fleet = self.fleet.get().and_then(|_| self.node.get()?.fleet().ok());
+        fleet.map_or_else(Vec::new, |fleet| fleet.brokers.iter().map(crate::control::broker_status).collect())
     }
 
     /// Sends its clients elsewhere.
@@ -98,6 +110,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn hindrance(&self) -> Option<String> {
+        if self.drain.is_running() {
+            return Some("its clients are sent elsewhere".to_owned());
+        }
         store_status::hindrance(self.store.get()?)
     }
 
@@ -108,7 +123,9 @@ impl StatusSource for BrokerStatus {
             shell: shell(&report),
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
+            homes: self.homes_keeper().map(|homes| homes.numbers()),
             store: self.store.get().map(|store| store_status::numbers(store)),
+            fleet: self.fleet_brokers(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -167,6 +184,9 @@ fn shell(report: &NodeReport) -> Shell {
         tls_resumed: shell.tls_resumed,
         tls_failed: shell.tls_failed,
         tls_refused_full: shell.tls_refused_full,
+        relayed: shell.relayed,
+        relays_ended: shell.relays_ended,
+        relays_failed: shell.relays_failed,
         proxy_refused: shell.proxy_refused,
         websocket_refused: shell.websocket_refused,
         websocket_violations: shell.websocket_violations,

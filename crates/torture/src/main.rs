@@ -7,6 +7,7 @@ mod bulk;
 mod checks;
 mod damage;
 mod failure;
+mod fleet;
 mod ledger;
 mod peers;
 mod power;
@@ -31,6 +32,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::broker::Recipe;
 use crate::failure::Failure;
+use crate::fleet::Fleet;
 use crate::ledger::Findings;
 use crate::recovery::Recovery;
 use crate::run::{DiskFault, Fault, Settings};
@@ -48,6 +50,13 @@ struct Arguments {
     /// Names with a configuration: mosquitto, mosquitto-each-second, mosquitto-each-change, nats, nats-as-shipped.
     #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
     broker: String,
+    /// Starts so many brokers for an orchestrator under test, on ports and in folders of their own; {fleet} in --broker is filled
+    /// in with a `--broker NAME=mqtt://...` for each.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..100))]
+    fleet: u16,
+    /// The command that starts a broker of the fleet, as for --broker; of several each is taken in turn.
+    #[arg(long, default_value = "tidegate --listen 127.0.0.1:{port} --admin off --data {data}")]
+    fleet_broker: Vec<String>,
     /// How many times the broker is struck.
     #[arg(long, default_value_t = 20)]
     cycles: u64,
@@ -103,6 +112,9 @@ enum Measure {
     RawLimit(RawLimit),
 }
 
+/// Seconds without news after which what is missing in front of a fleet is lost, at least.
+const FLEET_PATIENCE: f64 = 20.0;
+
 /// What happens to the broker at the end of each cycle.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum FaultKind {
@@ -112,7 +124,11 @@ enum FaultKind {
     Power,
     /// SIGTERM.
     Term,
-    /// One of these at random for each cycle.
+    /// kill -9 of a broker of the fleet, which comes back after a moment, while the orchestrator goes on.
+    Broker,
+    /// kill -9 of the orchestrator and of a broker of the fleet.
+    Both,
+    /// One of these at random for each cycle; those of brokers where there is a fleet.
     Mixed,
     /// Damage to a file between two runs; each cycle begins anew.
     Damage,
@@ -188,15 +204,13 @@ impl Place {
 fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
     let place = Place::new(arguments)?;
     let Place { seed, folder, port, .. } = &place;
+    let faults = faults(arguments)?;
+    // What a broker of a fleet loses is sent again after ten seconds, unless another time is configured.
+    let patience = if arguments.fleet > 0 { arguments.patience.max(FLEET_PATIENCE) } else { arguments.patience };
     let settings = Settings {
         cycles: arguments.cycles,
         seed: *seed,
-        faults: match arguments.fault {
-            FaultKind::Kill9 | FaultKind::Damage => vec![Fault::Kill],
-            FaultKind::Power => vec![Fault::Power],
-            FaultKind::Term => vec![Fault::Terminate],
-            FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
-        },
+        faults,
         load: Duration::from_secs_f64(arguments.seconds_per_cycle.clamp(0.01, 3600.0)),
         size: Size {
             publishers: arguments.publishers,
@@ -204,17 +218,19 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
             rate: arguments.rate,
             with_v5: !arguments.only_v311,
         },
-        patience: Duration::from_secs_f64(arguments.patience.clamp(0.1, 3600.0)),
+        patience: Duration::from_secs_f64(patience.clamp(0.1, 3600.0)),
         start_limit: Duration::from_secs_f64(arguments.start_limit.clamp(0.1, 3600.0)),
         folder: folder.clone(),
         disk_faults: arguments.disk_fault.clone(),
         verbose: !arguments.quiet,
     };
-    let command = peers::command(&arguments.broker, folder, *port)?;
+    let mut command = peers::command(&arguments.broker, folder, *port)?;
+    let fleet = Fleet::new(arguments.fleet, &arguments.fleet_broker, folder, u64::from(*port) - 20_000)?;
+    command = command.replace("{fleet}", &fleet.flags());
     eprintln!("seed {seed}, port {port}, files in {}", folder.display());
     let findings = match arguments.fault {
         FaultKind::Damage => damage::run(&settings, &command, *port)?,
-        _ => run::run(settings, command, *port)?,
+        _ => run::run(settings, command, *port, fleet)?,
     };
     report::print(&findings);
     if let Some(path) = &arguments.json {
@@ -224,6 +240,26 @@ fn torture(arguments: &Arguments) -> Result<Findings, Failure> {
         place.remove(arguments)?;
     }
     Ok(findings)
+}
+
+/// What may happen at the end of a cycle.
+fn faults(arguments: &Arguments) -> Result<Vec<Fault>, Failure> {
+    let with_fleet = arguments.fleet > 0;
+    let faults = match arguments.fault {
+        FaultKind::Kill9 | FaultKind::Damage => vec![Fault::Kill],
+        FaultKind::Power => vec![Fault::Power],
+        FaultKind::Term => vec![Fault::Terminate],
+        FaultKind::Broker => vec![Fault::Member],
+        FaultKind::Both => vec![Fault::Both],
+        FaultKind::Mixed if with_fleet => {
+            vec![Fault::Kill, Fault::Power, Fault::Terminate, Fault::Member, Fault::Both]
+        }
+        FaultKind::Mixed => vec![Fault::Kill, Fault::Power, Fault::Terminate],
+    };
+    if !with_fleet && faults.iter().any(|fault| fault.is_for_a_fleet()) {
+        return Err(Failure::Broker("--fault broker and both need --fleet N".to_owned()));
+    }
+    Ok(faults)
 }
 
 fn random_seed() -> u64 {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::broker::{Broker, NotUp, Recipe};
 use crate::checks;
 use crate::failure::Failure;
+use crate::fleet::Fleet;
 use clap::ValueEnum;
 
 use crate::ledger::{Finding, Findings};
@@ -25,6 +26,17 @@ pub(crate) enum Fault {
     Power,
     /// SIGTERM: a graceful stop.
     Terminate,
+    /// `kill -9` of a broker of the fleet.
+    Member,
+    /// `kill -9` of the orchestrator and of a broker of the fleet.
+    Both,
+}
+
+impl Fault {
+    /// Whether it strikes a broker behind an orchestrator.
+    pub(crate) fn is_for_a_fleet(self) -> bool {
+        matches!(self, Self::Member | Self::Both)
+    }
 }
 
 /// How a disk misbehaves.
@@ -86,11 +98,18 @@ pub(crate) struct Run {
     cycle: u64,
     /// The process id of the last broker.
     pid: u32,
+    /// The brokers behind it, where it is an orchestrator.
+    fleet: Fleet,
+    /// The broker, where the last cycle has left it running.
+    running: Option<Broker>,
 }
 
 /// Runs all cycles and gives what was found.
-pub(crate) fn run(settings: Settings, command: String, port: u16) -> Result<Findings, Failure> {
+pub(crate) fn run(settings: Settings, command: String, port: u16, fleet: Fleet) -> Result<Findings, Failure> {
     let mut run = Run::new(settings, command, port)?;
+    run.fleet = fleet;
+    run.world.ledger.keeps_order = !run.settings.faults.iter().any(|fault| fault.is_for_a_fleet());
+    run.fleet.gather(run.settings.start_limit)?;
     while run.cycle < run.settings.cycles {
         run.cycle += 1;
         if !run.cycle()? {
@@ -109,34 +128,44 @@ impl Run {
         let rng = Rng::new(settings.seed ^ 0x5eed);
         let watched = settings.faults.contains(&Fault::Power) || !settings.disk_faults.is_empty();
         let power = if watched { Some(Power::new(&settings.folder, &recipe.data)?) } else { None };
-        Ok(Self { settings, recipe, world, power, rng, cycle: 0, pid: 0 })
+        let fleet = Fleet::new(0, &[], &settings.folder, 0)?;
+        Ok(Self { settings, recipe, world, power, rng, cycle: 0, pid: 0, fleet, running: None })
     }
 
     /// One cycle. False when the broker does not come up any more, so that nothing can follow.
     fn cycle(&mut self) -> Result<bool, Failure> {
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
-        if self.rng.chance(10) {
+        if self.running.is_none() && self.rng.chance(10) {
             self.fall_while_starting(fault)?;
         }
-        if !self.settings.disk_faults.is_empty() && self.cycle > 1 && self.rng.chance(50) {
+        if self.running.is_none() && !self.settings.disk_faults.is_empty() && self.cycle > 1 && self.rng.chance(50) {
             self.misbehave()?;
             return Ok(true);
         }
-        let Some(mut broker) = self.start()? else {
+        let running = self.running.take();
+        let Some(mut broker) = (if running.is_some() { running } else { self.start()? }) else {
             return Ok(false);
         };
         if self.cycle == 1 || self.rng.chance(60) {
             self.look(&mut broker)?;
         }
         self.load(&mut broker)?;
-        self.strike(fault, &mut broker)?;
+        if fault == Fault::Member {
+            self.strike_member()?;
+            self.load(&mut broker)?;
+            self.running = Some(broker);
+        } else {
+            self.strike(fault, &mut broker)?;
+        }
         self.report(&format!("{fault:?}"));
         Ok(true)
     }
 
     /// The last start, after which everything must be as promised.
     fn last(&mut self) -> Result<(), Failure> {
-        if let Some(mut broker) = self.start()? {
+        let running = self.running.take();
+        let broker = if running.is_some() { running } else { self.start()? };
+        if let Some(mut broker) = broker {
             self.look(&mut broker)?;
             broker.terminate(self.settings.start_limit)?;
             self.world.aftermath()?;
@@ -149,6 +178,14 @@ impl Run {
         self.world.ledger.trace.mark(clock, text);
     }
 
+    /// A broker of the fleet dies; it comes back under whatever goes on then.
+    fn strike_member(&mut self) -> Result<(), Failure> {
+        if let Some(name) = self.fleet.strike()? {
+            self.mark(format!("cycle {}: {name} of the fleet dies", self.cycle));
+        }
+        Ok(())
+    }
+
     /// A start that is cut short: what recovery does must bear that, too.
     fn fall_while_starting(&mut self, fault: Fault) -> Result<(), Failure> {
         let mut broker = self.launch(None)?;
@@ -157,7 +194,7 @@ impl Run {
             self.world.turn(Mood::Over)?;
         }
         self.mark(format!("cycle {}: {fault:?} while starting", self.cycle));
-        self.strike(if fault == Fault::Terminate { Fault::Kill } else { fault }, &mut broker)
+        self.strike(if matches!(fault, Fault::Terminate | Fault::Member) { Fault::Kill } else { fault }, &mut broker)
     }
 
     /// Load on a disk that misbehaves. The broker may refuse and may give up, but what it acknowledges it must keep.
@@ -176,7 +213,7 @@ impl Run {
             self.world.ledger.findings.totals.gave_up += 1;
         }
         let fault = self.settings.faults[self.rng.index(self.settings.faults.len())];
-        self.strike(fault, &mut broker)?;
+        self.strike(if fault == Fault::Member { Fault::Both } else { fault }, &mut broker)?;
         self.report(&words);
         Ok(())
     }
@@ -229,6 +266,7 @@ impl Run {
 
     /// Lets everything finish, and settles the accounts.
     pub(crate) fn look(&mut self, broker: &mut Broker) -> Result<(), Failure> {
+        self.fleet.gather(self.settings.start_limit)?;
         self.world.wake();
         if !self.drain(broker)? {
             self.name_the_unanswered();
@@ -294,6 +332,7 @@ impl Run {
         let begun = Instant::now();
         while begun.elapsed() < time && self.world.bytes() < bytes {
             self.world.turn(Mood::Load)?;
+            self.fleet.tend()?;
             if broker.ended().is_some() {
                 self.world.ledger.findings.totals.gave_up += 1;
                 break;
@@ -304,8 +343,12 @@ impl Run {
 
     pub(crate) fn strike(&mut self, fault: Fault, broker: &mut Broker) -> Result<(), Failure> {
         self.mark(format!("cycle {}: {fault:?}", self.cycle));
+        if fault.is_for_a_fleet() {
+            self.strike_member()?;
+        }
         match fault {
-            Fault::Kill | Fault::Power => broker.kill()?,
+            Fault::Member => {}
+            Fault::Kill | Fault::Power | Fault::Both => broker.kill()?,
             Fault::Terminate => {
                 let begun = Instant::now();
                 if !broker.terminate(self.settings.start_limit)? {

@@ -102,7 +102,8 @@ pub struct DrainRequest {
 }
 
 impl BrokerStatus {
-    fn owed(&self) -> u64 {
+    /// Messages accepted from clients and not settled by it.
+    pub fn owed(&self) -> u64 {
         self.queued + self.in_flight + self.unreturned
     }
 
@@ -222,7 +223,7 @@ pub(super) async fn end_drain<S: Control>(State(source): State<Arc<S>>, headers:
 }
 
 /// The answer to a request that does not say that it means it.
-fn refused(headers: &HeaderMap) -> Option<Response> {
+pub(super) fn refused(headers: &HeaderMap) -> Option<Response> {
     let (name, value) = COMMAND;
     let meant = headers.get(name).is_some_and(|given| given.as_bytes() == value.as_bytes());
     let text = format!("send the header `{name}: {value}` with what changes the fleet");

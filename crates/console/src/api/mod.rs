@@ -11,6 +11,7 @@
 //! | `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}` | adds a broker |
 //! | `POST /api/v1/fleet/brokers/NAME/drain` | gives a broker nothing any more |
 //! | `DELETE /api/v1/fleet/brokers/NAME` (`?force=true`) | takes a broker out |
+//! | `GET`, `PUT /api/v1/homes`, `POST /api/v1/homes/move`, ... | which orchestrator works which partition; see `homes` |
 //! | `GET`, `POST`, `DELETE /api/v1/drain` | sends the clients of an orchestrator elsewhere |
 //!
 //! Answers are JSON; an error is `{"error": TEXT}`. [`Access`] says who may ask.
@@ -20,6 +21,7 @@ mod advice;
 mod answers;
 mod bans;
 mod fleet;
+mod homes;
 mod slow;
 mod why;
 
@@ -37,6 +39,7 @@ pub use access::{Access, MIN_TOKEN_LEN, TokenError};
 pub(crate) use access::{guard_api, guard_metrics};
 pub use bans::{BanEntry, BanRequest, BanTarget, MAX_BAN_SECONDS};
 pub use fleet::{BrokerStatus, DrainRequest, DrainStatus, FleetStatus};
+pub use homes::{Homes, MAX_PARCEL};
 pub use why::{Story, StoryEvent, Subject};
 
 /// Longest body of a request, bytes.
@@ -87,6 +90,11 @@ pub trait Control: crate::status::StatusSource {
     /// # Errors
     /// When the broker does not answer, or the configuration bans.
     fn unban(&self, target: &BanTarget) -> Result<bool, ControlError>;
+
+    /// The homes of clients, where this is an orchestrator. Never waits.
+    fn homes(&self) -> Option<Arc<dyn Homes>> {
+        None
+    }
 
     /// An orchestrator's brokers.
     ///
@@ -141,6 +149,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route("/api/v1/fleet/brokers/{name}", put(fleet::set_broker::<S>).delete(fleet::remove_broker::<S>))
         .route("/api/v1/fleet/brokers/{name}/drain", post(fleet::drain_broker::<S>))
         .route("/api/v1/drain", get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
+        .merge(homes::router::<S>())
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

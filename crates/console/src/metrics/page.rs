@@ -19,7 +19,7 @@ scrape_configs:
 ```
 
 `/healthz` answers 200 while the process works. `/readyz` answers 200 while clients are taken in, and 503 before that, while the broker
-is stopping, and while the store takes nothing; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
+is stopping, while the store takes nothing, and while the clients of an orchestrator are sent elsewhere; the body says which, and what the disk said. Others than this machine reach them only when that is asked for: `admin.address`, `admin.allow_anonymous` and
 `admin.token_file` in [the configuration](configuration.md).
 
 The sets of labels are closed; no client and no topic is a label, so the number of series does not grow with the load. Names that begin
@@ -36,7 +36,8 @@ with `mqtt_` count what the protocol knows, those with `tidegate_` what this bro
 | `qos` | `0`, `1`, `2` |
 | `reason` | one of [the reasons](reasons.md) |
 | `result` | of a connection: `accepted`, or the reason of the refusal; of an event: `recorded`, `counted` |
-| `state` | of a session: `connected`, `disconnected`; of the store: `ok`, `full`, `failing` |
+| `broker` | the name of a broker in an orchestrator's fleet |
+| `state` | of a session: `connected`, `disconnected`; of a broker of a fleet: `connecting`, `subscribing`, `serving`, `draining`, `drained`, `down`; of the store: `ok`, `full`, `failing` |
 | `type` | the packet type in lower case, `connect` to `auth` |
 | `version` | the version of the broker |
 

@@ -129,6 +129,8 @@ mod tests {
             shell: Shell::default(),
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
+            fleet: Vec::new(),
+            homes: None,
             store,
             shards: 1,
             slow_sessions: 0,

@@ -72,11 +72,24 @@ impl Engine {
     /// Answers a CONNECT with the reason why not, and closes.
     pub(crate) fn refuse_connect(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: String) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        let (version, max_packet) = (connection.version, connection.max_packet_out);
         let reference = self.reference_for(connection.listener);
+        self.refuse_with_reference(now, key, reason, detail, reference.as_deref());
+    }
+
+    /// The same, with what an MQTT 5 client is told to use instead.
+    pub(crate) fn refuse_with_reference(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        reason: Reason,
+        detail: String,
+        reference: Option<&str>,
+    ) {
+        let Some(connection) = self.desk.connections.get(key) else { return };
+        let (version, max_packet) = (connection.version, connection.max_packet_out);
         let properties = ConnAckProperties {
             reason_string: (!detail.is_empty()).then_some(&detail[..]).or(Some(reason.text())),
-            server_reference: reference.as_deref().filter(|_| reason == Reason::UseAnotherServer),
+            server_reference: reference.filter(|_| reason == Reason::UseAnotherServer),
             ..ConnAckProperties::default()
         };
         let packet = ConnAck { session_present: false, reason_code: reason.code(), properties };

@@ -410,6 +410,25 @@ impl super::Journal {
         });
     }
 
+    /// Puts a message that a session brought along.
+    pub(crate) fn put_adopted(&mut self, session: StoredSession, delivery: &Delivery) {
+        let (retain, group) = (delivery.retain, delivery.group.as_deref());
+        let (qos, ids, latest) = (delivery.qos, delivery.ids.as_slice(), delivery.latest);
+        let entry = Entry { qos, retain, group, ids, latest, sent: None, body: None };
+        let now = self.now;
+        let message = delivery.message.publication();
+        self.put(super::keys::Key::Entry(session, delivery.number), |out| entry.write(out, now, &message));
+    }
+
+    /// Puts what stands for a message that a session's client has, as long as its packet id is in use.
+    pub(crate) fn put_released(&mut self, session: StoredSession, number: u64) {
+        let message = crate::image::released();
+        let entry =
+            Entry { qos: message.qos, retain: false, group: None, ids: &[], latest: false, sent: None, body: None };
+        let now = self.now;
+        self.put(super::keys::Key::Entry(session, number), |out| entry.write(out, now, &message));
+    }
+
     /// Puts how far a message has come.
     #[inline]
     pub(crate) fn put_sent(&mut self, session: StoredSession, number: u64, id: PacketId, state: State, order: u64) {

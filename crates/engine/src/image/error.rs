@@ -19,6 +19,13 @@ pub enum ImageError {
     NotAtHome(PartitionId),
     /// A session of the same client id lives here already.
     SessionExists(String),
+    /// It holds more than may be moved at once.
+    TooLarge {
+        /// What it holds, bytes.
+        bytes: u64,
+        /// What it may.
+        max_bytes: u64,
+    },
     /// A part of a queue is in the store alone, and has to be read before it can move.
     InStore(PartitionId),
 }
@@ -30,6 +37,12 @@ impl fmt::Display for ImageError {
             Self::Damaged => f.write_str("the image is damaged: its checksum differs; take it from its source again"),
             Self::Version(version) => write!(f, "the image has version {version}, this program reads {IMAGE_VERSION}"),
             Self::NotAtHome(partition) => write!(f, "partition {} is worked by another shard", partition.0),
+            Self::TooLarge { bytes, max_bytes } => {
+                write!(
+                    f,
+                    "it holds {bytes} bytes of messages, more than the {max_bytes} that may move at once; let clients fetch them first"
+                )
+            }
             Self::InStore(partition) => {
                 write!(
                     f,

@@ -60,12 +60,22 @@ impl Engine {
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
         self.exporting = true;
-        for key in self.sessions_of(partition) {
-            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
-                self.close_connection(now, connection, Reason::UseAnotherServer, None);
-            }
-        }
+        self.close_clients_of(now, partition, Reason::UseAnotherServer);
         self.exporting = false;
+    }
+
+    /// Writes the retained messages of a partition.
+    pub(super) fn put_retained(&self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
+        let topics: Vec<(TenantId, &str)> = self.retained_of(partition).collect();
+        let kept = topics.iter().filter_map(|(tenant, topic)| {
+            self.retained.get(*tenant, topic, now.monotonic).map(|message| (*tenant, message))
+        });
+        let kept: Vec<_> = kept.collect();
+        out.put_u32(kept.len() as u32);
+        for (tenant, message) in kept {
+            out.put_u16(tenant.0);
+            put_message(out, now, message);
+        }
     }
 
     fn take_retained(&mut self, out: &mut Vec<u8>, now: Now, partition: PartitionId) {
@@ -81,13 +91,17 @@ impl Engine {
         }
     }
 
-    fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
+    pub(super) fn put_session(&self, out: &mut Vec<u8>, now: Now, key: SessionKey, session: &Session) {
         let rare = session.rare.as_deref();
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
         out.put_u32(session.expiry_seconds);
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);
+        out.put_u8(u8::from(session.identity.is_some()));
+        if let Some(identity) = &session.identity {
+            identity.write(out);
+        }
         out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
         let will = rare.and_then(|rare| rare.will.as_ref());
         put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
@@ -115,13 +129,16 @@ impl Engine {
     }
 
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.
-    fn forget_session(&mut self, now: Now, key: SessionKey) {
+    pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
         self.cancel_session_timers(key);
         self.end_fetches(key);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
+        }
+        if let Some(tail) = session.flow.as_ref().and_then(|flow| flow.tail.as_deref()) {
+            self.desk.forget_tail(tail);
         }
         self.desk.memory -= session.flow.as_ref().map_or(0, |flow| flow.inflight_bytes);
         for delivery in session.flow.iter().flat_map(|flow| &flow.queue) {

@@ -86,7 +86,9 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        let mut stored: Vec<(String, u8, u32)> = Vec::new();
         for SubscriptionImage { filter, options, subscription_id, fetching } in subscriptions {
+            stored.push((filter.clone(), options.bits(), subscription_id));
             self.adopt_subscription(now, tenant, &filter, Subscriber { session: key, options, subscription_id });
             if fetching {
                 // The topics have other homes now, so it begins anew.
@@ -95,8 +97,11 @@ impl Engine {
             }
         }
         for membership in memberships {
+            let whole = format!("$share/{}/{}", membership.share, membership.filter);
+            stored.push((whole, membership.member.options, membership.member.subscription_id));
             self.rejoin_group(now, key, &membership);
         }
+        self.store_adopted(key, &stored);
     }
 
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.
@@ -120,8 +125,11 @@ impl Engine {
         if self.retained.get(tenant, &topic, now.monotonic).is_some() {
             return;
         }
-        if let Err(reason) = self.retained.take_back(tenant, &topic, message, now.monotonic) {
-            self.desk.counters.drop_message(reason);
+        let kept = message.clone();
+        match self.retained.take_back(tenant, &topic, message, now.monotonic) {
+            Err(reason) => self.desk.counters.drop_message(reason),
+            Ok(_) if self.desk.journal.is_on() => self.desk.journal.put_retained(&kept.publication()),
+            Ok(_) => {}
         }
     }
 }

@@ -9,20 +9,25 @@ mod error;
 mod export;
 mod fields;
 mod import;
+mod moving;
 mod owed;
 mod paging;
 mod read_session;
+mod rest;
 
 pub use error::ImageError;
 pub(crate) use fields::{read_properties, read_subscription_id};
+pub(crate) use moving::released;
+pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
 pub use paging::{PageError, PagedQueue};
+pub(crate) use rest::{Ahead, Rest};
 
 use crate::hash::hash_bytes;
 use crate::wire::{WireReader, WireWrite};
 
 /// Version of the layout of a partition's image; a reader refuses others.
-const IMAGE_VERSION: u8 = 1;
+const IMAGE_VERSION: u8 = 2;
 
 /// What stands before the content of an image.
 const SEAL_LEN: usize = 1 + 8;

@@ -47,7 +47,7 @@ impl Engine {
     /// The sessions of a partition, without those of inner subscribers: these belong to the process and never move.
     pub(super) fn sessions_of(&self, partition: PartitionId) -> Vec<SessionKey> {
         let here = self.desk.sessions.iter().filter(|(_, session)| {
-            !session.is_inner() && partition_of(session.tenant, &session.client_id) == partition
+            !session.is_inner() && !session.is_uplink() && partition_of(session.tenant, &session.client_id) == partition
         });
         here.map(|(key, _)| SessionKey(key)).collect()
     }
@@ -62,6 +62,20 @@ impl Engine {
 }
 
 impl Owed {
+    /// Adds another partition's.
+    pub fn add(&mut self, other: &Self) {
+        self.sessions += other.sessions;
+        self.subscriptions += other.subscriptions;
+        self.fetches += other.fetches;
+        self.queued += other.queued;
+        self.await_pub_ack += other.await_pub_ack;
+        self.await_pub_rec += other.await_pub_rec;
+        self.await_pub_comp += other.await_pub_comp;
+        self.await_pub_rel += other.await_pub_rel;
+        self.wills += other.wills;
+        self.retained += other.retained;
+    }
+
     fn add_session(&mut self, session: &Session) {
         self.sessions += 1;
         self.subscriptions += session.subscriptions() as u64;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
 use super::fields::{read_delivery, read_message, read_subscription_id};
 use crate::durable::Numbers;
+use crate::identity::Identity;
 use crate::ids::{ListenerId, Place, TenantId};
 use crate::link::record::MemberOptions;
 use crate::now::{Millis, Now};
@@ -80,7 +82,11 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError
         listener: ListenerId(reader.u16("a listener")?),
         rights_epoch: 0,
         stored: None,
-        identity: None,
+        identity: if reader.flag("whether there is an identity")? {
+            Some(Arc::new(Identity::read(reader)?))
+        } else {
+            None
+        },
     };
     let ends_at = now.from_unix(reader.u64("a session's end")?);
     let ends = ends_at != Millis::NEVER;

@@ -189,7 +189,7 @@ fn an_image_with_any_byte_changed_is_refused() {
             let mut changed = image.clone();
             changed[at] ^= change;
             let refused = engine.import_partition(NOW, &changed).unwrap_err();
-            let wanted = if at == 0 { ImageError::Version(1 ^ change) } else { ImageError::Damaged };
+            let wanted = if at == 0 { ImageError::Version(IMAGE_VERSION ^ change) } else { ImageError::Damaged };
             assert_eq!(refused, wanted);
         }
     }
@@ -259,6 +259,96 @@ fn a_retained_message_that_came_since_is_newer() {
     let deadline = engine.retained.next_expiry();
     engine.import_partition(NOW, &image).unwrap();
     assert_eq!((engine.owed(partition).retained, engine.retained.next_expiry()), (1, deadline));
+}
+
+/// The images of a partition that its engine goes on holding.
+fn snapshot(engine: &mut Engine, partition: PartitionId) -> Vec<PartitionImage> {
+    let partitions = [partition].into_iter().collect();
+    engine.hold_partitions(NOW, partitions);
+    let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(NOW, partitions, u64::MAX) else {
+        panic!("all of it is in memory");
+    };
+    drain(engine);
+    images
+}
+
+#[test]
+fn a_copy_is_kept_until_it_is_forgotten_and_may_arrive_again() {
+    let (mut old, partition) = owing();
+    let images = snapshot(&mut old, partition);
+    let owed = Owed { retained: 0, ..images[0].owed };
+    assert_eq!(Owed { retained: 0, ..old.owed(partition) }, owed, "nothing is forgotten");
+    let mut new = engine();
+    for given_up in [0, 2] {
+        let (arrived, stale) = new.arrive(NOW, &images).unwrap();
+        assert_eq!((Owed { retained: 0, ..arrived[0].1 }, stale.sessions), (owed, given_up));
+    }
+    let partitions = [partition].into_iter().collect();
+    assert_eq!(old.forget_partitions(NOW, partitions), owed);
+    assert_eq!(old.owed(partition).sessions, 0);
+    assert_eq!(old.owed(partition).retained, 1, "retained messages are copied");
+    let too_large = new.snapshot_partitions(NOW, partitions, 0);
+    assert!(matches!(too_large, Err(ImageError::TooLarge { .. })), "{too_large:?}");
+}
+
+#[test]
+fn nobody_of_a_held_partition_is_let_in() {
+    let (mut engine, partition) = owing();
+    let _ = snapshot(&mut engine, partition);
+    let refused = |engine: &Engine| engine.counters().connects_refused[crate::Reason::NotServedHere.number()];
+    Peer::connect(&mut engine, "subscriber", None);
+    assert_eq!(refused(&engine), 1);
+    engine.release_partitions([partition].into_iter().collect());
+    Peer::connect(&mut engine, "subscriber", None);
+    assert_eq!(refused(&engine), 1);
+}
+
+#[test]
+fn what_has_arrived_is_in_the_store_as_a_whole() {
+    let (mut old, partition) = owing();
+    let images = snapshot(&mut old, partition);
+    let settings = || Arc::new(Settings { durability: crate::Durability::Commit, ..Settings::default() });
+    let mut new = Engine::new(settings(), Place::ALONE, 1, NOW);
+    let (arrived, _) = new.arrive(NOW, &images).unwrap();
+    assert!(new.written_batch().is_some());
+    let mut pairs = std::collections::BTreeMap::new();
+    let operations = new.take_journal().unwrap().operations;
+    let mut rest = &operations[..];
+    while let Some((kind, behind)) = rest.split_first() {
+        let length = usize::from(u16::from_le_bytes([behind[0], behind[1]]));
+        let (key, behind) = behind[2..].split_at(length);
+        if *kind == 2 {
+            pairs.remove(key);
+            rest = behind;
+            continue;
+        }
+        let length = u32::from_le_bytes(behind[..4].try_into().unwrap()) as usize;
+        let (value, behind) = behind[4..].split_at(length);
+        pairs.insert(key, value);
+        rest = behind;
+    }
+    let mut restarted = Engine::new(settings(), Place::ALONE, 2, NOW);
+    for (key, value) in pairs {
+        restarted.restore(NOW, key, value).unwrap();
+    }
+    restarted.finish_restore(NOW).unwrap();
+    assert_eq!(restarted.owed(partition), arrived[0].1);
+}
+
+#[test]
+fn a_client_at_home_elsewhere_leaves_with_all_that_it_has_sent() {
+    let mut engine = engine();
+    let homes = [crate::Home::At(0); PARTITIONS as usize];
+    let table = crate::Homes { homes, references: vec![String::new()], redirect: false, lease_until: Millis::NEVER };
+    engine.set_homes(NOW, Some(table));
+    let peer = Peer::connect(&mut engine, "subscriber", None);
+    peer.publish(&mut engine, "t", 1, QoS::AtLeastOnce, false);
+    let events: Vec<Event> = std::iter::from_fn(|| engine.poll_event()).collect();
+    assert!(events.contains(&Event::Relay { key: peer.key, place: 0 }), "{events:?}");
+    let bytes = engine.leave_for_home(peer.key).unwrap();
+    assert_eq!(bytes[0], 0x10);
+    assert!(bytes.windows(7).any(|part| part == b"payload"), "what stands behind the CONNECT goes along");
+    assert_eq!((engine.gauges(), engine.leave_for_home(peer.key)), (Gauges::default(), None));
 }
 
 proptest! {

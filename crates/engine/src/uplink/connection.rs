@@ -38,7 +38,7 @@ impl Engine {
         uplink.stage = Stage::Connecting;
         uplink.silent = true;
         uplink.probe = Probe { asked: Some(now.monotonic), next: Millis::NEVER, answered: 0 };
-        let version = uplink.version;
+        let (version, session) = (uplink.version, uplink.session);
         let client_id = format!("{}-{name}", settings.orchestrator);
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
@@ -63,7 +63,10 @@ impl Engine {
             },
         };
         self.desk.uplinks.by_connection.insert(connection, key);
-        self.desk.send(connection, PacketType::Connect, |out| connect.encode(out).is_ok());
+        // What was done on the last connection may be under way to the store. Whatever this one says of it follows a CONNECT
+        // that waits for that, as what is said to a client follows its CONNACK.
+        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.set_uplink_timer(key);
         Some(connection)
     }
@@ -135,6 +138,7 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink_key) else { return Ok(()) };
         uplink.filters.identifies = ack.properties.subscription_identifier_available != Some(false);
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
+        uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         uplink.stage = Stage::Open;
         uplink.accepted = true;
         uplink.since = now.unix;

@@ -32,6 +32,8 @@ pub(super) struct WantedFilters {
     filters: BTreeMap<Box<str>, u64>,
     waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
+    /// Those who wait until all waits up to one have ended, in order.
+    behind: VecDeque<(u64, ShardId, Ticket)>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
@@ -131,9 +133,18 @@ impl Engine {
             wanted.filters.remove(filter);
         }
         if (before == 0) == (after == 0) {
-            return false;
+            return ticket.is_some_and(|ticket| self.wait_behind(shard, ticket));
         }
         self.tell_brokers(filter, present, ticket.map(|ticket| (shard, ticket)))
+    }
+
+    /// Whoever subscribes to what somebody else has just asked for waits as long as that one. Says whether there is anything to
+    /// wait for.
+    pub(crate) fn wait_behind(&mut self, shard: ShardId, ticket: Ticket) -> bool {
+        let wanted = &mut self.desk.uplinks.wanted;
+        let Some(last) = wanted.waits.last_key_value().map(|(wait, _)| *wait) else { return false };
+        wanted.behind.push_back((last, shard, ticket));
+        true
     }
 
     /// Tells all brokers that are there of a filter; says whether somebody waits for their answers.
@@ -266,6 +277,17 @@ impl Engine {
             return;
         }
         let Some(Waiter { shard, ticket, .. }) = wanted.waits.remove(&wait) else { return };
+        self.confirm_wait(now, shard, ticket);
+        while let Some((last, shard, ticket)) = self.desk.uplinks.wanted.behind.front().copied() {
+            if self.desk.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
+                break;
+            }
+            self.desk.uplinks.wanted.behind.pop_front();
+            self.confirm_wait(now, shard, ticket);
+        }
+    }
+
+    fn confirm_wait(&mut self, now: Now, shard: ShardId, ticket: Ticket) {
         if shard == self.place.shard {
             self.handle_interest_seen(now, ticket);
         } else {

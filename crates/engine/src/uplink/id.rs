@@ -111,7 +111,7 @@ impl MessageId {
     #[inline]
     fn at_start_of(properties: &[u8]) -> Option<Self> {
         let own = properties.get(..PAIR_LEN)?;
-        if own[..HEAD.len()] != HEAD { None } else { Self::parse_bytes(&own[HEAD.len()..]) }
+        if own[..HEAD.len()] == HEAD { Self::parse_bytes(&own[HEAD.len()..]) } else { None }
     }
 
     /// The id of a message that has no properties beside it, but for subscription identifiers; these, too. That is how nearly all
@@ -156,13 +156,13 @@ const ORIGINS_MAX: usize = 256;
 const WINDOW: u64 = 1 << 18;
 
 /// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SeenIds {
     /// The one heard of last at the back.
     origins: VecDeque<Seen>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     origin: u64,
     /// The highest number seen.

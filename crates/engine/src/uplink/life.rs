@@ -66,15 +66,17 @@ impl Engine {
             reassign_at: self.reassign_time(now),
             backoff_ms: 0,
             window: 1,
+            max_qos: QoS::ExactlyOnce,
             probe: Probe::default(),
             last: LastMessage::default(),
             kept,
             counters: UplinkCounters::default(),
             last_error: String::new(),
         };
+        self.remember_removals(now, session);
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
-        self.take_uplink_seat(now, session);
+        self.take_uplink_seat(now, session, QoS::ExactlyOnce);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
@@ -116,8 +118,8 @@ impl Engine {
     }
 
     /// Makes the uplink's session a member of the group that deals, which it may be already.
-    fn take_uplink_seat(&mut self, now: Now, session: SessionKey) {
-        let options = SubscriberOptions::new(QoS::ExactlyOnce, false, true);
+    pub(super) fn take_uplink_seat(&mut self, now: Now, session: SessionKey, max_qos: QoS) {
+        let options = SubscriberOptions::new(max_qos, false, true);
         let member = MemberOptions { options: options.bits(), subscription_id: 0 };
         let whole = format!("$share/{UPLINK_SHARE}/{UPLINK_FILTER}");
         self.desk.store_subscription(session, &whole, member.options, 0);
@@ -152,8 +154,11 @@ impl Engine {
     /// An uplink is there again: what was under way is sent again, and the broker is told what is wanted.
     pub(super) fn resume_uplink(&mut self, now: Now, key: UplinkKey, connection: ConnectionKey, session_present: bool) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let (session, draining) = (uplink.session, uplink.draining.is_some());
+        let (session, draining, max_qos) = (uplink.session, uplink.draining.is_some(), uplink.max_qos);
         self.fit_window(key);
+        if !draining {
+            self.take_uplink_seat(now, session, max_qos);
+        }
         if !draining {
             self.announce_presence(session, true);
         }
@@ -330,8 +335,8 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.draining.take().is_some() {
             uplink.since = now.unix;
-            let session = uplink.session;
-            self.take_uplink_seat(now, session);
+            let (session, max_qos) = (uplink.session, uplink.max_qos);
+            self.take_uplink_seat(now, session, max_qos);
         }
     }
 

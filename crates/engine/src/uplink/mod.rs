@@ -10,6 +10,7 @@
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
+//! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `life.rs`: uplinks come, are lost, drained and removed.
 
@@ -19,13 +20,14 @@ mod filters;
 pub(crate) mod id;
 mod life;
 mod receive;
+mod removals;
 mod route;
 mod settings;
 mod settle;
 
 use std::collections::BTreeMap;
 
-use tidegate_mqtt::{ReasonCode, Version};
+use tidegate_mqtt::{QoS, ReasonCode, Version};
 
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
@@ -35,6 +37,7 @@ use crate::session::{Delivery, InFlight};
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
+use removals::Removals;
 
 pub(crate) use route::AtGate;
 pub use settings::{
@@ -73,6 +76,7 @@ pub(crate) struct Uplinks {
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     wanted: WantedFilters,
     seen: SeenIds,
+    removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,
     /// What brokers have no room for.
@@ -113,6 +117,8 @@ struct Uplink {
     backoff_ms: u64,
     /// Packets in flight as the broker allows.
     window: u16,
+    /// The highest QoS that the broker takes.
+    max_qos: QoS,
     probe: Probe,
     /// The last message that had no id.
     last: LastMessage,
@@ -226,6 +232,16 @@ impl Uplinks {
             return false;
         }
         true
+    }
+
+    /// Whether a message has come.
+    pub(crate) fn has_seen(&self, id: &MessageId) -> bool {
+        self.seen.contains(id)
+    }
+
+    /// Which messages have come so far.
+    pub(crate) fn seen_now(&self) -> SeenIds {
+        self.seen.clone()
     }
 
     fn find(&self, name: &str) -> Option<UplinkKey> {

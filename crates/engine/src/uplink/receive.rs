@@ -1,10 +1,11 @@
 //! Messages from brokers, for the subscribers of this process (BRK-25).
 
-use tidegate_mqtt::{Frame, PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{Frame, PacketId, PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::UplinkKey;
 use super::id::{MessageId, PROPERTY};
 use crate::dispatch::{Source, reach};
+use crate::durable::Key;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
@@ -33,6 +34,9 @@ impl Engine {
         }
         let id = alone.or_else(|| MessageId::of(&properties));
         let mark = self.desk.journal.mark();
+        if let Some(packet_id) = raw.packet_id.filter(|_| !raw.dup) {
+            self.forget_receipt(session, packet_id);
+        }
         if let Some(packet_id) = raw.packet_id
             && raw.qos == QoS::ExactlyOnce
             && !self.is_first_receipt(now, key, session, packet_id)
@@ -67,6 +71,21 @@ impl Engine {
         }
         self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
         Ok(())
+    }
+
+    /// A message that is sent for the first time under a packet id that is not released: the broker has forgotten what it had
+    /// sent under it. It cannot always say so, since the CONNACK of its new session may have been lost.
+    fn forget_receipt(&mut self, session: SessionKey, packet_id: PacketId) {
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
+        let stored = session.stored;
+        let Some(flow) = session.flow.as_mut() else { return };
+        if !flow.received.remove(packet_id) {
+            return;
+        }
+        flow.received_before = flow.received_before.min(flow.received.len());
+        if let Some(stored) = stored {
+            self.desk.journal.delete(Key::Received(stored, packet_id));
+        }
     }
 
     /// Whether a message has not come before. If it is one of this process, it has come back now.
@@ -104,8 +123,17 @@ impl Engine {
         if retain && !self.takes_over(now, raw, (properties, expires_at), id) && kept_there {
             return Ok(0);
         }
-        let (topic, route) = self.cache.get(slot);
         let publisher = id.map_or(0, |id| id.publisher);
+        if !kept_there && (self.rest.is_some() || !self.ahead.is_empty()) {
+            let topic = self.cache.get(slot).0;
+            let (tenant, qos, payload) = (TenantId::DEFAULT, raw.qos, raw.payload);
+            let mut own = Publication::new(tenant, topic, qos, retain, properties, expires_at, payload, publisher);
+            own.priority = self.cache.traits(slot).priority.level(properties);
+            if self.attend_moves(now, slot, id.as_ref(), &own.keep()) {
+                return Ok(0);
+            }
+        }
+        let (topic, route) = self.cache.get(slot);
         let mut publication =
             Publication::new(TenantId::DEFAULT, topic, raw.qos, retain, properties, expires_at, raw.payload, publisher);
         publication.priority = self.cache.traits(slot).priority.level(properties);
@@ -206,10 +234,16 @@ impl Engine {
         let version = version_of(publication.properties);
         let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        if known.is_some_and(|known| known.publisher >= version) {
+        let removals = &mut self.desk.uplinks.removals;
+        if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
             return Ok(false);
         }
         let cleared = publication.payload.is_empty();
+        if cleared {
+            removals.note(publication.topic, version);
+        } else {
+            removals.forget(publication.topic);
+        }
         let news = known.is_some() || !cleared;
         let mut own = Publication::new(
             TenantId::DEFAULT,
@@ -240,6 +274,6 @@ fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
 }
 
 /// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.
-fn version_of(properties: &[u8]) -> u64 {
+pub(super) fn version_of(properties: &[u8]) -> u64 {
     MessageId::at_end_of(properties).map_or(0, |id| id.entered << 22 | id.number & 0x3f_ffff)
 }

@@ -4,6 +4,8 @@ use tidegate_mqtt::{QoS, RawPublish, ReasonCode, Version};
 
 use super::RoutingPolicy;
 use super::id::MessageId;
+use crate::deliver::Terms;
+use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::hash::hash_name;
@@ -14,6 +16,7 @@ use crate::now::Now;
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::settings::SharedStrategy;
+use crate::topics::SubscriberOptions;
 
 /// What happens to a PUBLISH at the gate of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +157,32 @@ impl Engine {
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
         self.desk.uplinks.open
+    }
+}
+
+impl Reach<'_> {
+    /// Gives a message to an uplink, which is in one group only.
+    #[inline]
+    pub(crate) fn deliver_to_uplink(
+        &mut self,
+        now: Now,
+        session: SessionKey,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
+        let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
+        let terms = Terms {
+            qos: SubscriberOptions::from_bits(membership.member.options).qos(),
+            retain: publication.retain,
+            subscription_ids: &[],
+            group: Some(&membership),
+            publisher: source.publisher(),
+            // The gate of the fleet bounds what waits for brokers.
+            metered: true,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
-use crate::durable::Key;
+use crate::durable::{Key, Numbers};
 use crate::engine::Engine;
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::message::{MessageRef, Publication};
@@ -70,9 +70,15 @@ impl Engine {
     fn keep_unreturned(&mut self, now: Now, key: UplinkKey, id: MessageId, in_flight: InFlight) {
         let cost = in_flight.delivery.as_ref().map_or(0, Delivery::cost);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
+        let session = uplink.session;
+        let before = uplink.unreturned.insert(id, Unreturned { in_flight, since: now.monotonic });
         self.desk.uplinks.unreturned_bytes += cost;
         self.desk.memory += cost;
+        if let Some(Unreturned { in_flight, .. }) = before {
+            // It was dealt to the same broker again, as after a restart: one of them is enough.
+            self.forget_unreturned(&in_flight);
+            self.forget_settled(session, &in_flight);
+        }
         self.fit_window(key);
     }
 
@@ -92,15 +98,18 @@ impl Engine {
 
     /// A message of this process has come back, from whichever broker.
     pub(super) fn note_returned(&mut self, now: Now, id: &MessageId) {
-        let holder = self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id));
-        let Some((key, uplink)) = holder else { return };
-        let (key, session) = (*key, uplink.session);
-        let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
-        uplink.counters.returned += 1;
-        self.forget_unreturned(&in_flight);
-        self.forget_settled(session, &in_flight);
-        self.fit_window(key);
-        self.desk.refill(now.monotonic, &mut self.layouts, session);
+        // More than one may wait for it, where it was dealt again.
+        while let Some((key, uplink)) =
+            self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id))
+        {
+            let (key, session) = (*key, uplink.session);
+            let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
+            uplink.counters.returned += 1;
+            self.forget_unreturned(&in_flight);
+            self.forget_settled(session, &in_flight);
+            self.fit_window(key);
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
+        }
     }
 
     fn forget_unreturned(&mut self, in_flight: &InFlight) {
@@ -218,8 +227,9 @@ impl Engine {
             self.desk.memory -= cost;
             if exactly_once {
                 // The broker may hold the packet id, and would take the next message under it for a repetition.
-                self.keep_in_flight(session, entry.released());
+                sent.push(self.leave_to_release(session, entry));
                 released += 1;
+                continue;
             }
             sent.push(entry.item);
         }
@@ -244,6 +254,22 @@ impl Engine {
             self.deal_anew(now, key, &delivery.message.publication(), whereto);
         }
         self.forget_settled(session, in_flight);
+    }
+
+    /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.
+    fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
+        let mut numbers = entry.item.numbers;
+        let (id, state) = (entry.id(), entry.state);
+        let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
+        if let Some(stored) = stored.filter(|_| numbers.entry != 0 && state != State::AwaitPubComp) {
+            let flow = self.desk.sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
+            let order = flow.map_or(0, crate::session::Flow::number);
+            numbers.separate = true;
+            self.desk.journal.put_sent(stored, numbers.entry, id, State::AwaitPubComp, order);
+        }
+        let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
+        self.keep_in_flight(session, kept);
+        InFlight { delivery: in_flight.delivery, numbers: Numbers::default() }
     }
 
     fn keep_in_flight(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) {

@@ -148,7 +148,17 @@ impl Broker {
     /// The same, and it knows nobody any more.
     pub(crate) fn die_and_forget(&self) {
         self.die();
+        self.forget();
+    }
+
+    /// It knows nobody any more.
+    pub(crate) fn forget(&self) {
         self.with(FakeBroker::forget_sessions);
+    }
+
+    /// It writes its sessions to its disk.
+    pub(crate) fn save(&self) {
+        self.with(FakeBroker::save);
     }
 
     /// The network breaks and the broker lives on.

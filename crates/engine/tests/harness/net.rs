@@ -135,6 +135,8 @@ pub(crate) struct Net {
     pub configured: BTreeMap<String, UplinkOptions>,
     /// Brokers that are to be dialed.
     pub dialing: VecDeque<String>,
+    /// Clients whose home is elsewhere.
+    pub relaying: Vec<(usize, ConnectionKey, u16)>,
     /// Clients whose queues were asked for, whether there is one or not.
     pub asked_back: Vec<String>,
     pub trace: Trace,
@@ -223,6 +225,7 @@ impl Net {
             brokers: BTreeMap::new(),
             configured: BTreeMap::new(),
             dialing: VecDeque::new(),
+            relaying: Vec::new(),
             asked_back: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
@@ -759,6 +762,7 @@ impl Net {
             }
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
             Event::Dial { uplink } => self.dialing.push_back(uplink),
+            Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

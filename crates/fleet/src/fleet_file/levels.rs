@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use super::SlaSection;
 use crate::decide::PolicyName;
@@ -17,6 +18,7 @@ pub(super) struct LevelSection {
     pub(super) policy: Option<PolicyName>,
     pub(super) place: Place,
     pub(super) routing: String,
+    pub(super) admin_token: Option<PathBuf>,
     pub(super) attached: Vec<Attached>,
 }
 
@@ -40,10 +42,13 @@ impl LevelSection {
                 cores: 1.0,
                 templates: vec![(template.to_owned(), 1)],
                 victim: Victim::LastAdded,
+                stack: None,
+                decided_elsewhere: false,
             },
             policy: None,
             place: Place::default(),
             routing: "topic-hash".to_owned(),
+            admin_token: None,
             attached: Vec::new(),
         }
     }
@@ -79,6 +84,7 @@ pub(super) fn read(
     }
     if level == Level::Orchestrator {
         section.routing = keys.word("routing", ROUTING).map_or(section.routing, str::to_owned);
+        section.admin_token = keys.text("admin_token_file").map(PathBuf::from);
     }
     section.attached = keys.tables("attached", |keys| attached(level, keys));
     Some(section)

@@ -1,5 +1,6 @@
 //! FLEET.toml: everything that a manager is told by a person.
 
+mod kubernetes;
 mod levels;
 mod policy;
 
@@ -13,9 +14,10 @@ use crate::decide::{Bounds, Decider, PolicyName, Sla};
 use crate::document::{Document, Findings, Keys, MAX_DOCUMENT};
 use crate::level::Level;
 use crate::manage::driver::Logins;
-use crate::manage::{Judge, OnDrainLimit, PolicyJudge, Settings};
-use crate::provider::attached::Attached;
-use crate::provider::process::{self, Place, Template};
+use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
+use crate::provider::attached::{Attached, WithAttached};
+use crate::provider::process::{self, Place, Processes, Template};
+use crate::provider::{Provider, ProviderError};
 
 /// The most resources that an agreement may allow.
 const MOST: u64 = 10_000;
@@ -35,6 +37,9 @@ pub struct FleetFile {
     pub dns: Option<Dns>,
     /// Resources that were there before.
     pub attached: Vec<Attached>,
+    /// The file of the token that orchestrators' admin API asks for; absolute or relative to the file.
+    pub admin_token: Option<PathBuf>,
+    kubernetes: Option<kubernetes::Settings>,
     policies: BTreeMap<Level, PolicyName>,
     policy: crate::decide::Settings,
     sla: Sla,
@@ -89,6 +94,11 @@ impl FleetFile {
         for login in file.templates.values_mut().filter_map(|template| template.login.as_mut()) {
             login.password_file = parent.join(&login.password_file);
         }
+        file.admin_token = file.admin_token.map(|token| parent.join(token));
+        #[cfg(feature = "kubernetes")]
+        {
+            file.kubernetes = file.kubernetes.map(|kubernetes| kubernetes.below(parent));
+        }
         Ok(file)
     }
 
@@ -106,6 +116,9 @@ impl FleetFile {
     /// Never for a file that was read: its settings are checked then.
     pub fn judges(&self) -> Result<BTreeMap<Level, Box<dyn Judge>>, crate::decide::SettingsError> {
         let judge = |level: &Level| {
+            if self.is_decided_elsewhere(*level) {
+                return Ok((*level, Box::new(DecidedElsewhere) as Box<dyn Judge>));
+            }
             let name = self.policies.get(level).copied().unwrap_or(PolicyName::Default);
             let decider = Decider::new(name, &self.policy)?;
             Ok((*level, Box::new(PolicyJudge::new(decider, self.sla)) as Box<dyn Judge>))
@@ -129,10 +142,37 @@ impl FleetFile {
         }
     }
 
+    /// Where resources come from: processes of this machine, with their state below a directory and for templates that run
+    /// `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
+    ///
+    /// # Errors
+    /// When the state cannot be read, or the cluster cannot be reached.
+    pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
+        let provider: Box<dyn Provider> = match &self.kubernetes {
+            #[cfg(feature = "kubernetes")]
+            Some(settings) => Box::new(crate::provider::kubernetes::Kubernetes::open(settings.clone())?),
+            #[cfg(not(feature = "kubernetes"))]
+            Some(nothing) => match *nothing {},
+            None => Box::new(Processes::open(self.processes(directory, executable))?),
+        };
+        Ok(match self.attached.clone() {
+            attached if attached.is_empty() => provider,
+            attached => Box::new(WithAttached::new(attached, provider)),
+        })
+    }
+
     /// Who the fleet is towards brokers.
     pub fn logins(&self) -> Logins {
         let login = |(name, template): (&String, &Template)| Some((name.clone(), template.login.clone()?));
-        Logins::new(self.templates.iter().filter_map(login).collect())
+        #[cfg_attr(not(feature = "kubernetes"), expect(unused_mut, reason = "pods have logins of their own"))]
+        let mut logins: BTreeMap<_, _> = self.templates.iter().filter_map(login).collect();
+        #[cfg(feature = "kubernetes")]
+        for set in self.kubernetes.iter().flat_map(|kubernetes| kubernetes.sets.values()) {
+            // A StatefulSet may be called as a template is: who has no login there is anonymous.
+            logins.remove(&set.stateful_set);
+            logins.extend(set.login.clone().map(|login| (set.stateful_set.clone(), login)));
+        }
+        Logins::new(logins)
     }
 }
 
@@ -146,6 +186,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let orchestrators = keys.table("orchestrators", |keys| levels::read(Level::Orchestrator, &sla, &templates, keys));
     let mut brokers = brokers.unwrap_or_else(|| levels::LevelSection::of(Level::Broker, &sla));
     let mut orchestrators = orchestrators.unwrap_or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
+    let kubernetes = kubernetes::read(keys);
     let dns = keys.table("dns", dns);
     let fleet = fleet?;
     let (name, policy) = policy::read(keys, fleet.settings.interval);
@@ -158,9 +199,27 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let policies = levels.iter().map(|(level, section)| (*level, section.policy.unwrap_or(name))).collect();
     let places = levels.iter().map(|(level, section)| (*level, section.place.clone())).collect();
     let routing = levels[1].1.routing.clone();
+    let admin_token = levels[1].1.admin_token.clone();
     settings.levels = levels.into_iter().map(|(level, section)| (level, section.settings)).collect();
     let (directory, api_port, sla) = (fleet.directory, fleet.api_port, sla.sla);
-    Some(FleetFile { settings, directory, api_port, dns, attached, policies, policy, sla, places, routing, templates })
+    let file = FleetFile {
+        settings,
+        directory,
+        api_port,
+        dns,
+        attached,
+        admin_token,
+        kubernetes,
+        policies,
+        policy,
+        sla,
+        places,
+        routing,
+        templates,
+    };
+    #[cfg(feature = "kubernetes")]
+    let file = file.with_stateful_sets();
+    Some(file)
 }
 
 struct Fleet {

@@ -128,3 +128,60 @@ fn the_examples_can_be_read() {
     let expected = [("mixed.toml", 2), ("mosquitto.toml", 1), ("rabbitmq.toml", 1), ("tidegate.toml", 1)];
     assert_eq!(names, expected.map(|(name, count)| (name.into(), count)));
 }
+
+const PODS: &str = "[kubernetes.brokers]\nstateful_set = \"mosquitto\"\nscaled_by = \"other\"\n\
+    login = { username = \"fleet\", password_file = \"p\" }\n[kubernetes.orchestrators]\nstateful_set = \"tidegate-orchestrator\"\n";
+
+#[cfg(not(feature = "kubernetes"))]
+#[test]
+fn a_build_without_kubernetes_says_how_to_make_one_with_it() {
+    let said = read_text(&format!("{LEAST}{PODS}")).unwrap_err().to_string();
+    assert!(said.contains("needs a tidegate that was built with Kubernetes"), "{said}");
+    assert!(said.contains("--features kubernetes"), "{said}");
+    assert!(!said.contains("unknown key"), "{said}");
+}
+
+#[cfg(feature = "kubernetes")]
+#[test]
+fn stateful_sets_take_the_place_of_templates() {
+    use crate::manage::{LevelSeen, Moment, Wish};
+    let file = read_text(&format!("{LEAST}{PODS}")).unwrap();
+    assert!(file.is_of_a_cluster());
+    let brokers = file.settings.level(Level::Broker).unwrap();
+    assert_eq!((brokers.templates.clone(), brokers.decided_elsewhere), (vec![("mosquitto".to_owned(), 1)], true));
+    assert!(!file.settings.level(Level::Orchestrator).unwrap().decided_elsewhere);
+    let mut judges = file.judges().unwrap();
+    let idle = LevelSeen {
+        at: Moment(0),
+        level: Level::Broker,
+        serving: 5,
+        pending: 0,
+        leaving: 0,
+        elsewhere: 1,
+        lead_time: None,
+        members: Vec::new(),
+    };
+    assert_eq!(judges.get_mut(&Level::Broker).unwrap().judge(&idle).wish, Wish::Hold);
+
+    for (wrong, said) in [
+        ("[kubernetes]\nnamespace = \"a/b\"\n[kubernetes.brokers]\nstateful_set = \"b\"\n", "no name of Kubernetes"),
+        ("[kubernetes]\nnamespace = \"a\"\n", "name no StatefulSet"),
+        ("[kubernetes.brokers]\nport = 1\n", "`kubernetes.brokers.stateful_set` is missing"),
+        ("[kubernetes.brokers]\nstateful_set = \"b\"\nscaled_by = \"me\"\n", "one of manager, other"),
+        ("[kubernetes.brokers]\nstateful_set = \"b\"\nadmin_port = 1\n", "unknown key"),
+    ] {
+        let text = read_text(&format!("{LEAST}{wrong}")).unwrap_err().to_string();
+        assert!(text.contains(said), "{said}: {text}");
+    }
+}
+
+#[cfg(feature = "kubernetes")]
+#[test]
+fn the_shipped_manifest_holds_a_fleet_file() {
+    let manifest = include_str!("../../../../deploy/kubernetes/manager.yaml");
+    let lines =
+        manifest.lines().skip_while(|line| *line != "  fleet.toml: |").skip(1).take_while(|line| *line != "---");
+    let text = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
+    let file = read_text(&text).unwrap();
+    assert!(file.is_of_a_cluster() && file.admin_token.is_some());
+}

@@ -25,6 +25,8 @@ pub enum Kind {
     Restart,
     /// A resource of this fleet that the book does not know is taken in.
     Adopt,
+    /// Somebody else takes a resource away: it is drained while it still answers.
+    Evacuate,
 }
 
 /// One step of an action. Each may be repeated.
@@ -99,6 +101,9 @@ pub struct Action {
     pub targets: Vec<ResourceName>,
     /// Whom it replaces.
     pub old: Vec<ResourceName>,
+    /// Whether orchestrators forget a broker before it is released: where a provider holds it until nobody is connected to it any more.
+    #[serde(default)]
+    pub forget_first: bool,
     /// Why it is being undone; `None` while it goes forward.
     pub failing: Option<String>,
     /// When it began.
@@ -151,8 +156,11 @@ impl Action {
         let returned = self.steps.iter().any(|record| record.step == Return);
         match (self.kind, self.level) {
             _ if returned => &[Return],
+            (Kind::Evacuate, Level::Broker) => &[Drain, Forget, Release],
+            (Kind::ScaleIn, Level::Broker) if self.forget_first => &[Drain, Forget, Release],
             (Kind::ScaleIn, Level::Broker) => &[Drain, Release, Forget],
-            (Kind::ScaleIn, Level::Orchestrator) => &[Withdraw, Ttl, Evict, Release],
+            (Kind::ScaleIn | Kind::Evacuate, Level::Orchestrator) => &[Withdraw, Ttl, Evict, Release],
+            (_, Level::Broker) if self.failing.is_some() && self.forget_first => &[Drain, Forget, Release],
             (_, Level::Broker) if self.failing.is_some() => &[Drain, Release, Forget],
             (_, Level::Orchestrator) if self.failing.is_some() => &[Withdraw, Ttl, Evict, Release],
             (Kind::Replace, Level::Broker) => &[Discard, Allocate, Boot, Join, Forget],

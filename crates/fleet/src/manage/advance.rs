@@ -56,8 +56,12 @@ impl Manager {
             return Progress::Wait("the provider does not answer".to_owned());
         }
         let waited = Duration::from_millis(now.since(action.step_started()));
+        if let Some(why) = self.is_no_longer_last(action, step, sight) {
+            return Progress::Fail(why);
+        }
         match step {
             Step::Discard => gone(action.old.iter(), sight),
+            Step::Release if action.kind == Kind::Evacuate => left(action, sight),
             Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
@@ -149,7 +153,7 @@ impl Manager {
 
     fn drained(&self, action: &Action, sight: &Sight) -> Progress {
         for broker in &action.targets {
-            if matches!(sight.condition(broker), Some(Condition::Ended(_)) | None) {
+            if matches!(sight.condition(broker), Some(Condition::Ended(_)) | None) || is_over(action, broker, sight) {
                 // Nothing more comes from it; what it owed is sent to others when orchestrators forget it.
                 continue;
             }
@@ -185,7 +189,8 @@ impl Manager {
     /// A drain within its time limit.
     fn limited(&self, action: &Action, waited: Duration, progress: Progress) -> Progress {
         match progress {
-            Progress::Wait(note) if waited >= self.settings.drain_limit => {
+            // Whoever takes it away decides when it has taken too long.
+            Progress::Wait(note) if waited >= self.settings.drain_limit && action.kind != Kind::Evacuate => {
                 let limit = self.settings.drain_limit.as_secs();
                 match self.settings.on_drain_limit {
                     OnDrainLimit::Return if action.step() != Some(Step::Return) => {
@@ -210,6 +215,7 @@ impl Manager {
                 }
             }
             Step::Discard => self.release(&action.old),
+            Step::Release if action.kind == Kind::Evacuate => {}
             Step::Release => self.release(&action.targets),
             Step::Evict => self.evict(action, sight),
             Step::Return if action.level == Level::Orchestrator => {
@@ -233,7 +239,7 @@ impl Manager {
             .min_by_key(|endpoint| endpoint.clients)
             .map(|endpoint| endpoint.address.strip_prefix("mqtt://").unwrap_or(&endpoint.address).to_owned());
         for at in &action.targets {
-            if matches!(sight.condition(at), Some(Condition::Ended(_))) {
+            if matches!(sight.condition(at), Some(Condition::Ended(_))) && action.kind != Kind::Evacuate {
                 // It died on its way out: it must come back to hand over what it has.
                 if let Some(member) = self.book.members.get(at) {
                     let wanted = member.wanted.clone();
@@ -299,8 +305,10 @@ impl Manager {
             self.end(action, now);
             return;
         }
+        let stays = self.is_no_longer_last(&action, step, sight).is_some();
         let answers = action.targets.iter().all(|name| sight.orchestrators.contains_key(name));
         let (next, phase) = match (step, level) {
+            _ if stays => (Step::Return, Phase::Serving),
             (Step::Drain | Step::Evict, _) if action.kind == Kind::ScaleIn || again => (Step::Return, Phase::Serving),
             (Step::Join, _) => (Step::Drain, Phase::Draining),
             (Step::Configure | Step::Announce, Level::Orchestrator) if answers => (Step::Evict, Phase::Draining),
@@ -333,6 +341,18 @@ impl Manager {
         }
         self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
         self.tell(Entry(explain::ended(&action, &outcome, now)));
+    }
+}
+
+/// Whether somebody else's taking away is over: it has gone, or is there anew.
+fn is_over(action: &Action, name: &ResourceName, sight: &Sight) -> bool {
+    action.kind == Kind::Evacuate && sight.condition(name) != Some(&Condition::Stopping)
+}
+
+fn left(action: &Action, sight: &Sight) -> Progress {
+    match action.targets.iter().find(|name| !is_over(action, name, sight)) {
+        None => Progress::Done,
+        Some(name) => Progress::Wait(format!("{name} is stopping")),
     }
 }
 
@@ -381,7 +401,7 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
 }
 
 fn evicted(action: &Action, sight: &Sight) -> Progress {
-    for at in &action.targets {
+    for at in action.targets.iter().filter(|at| !is_over(action, at, sight)) {
         let Some(view) = sight.orchestrators.get(at) else {
             return Progress::Wait(format!("{at} does not answer"));
         };

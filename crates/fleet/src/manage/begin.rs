@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::action::{Action, Kind};
-use super::book::{self, Member, Phase, Record};
+use super::book::{Member, Phase, Record};
 use super::judge::{Verdict, Wish};
 use super::machine::Manager;
 use super::moment::Moment;
@@ -24,9 +24,10 @@ impl Manager {
         if self.is_pausing(level, now) && self.needs_more_than_judgement(level, sight) {
             return "the last action ended a moment ago; trying again soon".to_owned();
         }
-        self.adopt(level, now, sight)
+        self.evacuate(level, now, sight)
+            .or_else(|| self.adopt(level, now, sight))
             .or_else(|| self.heal(level, now, sight))
-            .or_else(|| self.start(level, now))
+            .or_else(|| self.start(level, now, sight))
             .unwrap_or_else(|| self.carry_out(level, verdict, now, sight))
     }
 
@@ -72,7 +73,7 @@ impl Manager {
     fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
         let Some(template) = sight.resource(name).map(|observed| observed.resource.template.clone()) else { return };
         let cores = self.settings.level(level).map_or(1.0, |settings| settings.cores);
-        let number = book::number(level, name).unwrap_or_default();
+        let number = self.order_of(level, name);
         if number >= self.book.next(level) {
             self.record(Record::Numbers { level, next: number + 1 });
         }
@@ -106,28 +107,28 @@ impl Manager {
         if let Some(judge) = self.judges.get_mut(&level) {
             judge.note_action(now);
         }
-        match level {
-            Level::Broker => {
-                let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now)).collect();
-                Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now))
-            }
-            Level::Orchestrator => Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now)),
+        // What stands in a stack comes back under its name and is not replaced by another.
+        if level == Level::Broker && self.settings.stack(level).is_none() {
+            let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now, sight)).collect();
+            return Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now));
         }
+        Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now))
     }
 
     /// The first resources of a level, all at once.
-    fn start(&mut self, level: Level, now: Moment) -> Option<String> {
+    fn start(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
         if self.book.started.contains(&level) {
             return None;
         }
-        let initial = self.settings.level(level)?.initial;
+        let settings = self.settings.level(level)?;
+        let initial = if settings.decided_elsewhere { 0 } else { settings.initial };
         let there = self.book.level(level).count();
         let missing = usize::try_from(initial).unwrap_or(usize::MAX).saturating_sub(there);
         if missing == 0 {
             self.record(Record::Started { level });
             return None;
         }
-        let new: Vec<ResourceName> = (0..missing).filter_map(|_| self.new_member(level, now)).collect();
+        let new: Vec<ResourceName> = (0..missing).filter_map(|_| self.new_member(level, now, sight)).collect();
         Some(self.begin_action(Kind::Start, level, new, Vec::new(), &format!("the fleet starts with {initial}"), now))
     }
 
@@ -136,7 +137,7 @@ impl Manager {
             Wish::Hold => "nothing".to_owned(),
             Wish::Grow(count) => {
                 let new: Vec<_> =
-                    (0..count.min(self.room(level))).filter_map(|_| self.new_member(level, now)).collect();
+                    (0..count.min(self.room(level))).filter_map(|_| self.new_member(level, now, sight)).collect();
                 if new.is_empty() {
                     return "nothing: the SLA leaves no room".to_owned();
                 }
@@ -167,6 +168,10 @@ impl Manager {
             self.book.level(level).filter(|member| member.phase == Phase::Serving).collect();
         let spare = u32::try_from(serving.len()).unwrap_or(u32::MAX).saturating_sub(settings.least);
         serving.retain(|member| member.wanted.template != ATTACHED);
+        let count = usize::try_from(count.min(spare)).unwrap_or(usize::MAX);
+        if let Some(stack) = &settings.stack {
+            return self.last_of(stack, level, count);
+        }
         let load = |member: &Member| match (settings.victim, level) {
             (Victim::LastAdded, _) => 0,
             (Victim::LeastLoaded, Level::Broker) => sight.owed(&member.wanted.name),
@@ -175,16 +180,19 @@ impl Manager {
             }
         };
         serving.sort_by_key(|member| (load(member), std::cmp::Reverse(member.order)));
-        let count = usize::try_from(count.min(spare)).unwrap_or(usize::MAX);
         serving.into_iter().take(count).map(|member| member.wanted.name.clone()).collect()
     }
 
-    /// A new member with a name that was never used, from the template that is furthest below its weight.
-    fn new_member(&mut self, level: Level, now: Moment) -> Option<ResourceName> {
+    /// A new member with the next name of its stack, or one that was never used, from the template that is furthest below its weight.
+    fn new_member(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<ResourceName> {
         let template = self.template(level)?;
         let cores = self.settings.level(level)?.cores;
-        let number = self.number(level);
-        let name: ResourceName = format!("{}-{number}", level.name()).parse().ok()?;
+        let (name, number) = if let Some(stack) = self.settings.stack(level).cloned() {
+            self.next_of(&stack, level, sight)?
+        } else {
+            let number = self.number(level);
+            (format!("{}-{number}", level.name()).parse().ok()?, number)
+        };
         self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
         Some(name)
     }
@@ -208,7 +216,7 @@ impl Manager {
         self.record(Record::Member(Member { wanted, phase: Phase::Pending, since: now, order }));
     }
 
-    fn begin_action(
+    pub(super) fn begin_action(
         &mut self,
         kind: Kind,
         level: Level,
@@ -226,6 +234,7 @@ impl Manager {
             observation,
             targets,
             old,
+            forget_first: self.settings.stack(level).is_some(),
             failing: None,
             started: now,
             steps: Vec::new(),
@@ -234,7 +243,7 @@ impl Manager {
         action.begin(first, now);
         let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
         let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
-        if kind == Kind::ScaleIn {
+        if matches!(kind, Kind::ScaleIn | Kind::Evacuate) {
             for name in action.targets.clone() {
                 self.set_phase(&name, Phase::Draining, now);
             }

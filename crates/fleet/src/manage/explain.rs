@@ -17,6 +17,7 @@ pub(super) fn kind(kind: Kind) -> &'static str {
         Kind::Replace => "replace",
         Kind::Restart => "restart",
         Kind::Adopt => "adopt",
+        Kind::Evacuate => "evacuate",
     }
 }
 

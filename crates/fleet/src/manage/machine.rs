@@ -44,6 +44,8 @@ pub struct Manager {
     /// Changes of the book that are not kept yet.
     unkept: Vec<Record>,
     commands: Vec<Command>,
+    /// What these are about.
+    asked: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Manager {
@@ -72,6 +74,7 @@ impl Manager {
             last_failure: None,
             unkept: Vec::new(),
             commands: Vec::new(),
+            asked: BTreeSet::new(),
         };
         for (level, at) in manager.book.ended.clone() {
             if let Some(judge) = manager.judges.get_mut(&level) {
@@ -297,7 +300,8 @@ impl Manager {
             let records = std::mem::take(&mut self.unkept);
             self.commands.push(Command::Keep(records));
         }
-        if !self.commands.contains(&command) {
+        // Asking twice in one look does no harm and no good.
+        if matches!(command, Command::Tell(_)) || self.asked.insert(command.describe()) {
             self.commands.push(command);
         }
     }
@@ -311,7 +315,13 @@ impl Manager {
             let records = std::mem::take(&mut self.unkept);
             self.commands.push(Command::Keep(records));
         }
+        self.asked.clear();
         std::mem::take(&mut self.commands)
+    }
+
+    /// Whether this fleet, or its provider for it, has given a resource this name at some time.
+    pub(super) fn has_named(&self, name: &ResourceName) -> bool {
+        self.book.has_named(name) || self.settings.is_stacked(name)
     }
 
     /// The next number of a name at a level.

@@ -25,6 +25,15 @@ impl Manager {
             let state = view.brokers.get(&broker).map(|broker| broker.state);
             let leaves = matches!(state, Some(BrokerState::Draining | BrokerState::Drained));
             let at = at.clone();
+            if state.is_some() && self.is_to_be_forgotten(&broker) {
+                let ended = matches!(sight.condition(&broker), None | Some(Condition::Ended(_)));
+                if leaves || ended {
+                    // What one that has ended still owes goes to others.
+                    let force = ended && view.brokers.get(&broker).is_some_and(|known| known.owed > 0);
+                    self.command(Command::RemoveBroker { at, broker, force });
+                    continue;
+                }
+            }
             match phase {
                 Phase::Joining | Phase::Serving if state.is_none() || leaves => {
                     let there = sight.resource(&broker).map(|observed| &observed.condition);
@@ -44,7 +53,7 @@ impl Manager {
     /// had are somebody else's and stay.
     fn reconcile_strangers(&mut self, at: &ResourceName, view: &OrchestratorView, sight: &Sight) {
         for (broker, known) in &view.brokers {
-            let gone = self.book.phase(broker).is_none() && self.book.has_named(broker) && sight.is_absent(broker);
+            let gone = self.book.phase(broker).is_none() && self.has_named(broker) && sight.is_absent(broker);
             if gone {
                 let force = known.owed > 0;
                 self.command(Command::RemoveBroker { at: at.clone(), broker: broker.clone(), force });

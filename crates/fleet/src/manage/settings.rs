@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::level::Level;
+use crate::provider::{ResourceName, Stack};
 
 /// Whom a scale in takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,11 @@ pub struct LevelSettings {
     pub templates: Vec<(String, u32)>,
     /// Whom a scale in takes.
     pub victim: Victim,
+    /// How its resources are named and ordered, where the provider says so; the last one is then whom a scale in takes.
+    pub stack: Option<Stack>,
+    /// Whether somebody else decides how many there are, such as an autoscaler: the manager then joins what appears, drains what is taken
+    /// away, and asks the provider for nothing.
+    pub decided_elsewhere: bool,
 }
 
 /// A manager.
@@ -77,5 +83,15 @@ impl Settings {
     /// The settings of a level.
     pub fn level(&self, level: Level) -> Option<&LevelSettings> {
         self.levels.get(&level)
+    }
+
+    /// How the resources of a level are named and ordered, where the provider says so.
+    pub(super) fn stack(&self, level: Level) -> Option<&Stack> {
+        self.level(level)?.stack.as_ref()
+    }
+
+    /// Whether a name is one that a provider gives to resources of this fleet.
+    pub(super) fn is_stacked(&self, name: &ResourceName) -> bool {
+        Level::ALL.iter().any(|level| self.stack(*level).is_some_and(|stack| stack.number(name).is_some()))
     }
 }

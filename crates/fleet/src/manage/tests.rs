@@ -2,4 +2,5 @@
 
 mod cases;
 mod kills;
+mod stacked;
 mod world;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::process::{Probe, probe};
-use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
+use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
 use crate::level::Level;
 
 /// The template that attached resources seem to be made from.
@@ -94,6 +94,10 @@ impl Provider for WithAttached {
             return Err(ProviderError::Attached(name.clone()));
         }
         self.others.stop(name)
+    }
+
+    fn stack(&self, level: Level) -> Option<Stack> {
+        self.others.stack(level)
     }
 
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {

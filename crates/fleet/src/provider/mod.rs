@@ -2,7 +2,7 @@
 //!
 //! A [`Provider`] is all that is known of a cloud: five operations, each of which may be repeated without harm, because the manager
 //! may die between asking and hearing the answer. A cloud's API is one file with one implementation of this trait;
-//! [`process`] spawns processes on this machine.
+//! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales StatefulSets.
 //!
 //! | operation | what it must do |
 //! | --- | --- |
@@ -12,13 +12,20 @@
 //! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
 //! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
 //!
+//! Some of them name resources themselves and can only release the last one made: such a provider says so with a
+//! [`stack`](Provider::stack), and the manager drains the one that will go.
+//!
 //! None of them waits for a resource: the manager asks again with its next observation (BRK-30).
 
 pub mod attached;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 mod name;
 pub mod process;
+mod stack;
 
 pub use name::{ResourceName, ResourceNameError};
+pub use stack::Stack;
 
 use std::path::PathBuf;
 
@@ -70,7 +77,8 @@ pub enum Condition {
     Down(String),
     /// It has died: nothing of it works any more. With what was seen.
     Ended(String),
-    /// It is being taken away.
+    /// It is being taken away: by the manager, or by somebody else, who may be an autoscaler or whoever empties a machine. While it still
+    /// answers it can be drained.
     Stopping,
 }
 
@@ -149,6 +157,9 @@ pub enum ProviderError {
     /// The resource belongs to somebody else.
     #[error("`{0}` is not the manager's to release: it is attached in the fleet file; remove it there")]
     Attached(ResourceName),
+    /// What the provider speaks with refuses, does not answer, or answers something else than was agreed.
+    #[error(transparent)]
+    Cloud(Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Where resources come from. See the [module](self) for what each operation promises.
@@ -176,6 +187,12 @@ pub trait Provider: Send {
     /// # Errors
     /// As of [`release`](Self::release).
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
+
+    /// How the resources of a level are named and ordered; `None` where the manager names them and any of them can go.
+    fn stack(&self, level: Level) -> Option<Stack> {
+        let _ = level;
+        None
+    }
 
     /// All resources with what they do and, when asked for everything, how much CPU they use.
     ///

@@ -66,6 +66,12 @@ pub fn parse(bytes: &[u8]) -> Result<Progress, ProxyError> {
     }
 }
 
+/// A header of version 2 for a client at the first address that has connected to the second, both of one family; `None`, or two
+/// families, says that the proxy speaks for itself.
+pub fn write_v2(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+    v2::write(addresses)
+}
+
 /// Whether these bytes begin a header, whatever follows; `None` as long as they do not tell.
 pub fn begins_header(bytes: &[u8]) -> Option<bool> {
     match Kind::of(bytes) {

@@ -59,3 +59,25 @@ fn source(family: u8, body: &[u8]) -> Option<SocketAddr> {
         _ => None,
     }
 }
+
+/// A header: where the client is and what it has connected to, both of one family, or that the proxy speaks for itself.
+pub(super) fn write(addresses: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
+    let mut header = SIGNATURE.to_vec();
+    let (command, family, body) = match addresses {
+        Some((SocketAddr::V4(source), SocketAddr::V4(destination))) => {
+            let mut body = [source.ip().octets(), destination.ip().octets()].concat();
+            body.extend([source.port(), destination.port()].map(u16::to_be_bytes).concat());
+            (PROXY, TCP_OVER_IPV4, body)
+        }
+        Some((SocketAddr::V6(source), SocketAddr::V6(destination))) => {
+            let mut body = [source.ip().octets(), destination.ip().octets()].concat();
+            body.extend([source.port(), destination.port()].map(u16::to_be_bytes).concat());
+            (PROXY, TCP_OVER_IPV6, body)
+        }
+        _ => (LOCAL, UNSPECIFIED, Vec::new()),
+    };
+    header.extend([command, family]);
+    header.extend((body.len() as u16).to_be_bytes());
+    header.extend(body);
+    header
+}

@@ -198,7 +198,9 @@ impl Shard {
             FleetOrder::Redirect { begin: true, reference } => self.engine.begin_redirecting(reference),
             FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
             FleetOrder::Evict { clients, answer } => {
-                let _ = answer.send(self.engine.evict(now, clients));
+                let served = self.engine.evict(now, clients);
+                let relayed = self.end_relays(clients.saturating_sub(served));
+                let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {
                 let engine = &self.engine;

@@ -10,6 +10,7 @@ mod homes;
 mod limits;
 mod pki;
 mod proxy;
+mod relay;
 mod start;
 mod telling;
 mod tls;

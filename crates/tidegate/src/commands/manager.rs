@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 
 use crate::exit::{Exit, print};
-use crate::fleet::{After, Session, SessionArgs};
+use crate::fleet::{After, AtItsEnd, Session, SessionArgs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 /// Works until it is told to stop.
 pub(crate) fn run(args: &Args) -> Exit {
-    let session = match Session::open(&args.fleet, &args.session) {
+    let session = match Session::open(&args.fleet, &args.session, AtItsEnd::Leave) {
         Ok(session) => session,
         Err(no) => return no.into(),
     };

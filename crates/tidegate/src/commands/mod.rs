@@ -6,6 +6,7 @@ mod cert;
 mod completions;
 mod config;
 pub(crate) mod dns;
+pub(crate) mod drain;
 pub(crate) mod fleet;
 pub(crate) mod manager;
 pub(crate) mod orchestrator;
@@ -39,6 +40,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Why(args)) => why::run(&args).into(),
         Some(Command::Ban(args)) => ban::run(&args).into(),
         Some(Command::Dns(args)) => dns::run(&args).into(),
+        Some(Command::Drain(args)) => drain::run(&args).into(),
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),

@@ -31,6 +31,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 
+    /// Where other orchestrators relay clients to that are at home here: HOST:PORT
+    #[arg(long, value_name = "HOST:PORT")]
+    relay: Option<String>,
+
     #[command(flatten)]
     run: ConfigArgs,
 }
@@ -43,7 +47,11 @@ impl Args {
         if !self.broker.is_empty() {
             set.push(("orchestrator.brokers".to_owned(), self.broker.join(",")));
         }
-        let named = [("orchestrator.policy", &self.policy), ("orchestrator.name", &self.name)];
+        let named = [
+            ("orchestrator.policy", &self.policy),
+            ("orchestrator.name", &self.name),
+            ("orchestrator.relay", &self.relay),
+        ];
         set.extend(named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?))));
         // What was set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);

@@ -16,6 +16,7 @@ use crate::config::Config;
 use crate::config::address::AdminAddress;
 use crate::config::source::Source;
 use crate::exit::{Exit, print, report};
+use crate::homes::HomesKeeper;
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
@@ -57,14 +58,16 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
     let config = &crate::tenant_numbers::settle(written)?;
-    let config = &crate::orchestrator::with_name(config)?;
+    let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
+    let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
     if let Some(authentication) = &authentication {
         status.asks(Arc::clone(authentication));
     }
-    let settings = node_settings(config, log, access, authentication.clone());
+    let mut settings = node_settings(config, log, access, authentication.clone());
+    settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
@@ -75,8 +78,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(store) = node.store_status() {
         status.keeps(store);
     }
-    if config.orchestrator.enabled {
-        status.orchestrates(config.clone());
+    if let Some(homes) = homes {
+        homes.begin(node.handle());
+        status.orchestrates(config.clone(), homes);
     }
     operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication)));
     status.ready(node.handle());
@@ -148,6 +152,7 @@ fn node_settings(
         access,
         presets: access::presets(config),
         max_connections: config.limits.max_connections,
+        homes: None,
         admission: config.admission_settings(),
         flight: config.flight_settings(),
         seed: None,

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_fleet::manage::driver::Driver;
 
 use crate::exit::{Exit, print, report};
-use crate::fleet::{After, Session, SessionArgs, text_of};
+use crate::fleet::{After, AtItsEnd, Session, SessionArgs, text_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// Runs the fleet until it is told to stop.
 pub(crate) fn run(args: &Args) -> Exit {
-    let session = match Session::open(&args.fleet, &args.session) {
+    let session = match Session::open(&args.fleet, &args.session, AtItsEnd::Stop) {
         Ok(session) => session,
         Err(no) => return no.into(),
     };

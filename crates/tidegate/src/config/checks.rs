@@ -57,6 +57,12 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
             }
         }
     }
+    if let Err(error) = config.peers() {
+        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "peers").clone());
+    }
+    if let Err(error) = config.relay_address() {
+        findings.push(Problem::new(error.to_string()), config.source_of("orchestrator", "relay").clone());
+    }
     if config.orchestrator.enabled && !config.tenants.is_empty() {
         let text = "an orchestrator serves one tenant: run one orchestrator for each";
         findings.push(Problem::new(text), config.source_of("orchestrator", "enabled").clone());

@@ -10,6 +10,7 @@ use tidegate_mqtt::QoS;
 
 use crate::access::tenants::{TenantMap, Traits};
 use crate::authentication;
+use crate::orchestrator::RELAY_LISTENER;
 use crate::physical_memory;
 
 use super::Config;
@@ -179,6 +180,7 @@ fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16)
         max_connections: share_narrow(listener.max_connections, shards),
         response_information: listener.response_information.clone(),
         server_reference: listener.server_reference.clone(),
+        relayed: listener.name == RELAY_LISTENER,
     }
 }
 

@@ -54,6 +54,13 @@ impl Value for Paths {
     }
 }
 
+impl Networks {
+    /// Those of this machine.
+    pub(crate) fn local() -> Self {
+        Self(["127.0.0.0/8", "::1/128"].iter().filter_map(|text| text.parse().ok()).collect())
+    }
+}
+
 /// Texts, such as names, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Texts(pub(crate) Vec<String>);

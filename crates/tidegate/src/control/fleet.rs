@@ -43,7 +43,8 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     })
 }
 
-fn broker(report: &BrokerReport) -> api::BrokerStatus {
+/// How a broker of the fleet is.
+pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
     let BrokerReport { at, uplink } = report;
     let counters = uplink.counters;
     api::BrokerStatus {
@@ -107,9 +108,13 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
     let node = status.node()?;
     let report = node.report().map_err(|_| Unavailable)?;
     let fleet = node.fleet().map_err(|_| Unavailable)?;
+    // Sessions include those of brokers: what waits for them and what they have not acknowledged.
+    let gauges = &report.gauges;
+    let sessions_are_owed = gauges.queued_messages + gauges.stored_messages + gauges.inflight_messages;
+    let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
     Ok(DrainStatus {
         draining: status.drainer().is_running(),
         clients: report.gauges.sessions_connected,
-        owed: fleet.owed(),
+        owed: sessions_are_owed + unreturned,
     })
 }

@@ -5,4 +5,4 @@ mod place;
 mod session;
 
 pub(crate) use place::{FleetArgs, Known, text_of};
-pub(crate) use session::{After, Session, SessionArgs};
+pub(crate) use session::{After, AtItsEnd, Session, SessionArgs};

@@ -8,9 +8,6 @@ use std::thread;
 use clap::Args;
 use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts};
-use tidegate_fleet::provider::Provider;
-use tidegate_fleet::provider::attached::WithAttached;
-use tidegate_fleet::provider::process::Processes;
 
 use super::entry_point;
 use super::place::{register, state_directory, unregister};
@@ -51,6 +48,15 @@ pub(crate) enum After {
     Stop,
 }
 
+/// What happens to the fleet at the end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtItsEnd {
+    /// It runs on.
+    Leave,
+    /// It stops.
+    Stop,
+}
+
 /// A manager at work.
 pub(crate) struct Session {
     driver: Driver,
@@ -83,9 +89,14 @@ impl Session {
     ///
     /// # Errors
     /// When the file is wrong, another manager runs, or the state cannot be read.
-    pub(crate) fn open(path: &std::path::Path, args: &SessionArgs) -> Result<Self, NoSession> {
+    pub(crate) fn open(path: &std::path::Path, args: &SessionArgs, at_its_end: AtItsEnd) -> Result<Self, NoSession> {
         let wrong = |error: FleetFileError| NoSession { exit: Exit::Usage, text: error.to_string() };
         let file = FleetFile::load(path).map_err(wrong)?;
+        if at_its_end == AtItsEnd::Stop && file.is_of_a_cluster() {
+            let text =
+                "a fleet of a cluster is not stopped with its manager; run `tidegate manager` instead".to_owned();
+            return Err(NoSession { exit: Exit::Usage, text });
+        }
         let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
         let log = Log::start(args.log, LogFormat::Text)
             .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;
@@ -101,15 +112,12 @@ impl Session {
             .map_err(|error| failure(format_args!("cannot find this program's own file: {error}")))?;
         std::fs::create_dir_all(&directory)
             .map_err(|error| failure(format_args!("cannot make {}: {error}", directory.display())))?;
-        let processes = Processes::open(file.processes(&directory, executable)).map_err(failure)?;
-        let provider: Box<dyn Provider> = match file.attached.clone() {
-            attached if attached.is_empty() => Box::new(processes),
-            attached => Box::new(WithAttached::new(attached, Box::new(processes))),
-        };
+        let provider = file.provider(&directory, executable).map_err(failure)?;
         let name = file.settings.fleet.clone();
         let parts = Parts {
             judges: file.judges().map_err(failure)?,
             logins: file.logins(),
+            admin_token: file.admin_token,
             port: file.api_port,
             settings: file.settings,
             provider,

@@ -60,6 +60,8 @@ pub(crate) struct Totals {
     pub(crate) repeated: u64,
     /// Declared lost and received afterwards: patience was too short, or the broker very slow.
     pub(crate) late: u64,
+    /// Came after a later message where nobody has promised an order.
+    pub(crate) reordered: u64,
     /// Deliveries that a receiver of QoS 2 had to ignore since their packet id was in use by another message.
     pub(crate) swallowed: u64,
     pub(crate) refused: u64,
@@ -144,7 +146,7 @@ impl Findings {
 
 impl Totals {
     /// The counts with their names.
-    pub(crate) fn rows(&self) -> [(&'static str, u64); 21] {
+    pub(crate) fn rows(&self) -> [(&'static str, u64); 22] {
         [
             ("starts", self.starts),
             ("slowest start, ms", self.slowest_start_ms),
@@ -156,6 +158,7 @@ impl Totals {
             ("delivered", self.delivered),
             ("repeated as allowed", self.repeated),
             ("late", self.late),
+            ("out of order as allowed", self.reordered),
             ("ignored for their packet id", self.swallowed),
             ("refused by the broker", self.refused),
             ("retained values checked", self.retained_checked),
@@ -181,6 +184,7 @@ impl Totals {
         self.delivered += other.delivered;
         self.repeated += other.repeated;
         self.late += other.late;
+        self.reordered += other.reordered;
         self.swallowed += other.swallowed;
         self.refused += other.refused;
         self.retained_checked += other.retained_checked;

@@ -220,6 +220,10 @@ impl FakeBroker {
         let Some(version) = self.version(line) else { return };
         let mut bytes = Vec::new();
         packet.encode(version, &mut bytes).expect("a packet of a broker");
+        if let Packet::Publish(publish) = packet {
+            let id = publish.packet_id.map(PacketId::get);
+            self.log.push(format!("sends {:?} {} id {id:?}", publish.qos, String::from_utf8_lossy(publish.payload)));
+        }
         self.outbox.push((line, bytes));
     }
 
@@ -295,7 +299,8 @@ impl FakeBroker {
             return;
         }
         assert!(version.is_some(), "before CONNECT: {packet:?}");
-        self.log.push(Arrival::new(whole.to_vec(), version.unwrap_or(Version::V5)).summary());
+        let arrival = Arrival::new(whole.to_vec(), version.unwrap_or(Version::V5));
+        self.log.push(format!("takes {}", arrival.summary()));
         match packet {
             Packet::Publish(publish) => self.take_publish(line, &publish),
             Packet::PubAck(ack) => self.finish(line, ack.packet_id),
@@ -344,6 +349,7 @@ impl FakeBroker {
             self.sessions.remove(&name);
         }
         let known = self.sessions.contains_key(&name);
+        self.log.push(format!("accepts {name}, whose session is there: {known}"));
         let session = self.sessions.entry(name.clone()).or_default();
         session.line = Some(line);
         session.lasting = if connect.version.is_v5() {

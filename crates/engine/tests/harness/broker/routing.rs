@@ -199,9 +199,8 @@ impl FakeBroker {
             return self.finish(line, id);
         }
         let Some(session) = self.session_on(line) else { return };
-        if let Some(sent) = session.sent.iter_mut().find(|sent| sent.id == id) {
-            sent.received = true;
-        }
+        let Some(sent) = session.sent.iter_mut().find(|sent| sent.id == id) else { return };
+        sent.received = true;
         self.send(line, &Packet::PubRel(PubRel::new(id, ReasonCode::Success)));
     }
 

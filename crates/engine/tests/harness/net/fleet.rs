@@ -93,7 +93,7 @@ impl Net {
         let broker = self.brokers.get_mut(name).expect("a broker of this name");
         let result = act(broker);
         for line in std::mem::take(&mut broker.log) {
-            self.trace.note(format!("{name} takes {line}"));
+            self.trace.note(format!("{name} {line}"));
         }
         let (sent, closed) = (std::mem::take(&mut broker.outbox), std::mem::take(&mut broker.closed));
         for (id, bytes) in sent {
@@ -118,7 +118,9 @@ impl Net {
         self.trace.note(format!("the connections of {name} break"));
         let lines = self.with_broker(name, |broker| {
             let lines = broker.lines();
-            lines.iter().for_each(|line| broker.lose(*line));
+            for line in &lines {
+                broker.lose(*line);
+            }
             lines
         });
         for line in lines {

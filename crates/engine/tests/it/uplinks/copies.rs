@@ -112,7 +112,7 @@ fn no_local_holds_across_the_fleet() {
 /// Makes a message one of another orchestrator.
 pub(super) fn renumber(carried: &mut Carried, origin: u8) {
     let (_, id) = carried.user_properties.iter_mut().find(|(name, _)| name == "tidegate-id").unwrap();
-    id.replace_range(0..11, &format!("{:>011}", origin));
+    id.replace_range(0..11, &format!("{origin:>011}"));
 }
 
 #[test]

@@ -181,3 +181,23 @@ fn subscriptions_of_sessions_that_are_away_are_held_after_a_restart() {
     world.advance(seconds(1));
     assert_eq!(a.held(), ["t/0", "t/1", "t/2"]);
 }
+
+#[test]
+fn who_subscribes_to_what_was_just_asked_for_waits_as_well() {
+    for shards in 1..=3 {
+        let world = World::with(shards, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+        let a = world.broker("a");
+        let clients: Vec<Client> =
+            (0..6).map(|number| world.connect(v5(&world.name_on(number, &format!("c{number}."))))).collect();
+        a.now(|ways| ways.withholds_sub_acks = true);
+        for client in &clients {
+            client.subscribe_later("t");
+        }
+        clients.iter().for_each(Client::expect_nothing);
+        a.now(|ways| ways.withholds_sub_acks = false);
+        for client in &clients {
+            client.expect(PacketType::SubAck);
+        }
+        assert_eq!(a.asked(), ["t"]);
+    }
+}

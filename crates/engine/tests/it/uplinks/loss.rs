@@ -205,6 +205,24 @@ fn packet_ids_of_a_broker_that_forgot_are_new_messages() {
 }
 
 #[test]
+fn a_first_message_under_a_packet_id_that_was_not_released_is_new() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        let say = |text: &str, dup: bool| {
+            let sent = message("t", text).qos2().id(77);
+            a.say_bytes(&if dup { sent.dup() } else { sent }.encode(tidegate_mqtt::Version::V5));
+        };
+        say("old", false);
+        say("old", true);
+        assert_eq!(client.payloads(), ["old"]);
+        say("new", false);
+        say("new", true);
+        assert_eq!(client.payloads(), ["new"]);
+    });
+}
+
+#[test]
 fn a_hung_broker_is_lost_after_the_timeout_and_not_before() {
     in_front_of(["a", "b"], |world, [a, b]| {
         let [holder, other] = first_of(world, [&a, &b], "t");

@@ -126,7 +126,7 @@ fn what_an_older_broker_value_says_reaches_nobody_wherever_its_home_is() {
             client.publish(message(&format!("t/{number}"), "older").qos1().retain());
         }
         a.die();
-        a.with(|broker| broker.forget_sessions());
+        a.forget();
         world.broker("b");
         world.advance(seconds(3));
         for number in 0..6 {
@@ -173,7 +173,7 @@ fn a_broker_with_retained_values_that_comes_late_brings_back_nothing_older() {
         client.subscribe("t", AtLeastOnce);
         client.publish(message("t", "older").qos1().retain());
         a.die();
-        a.with(|broker| broker.forget_sessions());
+        a.forget();
         world.broker("b");
         world.advance(seconds(3));
         client.publish(message("t", "newer").qos1().retain());

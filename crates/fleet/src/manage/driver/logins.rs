@@ -35,7 +35,8 @@ impl Logins {
     }
 }
 
-fn read(path: &Path) -> std::io::Result<String> {
+/// The first line of a file that holds a secret.
+pub(super) fn read(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_PASSWORD).read_to_string(&mut text)?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())

@@ -36,6 +36,8 @@ pub const STATUS_FILE: &str = "status.json";
 const LOCK_FILE: &str = "manager.lock";
 /// Orchestrators that are asked at once.
 const ASKED_AT_ONCE: usize = 16;
+/// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
+const FIRST_CHECK: Duration = Duration::from_millis(20);
 /// Pause between looks while something is stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
@@ -78,6 +80,8 @@ pub struct Parts {
     pub entry_point: Box<dyn EntryPoint>,
     /// Who the fleet is towards brokers, by template.
     pub logins: Logins,
+    /// The file of the token that orchestrators' admin API asks for, where it does.
+    pub admin_token: Option<PathBuf>,
     /// The directory of the journal, the history and the status.
     pub directory: PathBuf,
     /// The port of the manager's own endpoint on loopback; 0 for any.
@@ -97,6 +101,8 @@ pub struct Driver {
     shown: Shown,
     api: LocalApi,
     sight: Sight,
+    /// Time until the next look at what is under way.
+    pace: Duration,
     /// CPU as of the last observation, which looks in between do not sample.
     cpu: BTreeMap<ResourceName, f64>,
     /// What was complained about last, by subject, so that it is said once.
@@ -119,8 +125,12 @@ impl Driver {
         let shown = Shown::default();
         let api =
             LocalApi::start(parts.port, shown.clone()).map_err(io_at("listen for", &directory.join(MANAGER_FILE)))?;
-        let name = parts.settings.fleet.clone();
-        let manager = Manager::new(parts.settings, parts.judges, book, last);
+        let mut settings = parts.settings;
+        for (level, level_settings) in &mut settings.levels {
+            level_settings.stack = parts.provider.stack(*level);
+        }
+        let name = settings.fleet.clone();
+        let manager = Manager::new(settings, parts.judges, book, last);
         let driver = Self {
             manager,
             provider: parts.provider,
@@ -129,10 +139,11 @@ impl Driver {
             directory,
             journal,
             history,
-            orchestrators: OrchestratorApi::new(),
+            orchestrators: OrchestratorApi::new(parts.admin_token),
             shown,
             api,
             sight: Sight::default(),
+            pace: FIRST_CHECK,
             cpu: BTreeMap::new(),
             complaints: BTreeMap::new(),
             _lock: lock,
@@ -175,7 +186,9 @@ impl Driver {
             }
             after(self);
             let rest = next.saturating_duration_since(Instant::now());
-            let wait = if self.manager.is_busy() { rest.min(self.manager.settings().check) } else { rest };
+            let wait = if self.manager.is_busy() { rest.min(self.pace) } else { rest };
+            // What has just begun may end at once; what lasts is looked at less often.
+            self.pace = (self.pace * 2).min(self.manager.settings().check);
             match stop.recv_timeout(wait) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
@@ -309,6 +322,9 @@ impl Driver {
     }
 
     fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
+        if commands.iter().any(|command| matches!(command, Command::Keep(_))) {
+            self.pace = FIRST_CHECK.min(self.manager.settings().check);
+        }
         for command in commands {
             if let Err(problem) = self.execute_one(command)? {
                 let what = command.describe();

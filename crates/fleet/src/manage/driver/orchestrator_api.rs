@@ -1,5 +1,6 @@
 //! The admin API of orchestrators, as their manager uses it.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -19,6 +20,14 @@ const COMMAND: (&str, &str) = ("tidegate-command", "fleet");
 /// Why an orchestrator did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum OrchestratorError {
+    /// The file of the token cannot be read.
+    #[error("cannot read the token in {}: {source}", .path.display())]
+    Token {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// It does not answer.
     #[error("no answer: {0}")]
     Unreachable(String),
@@ -34,6 +43,8 @@ pub enum OrchestratorError {
 #[derive(Clone, Debug)]
 pub(super) struct OrchestratorApi {
     agent: ureq::Agent,
+    /// Read for each request: it may be changed while the manager works.
+    token_file: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -66,7 +77,7 @@ struct Drain {
 }
 
 impl OrchestratorApi {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(token_file: Option<PathBuf>) -> Self {
         let agent = ureq::Agent::config_builder()
             .proxy(None)
             .max_redirects(0)
@@ -75,7 +86,7 @@ impl OrchestratorApi {
             .user_agent(concat!("tidegate/", env!("CARGO_PKG_VERSION")))
             .build()
             .into();
-        Self { agent }
+        Self { agent, token_file }
     }
 
     /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are left out.
@@ -120,9 +131,21 @@ impl OrchestratorApi {
         self.ask(Method::DELETE, admin, "/api/v1/drain", None).map(drop)
     }
 
+    /// The value of the header that opens the API.
+    fn bearer(&self) -> Result<Option<String>, OrchestratorError> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let token =
+            super::logins::read(path).map_err(|source| OrchestratorError::Token { path: path.clone(), source })?;
+        Ok(Some(format!("Bearer {}", token.trim())))
+    }
+
     fn ask(&self, method: Method, admin: &str, path: &str, body: Option<&Value>) -> Result<Value, OrchestratorError> {
         let unreachable = |error: ureq::Error| OrchestratorError::Unreachable(error.to_string());
         let request = Request::builder().method(method).uri(format!("{admin}{path}")).header(COMMAND.0, COMMAND.1);
+        let request = match self.bearer()? {
+            Some(token) => request.header("authorization", token),
+            None => request,
+        };
         let request =
             request.header("content-type", "application/json").body(body.map(Value::to_string).unwrap_or_default());
         let request = request.map_err(|error| OrchestratorError::Strange(error.to_string()))?;

@@ -16,6 +16,9 @@ pub(super) enum Event {
     Mute(bool),
     Refuse(u32),
     Traffic(bool),
+    TakeLast(Level),
+    EmptyMachine(Level),
+    AddOne(Level),
 }
 
 /// A run with its manager, who may die.
@@ -107,6 +110,12 @@ impl Run {
             Event::Mute(mute) => self.world.mute = mute,
             Event::Refuse(count) => self.world.refusals = count,
             Event::Traffic(traffic) => self.world.traffic = traffic,
+            Event::TakeLast(level) => self.world.take_last(level),
+            Event::EmptyMachine(level) => self.world.empty_machine(level),
+            Event::AddOne(level) => {
+                let stack = self.settings.stack(level).cloned();
+                self.world.add_one(level, &stack.unwrap());
+            }
         }
     }
 

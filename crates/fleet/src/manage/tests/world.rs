@@ -7,13 +7,15 @@ use serde_json::Value;
 
 use super::super::*;
 use crate::level::Level;
-use crate::provider::{Allocation, Condition, Observed, Resource, ResourceName};
+use crate::provider::{Allocation, Condition, Observed, Resource, ResourceName, Stack};
 
 /// Milliseconds of a turn.
 pub(super) const TURN: u64 = 1_000;
 const BOOT: u64 = 3_000;
 const STOP: u64 = 2_000;
 const SUBSCRIBE: u64 = 2_000;
+/// Longest time that one which is taken away is held.
+const GRACE: u64 = 60_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Life {
@@ -22,6 +24,8 @@ pub(super) enum Life {
     Hanging,
     Ended,
     Stopping(u64),
+    /// Taken away, and held until nobody is connected to it, or until that time; then it comes back or not.
+    Held(u64, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +53,7 @@ struct Orchestrator {
 }
 
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the model of its own")]
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
@@ -67,11 +72,15 @@ pub(super) struct World {
     pub(super) refusals: u32,
     /// New resources end at once.
     pub(super) stillborn: bool,
+    /// Only the last resource of a level can be released, and it is held.
+    pub(super) stacked: bool,
     /// What must never happen and did.
     pub(super) violations: Vec<String>,
     pub(super) most: BTreeMap<Level, usize>,
     pub(super) least: BTreeMap<Level, usize>,
     pub(super) history: Vec<Value>,
+    /// How many were held to the end of their time.
+    pub(super) late: u32,
 }
 
 impl World {
@@ -106,6 +115,7 @@ impl World {
             }
         }
         self.things.retain(|_, thing| !matches!(thing.life, Life::Stopping(until) if until <= now));
+        self.let_go();
         let names: Vec<ResourceName> = self.orchestrators.keys().cloned().collect();
         for name in names {
             if self.is_online(&name) {
@@ -117,8 +127,67 @@ impl World {
         }
     }
 
+    /// What is held goes when nobody is connected to it any more.
+    fn let_go(&mut self) {
+        let now = self.now;
+        let names: Vec<ResourceName> = self.things.keys().cloned().collect();
+        for name in names {
+            let Some(Thing { wanted, life: Life::Held(until, again) }) = self.things.get(&name).cloned() else {
+                continue;
+            };
+            let connected = match wanted.level {
+                Level::Broker => self.orchestrators.values().any(|it| it.brokers.contains_key(&name)),
+                Level::Orchestrator => self.view(&name).clients + self.view(&name).owed > 0,
+            };
+            if connected && until > now {
+                continue;
+            }
+            if until <= now {
+                self.late += 1;
+            }
+            if let Some(orchestrator) = self.orchestrators.get_mut(&name) {
+                (orchestrator.clients, orchestrator.draining) = (0, false);
+            }
+            self.things.remove(&name);
+            if again {
+                self.things.insert(name, Thing { wanted, life: Life::Booting(now + BOOT) });
+            }
+        }
+    }
+
+    /// Somebody else takes the last of a level away.
+    pub(super) fn take_last(&mut self, level: Level) {
+        self.hold(level, self.names(level).pop(), false);
+    }
+
+    /// Somebody else empties the machine of the first of a level, which comes back elsewhere.
+    pub(super) fn empty_machine(&mut self, level: Level) {
+        self.hold(level, self.names(level).first().cloned(), true);
+    }
+
+    fn hold(&mut self, level: Level, name: Option<ResourceName>, again: bool) {
+        // A hook drains an orchestrator, whoever takes it away.
+        if let Some(orchestrator) = name.as_ref().and_then(|name| self.orchestrators.get_mut(name)) {
+            orchestrator.draining = level == Level::Orchestrator;
+        }
+        if let Some(thing) = name.and_then(|name| self.things.get_mut(&name)) {
+            thing.life = Life::Held(self.now + GRACE, again);
+        }
+    }
+
+    /// Somebody else adds one to a level.
+    pub(super) fn add_one(&mut self, level: Level, stack: &Stack) {
+        let last = self.names(level).iter().filter_map(|name| stack.number(name)).max();
+        let name = stack.resource(last.map_or(0, |last| last + 1)).unwrap();
+        let wanted = Allocation { name: name.clone(), level, template: stack.name.clone(), cores: 0.5 };
+        if level == Level::Orchestrator {
+            self.orchestrators.entry(name.clone()).or_default();
+        }
+        self.things.insert(name, Thing { wanted, life: Life::Booting(self.now + BOOT) });
+    }
+
     fn is_online(&self, name: &ResourceName) -> bool {
-        self.things.get(name).is_some_and(|thing| thing.life == Life::Online)
+        self.things.get(name).is_some_and(|thing| matches!(thing.life, Life::Online | Life::Held(..)))
     }
 
     fn work(&mut self, name: &ResourceName) {
@@ -201,7 +270,7 @@ impl World {
                 Life::Online => Condition::Online,
                 Life::Hanging => Condition::Down("hangs".to_owned()),
                 Life::Ended => Condition::Ended("killed".to_owned()),
-                Life::Stopping(_) => Condition::Stopping,
+                Life::Stopping(_) | Life::Held(..) => Condition::Stopping,
             },
             cpu: Some(0.5),
         };
@@ -270,8 +339,11 @@ impl World {
 
     fn release(&mut self, name: &ResourceName) {
         let Some(thing) = self.things.get(name) else { return };
-        if matches!(thing.life, Life::Stopping(_)) {
+        if matches!(thing.life, Life::Stopping(_) | Life::Held(..)) {
             return;
+        }
+        if self.stacked && self.names(thing.wanted.level).last() != Some(name) {
+            self.violations.push(format!("{name} was released and is not the last"));
         }
         let (level, life) = (thing.wanted.level, thing.life.clone());
         let owed: u64 = match level {
@@ -289,11 +361,12 @@ impl World {
         if life == Life::Online && left < self.least[&level] {
             self.violations.push(format!("{name} was released although only {left} would be left"));
         }
-        if level == Level::Orchestrator {
+        if level == Level::Orchestrator && !self.stacked {
             self.orchestrators.remove(name);
         }
         if let Some(thing) = self.things.get_mut(name) {
-            thing.life = Life::Stopping(self.now + STOP);
+            let until = self.now + if self.stacked { GRACE } else { STOP };
+            thing.life = if self.stacked { Life::Held(until, false) } else { Life::Stopping(until) };
         }
     }
 
@@ -341,6 +414,8 @@ pub(super) fn settings(initial: [u32; 2], least: u32, most: u32) -> Settings {
         cores: 0.5,
         templates: vec![(name.to_owned(), 1)],
         victim: Victim::LastAdded,
+        stack: None,
+        decided_elsewhere: false,
     };
     Settings {
         fleet: "test".to_owned(),

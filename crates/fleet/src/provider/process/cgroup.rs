@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// The period within which a quota of CPU time is given.
@@ -89,7 +90,9 @@ impl Cgroups {
     }
 
     fn try_out(&self) -> Result<(), String> {
-        let name = format!("tidegate-try-{}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-try-{}-{number}", std::process::id());
         let made = self.make(&name, 0.5)?;
         remove(&made);
         Ok(())

@@ -14,6 +14,8 @@ mod record;
 mod spawn;
 mod template;
 
+#[cfg(feature = "kubernetes")]
+pub(crate) use template::login;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +91,7 @@ pub struct Processes {
     children: BTreeMap<ResourceName, Child>,
     /// CPU time at the last observation.
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
-    /// Those that have answered since they were spawned, as far as this manager has seen.
+    /// Those that have answered since they were spawned, or were there before this manager.
     answered: BTreeSet<ResourceName>,
     /// Those that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
@@ -120,7 +122,10 @@ impl Processes {
                 "the CPU of processes is not limited; loads are still told as fractions of their shares"
             );
         }
-        let (children, samples, answered, hanging) = Default::default();
+        // Those that live have had their time to start: when they do not answer, they are down.
+        let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
+        let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
+        let (children, samples, hanging) = Default::default();
         Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
     }
 
@@ -150,10 +155,7 @@ impl Processes {
         let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
-        let (cgroup, note) = match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
-            Ok(directories) => (directories, String::new()),
-            Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
-        };
+        let (cgroup, note) = self.limit(wanted);
         let record = Record {
             wanted: wanted.clone(),
             ports: names.into_iter().zip(chosen).collect(),
@@ -165,6 +167,14 @@ impl Processes {
         record.write(&directory)?;
         self.records.insert(wanted.name.clone(), record);
         Ok(())
+    }
+
+    /// Makes a cgroup with its share of CPU, where that may be done; else says why not.
+    fn limit(&self, wanted: &Allocation) -> (Vec<PathBuf>, String) {
+        match self.cgroups.make(&self.cgroup_name(&wanted.name), wanted.cores) {
+            Ok(directories) => (directories, String::new()),
+            Err(why) => (Vec::new(), format!("CPU is not limited: {why}")),
+        }
     }
 
     /// Cgroups of several fleets lie side by side: the name holds a hash of the fleet's directory.
@@ -184,15 +194,18 @@ impl Processes {
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
+        // The cgroup may be gone after a restart of the machine, or may not be made any more.
+        let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
+        if let Some((record, (cgroup, note))) = self.records.get_mut(name).zip(limit)
+            && (&record.cgroup, &record.note) != (&cgroup, &note)
+        {
+            (record.cgroup, record.note) = (cgroup, note);
+            record.write(&directory)?;
+        }
         let Some(record) = self.records.get(name) else { return Ok(()) };
         let values = values(&self.settings, &directory, record);
         let template = self.template_of(&record.wanted.template)?;
         let mark = mark(&self.settings, name);
-        if !record.cgroup.is_empty() {
-            // The cgroup may be gone after a restart of the machine.
-            let made = self.cgroups.make(&self.cgroup_name(name), record.wanted.cores);
-            made.map_err(|why| io("limit the CPU of", &directory, std::io::Error::other(why)))?;
-        }
         let value = mark.split_once('=').map_or("", |(_, value)| value);
         let plan = spawn::Plan { template, directory: &directory, values, cgroup: &record.cgroup, mark: value };
         let child = plan.spawn()?;
@@ -375,9 +388,11 @@ impl Provider for Processes {
         let lives = record.and_then(|record| record.process.as_ref()).is_some_and(Identity::lives);
         let stopping = lives && record.is_some_and(|record| record.stopping_since_ms.is_some());
         if (!lives || self.hanging.contains(&wanted.name)) && !stopping {
-            // What a dead one has left behind would hold its ports, and one that hangs is not asked twice.
-            proc_files::kill_marked(&mark(&self.settings, &wanted.name));
-            self.spawn(&wanted.name)?;
+            // What a dead one has left behind would hold its ports and its store, and one that hangs is not asked twice. It is
+            // spawned when nothing of it lives any more; until then this is asked again.
+            if proc_files::kill_marked(&mark(&self.settings, &wanted.name)) {
+                self.spawn(&wanted.name)?;
+            }
         }
         let record = self.records.get(&wanted.name);
         record

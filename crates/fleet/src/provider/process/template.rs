@@ -183,7 +183,7 @@ impl Template {
     }
 }
 
-fn login(keys: &mut Keys<'_>) -> Option<Login> {
+pub(crate) fn login(keys: &mut Keys<'_>) -> Option<Login> {
     let username = keys.need("username", "\"fleet\"", Keys::text);
     let file = keys.need("password_file", "\"/etc/tidegate/fleet-password\"", Keys::text);
     Some(Login { username: username?, password_file: file?.into() })

@@ -102,9 +102,15 @@ fn a_process_whose_id_was_never_written_down_is_found_by_its_mark() {
     record.process = None;
     record.write(&folder.0.join("broker-1")).unwrap();
     drop(before);
-    let mut after = folder.open("exec sleep 1000");
-    after.children.extend(child.map(|child| (resource.name.clone(), child)));
-    assert_eq!(after.list().unwrap(), [resource]);
+    // While it becomes another program, its environment cannot be read for a moment.
+    let found = (0..1_000).any(|_| {
+        thread::yield_now();
+        folder.open("exec sleep 1000").list().unwrap() == std::slice::from_ref(&resource)
+    });
+    assert!(found);
+    let mut child = child.unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -116,9 +122,49 @@ fn what_dies_is_down_and_starts_again_where_it_was() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
+    // What it has left behind may take a moment to end.
+    let again = (0..1_000_000).find_map(|_| {
+        thread::yield_now();
+        processes.allocate(&wanted("broker-1")).ok().filter(|again| again.pid != resource.pid)
+    });
+    assert_eq!((again.unwrap().address, condition(&mut processes)), (resource.address, Some(Condition::Online)));
+}
+
+#[test]
+fn what_is_stopped_keeps_what_it_has_stored() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exec sleep 1000");
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    fs::write(folder.0.join("broker-1/stored"), "kept").unwrap();
+    let stopped = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.stop(&resource.name).unwrap() == Release::Gone
+    });
+    assert!(stopped && !Path::new(&format!("/proc/{}/cwd/stored", resource.pid.unwrap())).exists());
+    let mut processes = folder.open("exec sleep 1000");
+    assert!(matches!(condition(&mut processes), Some(Condition::Ended(_))));
     let again = processes.allocate(&wanted("broker-1")).unwrap();
     assert_eq!((again.address, condition(&mut processes)), (resource.address, Some(Condition::Online)));
-    assert_ne!(again.pid, resource.pid);
+    assert_eq!(fs::read_to_string(folder.0.join("broker-1/stored")).unwrap(), "kept");
+}
+
+#[test]
+fn one_that_hung_before_this_manager_is_down_and_starts_again() {
+    let folder = Folder::new();
+    let mut before = folder.open("exec sleep 1000");
+    let resource = before.allocate(&wanted("broker-1")).unwrap();
+    let child = before.children.remove(&resource.name);
+    drop(before);
+    let mut after = folder.open("exec sleep 1000");
+    after.children.extend(child.map(|child| (resource.name.clone(), child)));
+    after.settings.templates.get_mut("sh").unwrap().probe = Probe::Tcp("mqtt".to_owned());
+    assert!(matches!(condition(&mut after), Some(Condition::Down(_))));
+    let again = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        after.allocate(&wanted("broker-1")).unwrap().pid != resource.pid
+    });
+    assert!(again);
+    assert_eq!(condition(&mut after), Some(Condition::Starting));
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl FleetRun {
     }
 
     fn connect(&mut self, device: usize) {
-        let connecting = self.profile.connecting(device, &mut self.random);
+        let connecting = Profile::connecting(device, &mut self.random);
         self.devices[device].connect(connecting);
     }
 
@@ -169,7 +169,7 @@ impl FleetRun {
         let broker = self.any_broker();
         let survives = self.random.pick(&[0, 1, 5, 40, usize::MAX]);
         let name = broker.name().to_owned();
-        match self.random.below(9) {
+        match self.random.below(12) {
             0 | 1 => self.world.kill_broker(&name, survives),
             2 => {
                 self.world.kill_broker(&name, survives);
@@ -177,7 +177,7 @@ impl FleetRun {
             }
             3 => broker.with(|broker| broker.ways.hangs = true),
             4 if self.profile.kind.brings_back() => broker.with(|broker| broker.ways.loses = true),
-            5 => broker.with(|broker| broker.save()),
+            5 => broker.save(),
             _ => broker.with(|broker| {
                 broker.ways.reachable = true;
                 broker.ways.hangs = false;

@@ -59,6 +59,7 @@ impl Profile {
             // What comes back too late is sent again, and its order is lost.
             let patient = kind == Kind::Slow;
             uplinks.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
+            uplinks.probe_timeout_ms = if patient { minutes(60) } else { 5_000 };
             uplinks.reassign_after_ms = random.pick(&[0, 500, 2_000]);
         }
         if kind.crashes() || random.percent(30) {
@@ -93,7 +94,7 @@ impl Profile {
         broker.with(|broker| if forgets { broker.forget_sessions() } else { broker.roll_back() });
     }
 
-    pub(super) fn connecting(&self, device: usize, random: &mut Random) -> Connecting {
+    pub(super) fn connecting(device: usize, random: &mut Random) -> Connecting {
         let connecting = match device % 3 {
             0 => v5("").receive_maximum(random.pick(&[1, 2, 10, 60_000])),
             1 => v311(""),

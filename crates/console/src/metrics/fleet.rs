@@ -1,0 +1,61 @@
+//! Metrics of an orchestrator's brokers. Without a fleet, none of them has a sample. The label `broker` has as many values as the fleet
+//! has brokers, whatever the load.
+
+use super::Kind::{Counter, Gauge};
+use super::{Metric, Reading, Samples};
+use crate::api::BrokerStatus;
+
+/// Every metric of a fleet, in the order in which they are written.
+pub(super) static METRICS: &[Metric] = &[
+    Metric {
+        name: "tidegate_fleet_brokers",
+        kind: Gauge,
+        labels: &["state"],
+        help: "Brokers of the fleet by how far they are.",
+        read: |it, out| {
+            let fleet = &it.status.fleet;
+            for state in STATES.iter().filter(|_| !fleet.is_empty()) {
+                out.add(&[state], fleet.iter().filter(|broker| broker.state == *state).count() as u64);
+            }
+        },
+    },
+    Metric {
+        name: "tidegate_fleet_owed_messages",
+        kind: Gauge,
+        labels: &["broker"],
+        help: "Messages accepted from clients that a broker has not settled.",
+        read: |it, out| each(it, out, BrokerStatus::owed),
+    },
+    counter("tidegate_fleet_acknowledged_total", "Messages that a broker has acknowledged.", |it, out| {
+        each(it, out, |broker| broker.acknowledged);
+    }),
+    counter(
+        "tidegate_fleet_returned_total",
+        "Own messages that came back after a broker had acknowledged them.",
+        |it, out| {
+            each(it, out, |broker| broker.returned);
+        },
+    ),
+    counter("tidegate_fleet_resent_total", "Messages taken from a broker and dealt anew.", |it, out| {
+        each(it, out, |broker| broker.resent);
+    }),
+    counter("tidegate_fleet_received_total", "Messages received from a broker.", |it, out| {
+        each(it, out, |broker| broker.received);
+    }),
+    counter("tidegate_fleet_duplicates_total", "Of those, messages that had come before.", |it, out| {
+        each(it, out, |broker| broker.duplicates);
+    }),
+];
+
+/// How far a broker can be, as `GET /api/v1/fleet` says it.
+const STATES: [&str; 6] = ["connecting", "subscribing", "serving", "draining", "drained", "down"];
+
+const fn counter(name: &'static str, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {
+    Metric { name, kind: Counter, labels: &["broker"], help, read }
+}
+
+fn each(it: &Reading<'_>, out: &mut Samples<'_>, number: impl Fn(&BrokerStatus) -> u64) {
+    for broker in &it.status.fleet {
+        out.add(&[&broker.name], number(broker));
+    }
+}

@@ -1,0 +1,234 @@
+//! Moving partitions to another process without losing what arrives meanwhile.
+//!
+//! The old place holds the partitions: nobody is served, sessions go on collecting. It gives out images and keeps its copy until
+//! the new place has confirmed. The steps, and why a crash between two of them loses nothing, are in docs/orchestrators.md.
+
+use super::{ImageError, Owed, begin, seal};
+use crate::durable::{Key, Numbers};
+use crate::engine::Engine;
+use crate::ids::{PartitionId, Partitions, SessionKey, TenantId, partition_of};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+use crate::session::Delivery;
+use crate::wire::WireWrite;
+use tidegate_mqtt::QoS;
+
+/// A partition as it is given out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionImage {
+    /// Which one.
+    pub partition: PartitionId,
+    /// Its content, for [`Engine::arrive`].
+    pub image: Vec<u8>,
+    /// What it owes.
+    pub owed: Owed,
+}
+
+/// What an attempt to take images came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Snapshot {
+    /// Parts of queues are being read from the store; try again shortly.
+    Loading,
+    /// The images of all that is at home on this shard.
+    Taken(Vec<PartitionImage>),
+}
+
+impl Engine {
+    /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
+    /// [`Engine::release_partitions`].
+    pub fn hold_partitions(&mut self, now: Now, partitions: Partitions) {
+        self.desk.journal.now = now;
+        self.desk.moving = self.desk.moving.with(partitions);
+        self.exporting = true;
+        for partition in partitions.iter() {
+            self.close_clients_of(now, partition, Reason::UseAnotherServer);
+        }
+        self.exporting = false;
+        self.after_frame(now);
+    }
+
+    /// Ends the hold; who serves the partitions is in the table again.
+    pub fn release_partitions(&mut self, partitions: Partitions) {
+        self.desk.moving = self.desk.moving.without(partitions);
+        self.rest = None;
+    }
+
+    /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for them
+    /// from brokers. All of it is one turn.
+    ///
+    /// # Errors
+    /// When they hold more than `max_bytes`.
+    pub fn snapshot_partitions(
+        &mut self,
+        now: Now,
+        partitions: Partitions,
+        max_bytes: u64,
+    ) -> Result<Snapshot, ImageError> {
+        self.desk.journal.now = now;
+        let own = self.own(partitions);
+        let mut bytes = 0;
+        let mut loading = false;
+        let sessions: Vec<SessionKey> = own.iter().flat_map(|partition| self.sessions_of(*partition)).collect();
+        for key in &sessions {
+            if let Some(flow) = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref()) {
+                bytes += flow.waiting().1 + flow.inflight_bytes;
+                loading |= flow.tail.is_some();
+            }
+        }
+        if bytes > max_bytes {
+            return Err(ImageError::TooLarge { bytes, max_bytes });
+        }
+        if loading {
+            for key in sessions {
+                self.desk.load_tail(key);
+            }
+            return Ok(Snapshot::Loading);
+        }
+        let mut images = Vec::new();
+        for partition in own {
+            // Counted behind the image, in the same turn.
+            let image = self.image_of(now, partition);
+            images.push(PartitionImage { partition, image, owed: self.owed(partition) });
+        }
+        self.begin_rest(partitions, false);
+        Ok(Snapshot::Taken(images))
+    }
+
+    /// Those that are at home on this shard.
+    fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
+        partitions.iter().filter(|partition| self.place.owns(*partition)).collect()
+    }
+
+    /// The image of a partition of which nothing is forgotten.
+    fn image_of(&self, now: Now, partition: PartitionId) -> Vec<u8> {
+        let mut out = begin();
+        out.put_u16(partition.0);
+        let sessions = self.sessions_of(partition);
+        out.put_u32(sessions.len() as u32);
+        for key in &sessions {
+            if let Some(session) = self.desk.sessions.get(key.0) {
+                self.put_session(&mut out, now, *key, session);
+            }
+        }
+        self.put_retained(&mut out, now, partition);
+        seal(out)
+    }
+
+    /// Forgets the sessions of partitions that live elsewhere from now on; returns what they were owed here. Retained messages
+    /// stay: every orchestrator has those that its clients subscribe to.
+    pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
+        self.desk.journal.now = now;
+        let mut all = Owed::default();
+        for partition in self.own(partitions) {
+            all.add(&Owed { retained: 0, ..self.owed(partition) });
+            for key in self.sessions_of(partition) {
+                self.forget_session(now, key);
+            }
+        }
+        self.after_frame(now);
+        all
+    }
+
+    /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are here
+    /// already are given up: they come from an earlier attempt, or from a time when the partition was served here. Returns what each partition
+    /// owes, and what was given up.
+    ///
+    /// # Errors
+    /// When an image cannot be taken in; then nothing of these partitions is here.
+    pub fn arrive(
+        &mut self,
+        now: Now,
+        images: &[PartitionImage],
+    ) -> Result<(Vec<(PartitionId, Owed)>, Owed), ImageError> {
+        self.desk.journal.now = now;
+        let partitions: Partitions = images.iter().map(|image| image.partition).collect();
+        self.hold_partitions(now, partitions);
+        let given_up = self.forget_partitions(now, partitions);
+        let mut owed = Vec::new();
+        let place = self.place;
+        for image in images.iter().filter(|image| place.owns(image.partition)) {
+            if let Err(error) = self.import_partition(now, &image.image) {
+                self.forget_partitions(now, partitions);
+                return Err(error);
+            }
+            owed.push((image.partition, self.owed(image.partition)));
+        }
+        if self.has_uplinks_here() && self.place.shards == 1 {
+            self.begin_rest(partitions, true);
+        } else if self.has_uplinks_here() {
+            self.arrived = Some(Box::new(self.desk.uplinks.seen_now()));
+        }
+        Ok((owed, given_up))
+    }
+
+    /// The number of the batch that holds all that was written so far; what was written is in the store once
+    /// [`Engine::handle_committed`] has named it. `None` where nothing is kept.
+    pub fn written_batch(&mut self) -> Option<u64> {
+        self.desk.journal.is_on().then(|| self.desk.journal.awaited_batch())
+    }
+
+    /// Writes a session that was taken in as a whole.
+    pub(super) fn store_adopted(&mut self, key: SessionKey, subscriptions: &[(String, u8, u32)]) {
+        if !self.desk.journal.is_on() {
+            return;
+        }
+        self.desk.store_session(key);
+        for (filter, options, id) in subscriptions {
+            self.desk.store_subscription(key, filter, *options, *id);
+        }
+        let desk = &mut self.desk;
+        let Some(session) = desk.sessions.get_mut(key.0) else { return };
+        let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
+        let journal = &mut desk.journal;
+        for id in flow.received.iter() {
+            journal.put(Key::Received(stored, id), |_| {});
+        }
+        let mut number = flow.next_number;
+        let sent: Vec<_> = flow.inflight.drain().collect();
+        for mut entry in sent {
+            number += 1;
+            entry.item.numbers = Numbers { entry: number, separate: true };
+            match &mut entry.item.delivery {
+                Some(delivery) => {
+                    delivery.number = number;
+                    journal.put_adopted(stored, delivery);
+                }
+                None => journal.put_released(stored, number),
+            }
+            journal.put_sent(stored, number, entry.id(), entry.state, number);
+            flow.inflight.push_entry(entry);
+        }
+        let waiting = std::mem::take(&mut flow.queue).into_iter().map(|delivery| {
+            if delivery.qos == QoS::AtMostOnce {
+                return delivery;
+            }
+            number += 1;
+            let delivery = Delivery { number, ..delivery };
+            journal.put_adopted(stored, &delivery);
+            delivery
+        });
+        flow.queue = waiting.collect();
+        flow.next_number = number;
+    }
+
+    /// Ends the connections of a partition's clients.
+    pub(super) fn close_clients_of(&mut self, now: Now, partition: PartitionId, reason: Reason) {
+        for key in self.sessions_of(partition) {
+            if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
+                self.close_connection(now, connection, reason, None);
+            }
+        }
+    }
+
+    /// Whether a session is one of these partitions.
+    pub(crate) fn is_among(&self, session: SessionKey, partitions: Partitions) -> bool {
+        let session = self.desk.sessions.get(session.0);
+        session.is_some_and(|session| partitions.has(partition_of(session.tenant, &session.client_id)))
+    }
+}
+
+/// What stands for a message that its receiver has, and of which only the packet id is still in use.
+pub(crate) fn released() -> Publication<'static> {
+    Publication::new(TenantId::DEFAULT, "released", QoS::ExactlyOnce, false, &[], Millis::NEVER, &[], 0)
+}

@@ -1,0 +1,219 @@
+//! What arrives for a partition while it moves: noted at the old place from the image on, and at the new one from its arrival on.
+//! In the end the new place delivers the old one's messages, then its own that were not among those, so that each comes once
+//! and in its order.
+
+use std::collections::BTreeSet;
+
+use super::fields::{put_message, read_message};
+use super::{ImageError, begin, open, seal};
+use crate::dispatch::{Source, reach};
+use crate::engine::Engine;
+use crate::ids::{Partitions, TenantId};
+use crate::message::MessageRef;
+use crate::now::Now;
+use crate::topics::{Route, RouteSlot};
+use crate::uplink::id::MessageId;
+use crate::wire::WireWrite;
+
+/// Bytes noted for one move, beyond which it is given up.
+const REST_MAX_BYTES: usize = 64 * 1024 * 1024;
+/// Ids remembered that may still come from brokers after they were delivered here.
+const AHEAD_MAX: usize = 1 << 16;
+
+/// What arrived since images were taken, or taken in.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    partitions: Partitions,
+    /// Whether the partitions come; then they get nothing before what is left of them has come.
+    coming: bool,
+    /// Messages with their ids.
+    bytes: Vec<u8>,
+    full: bool,
+}
+
+/// Messages that were delivered to these partitions before their broker has brought them.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    partitions: Partitions,
+    ids: BTreeSet<(u64, u64)>,
+}
+
+/// What is put together for those who came.
+struct Sift {
+    out: Vec<u8>,
+    /// Ids of what is in it.
+    known: BTreeSet<(u64, u64)>,
+    /// Of these, what no broker has brought here yet.
+    ahead: BTreeSet<(u64, u64)>,
+}
+
+impl Sift {
+    fn put(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+        if let Some(id) = id {
+            self.known.insert((id.origin, id.number));
+        }
+        put_noted(&mut self.out, now, id, message);
+    }
+}
+
+fn put_noted(out: &mut Vec<u8>, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+    out.put_u64(id.map_or(0, |id| id.origin));
+    out.put_u64(id.map_or(0, |id| id.number));
+    put_message(out, now, message);
+}
+
+/// Reads what was noted.
+fn each_noted(now: Now, bytes: &[u8], mut take: impl FnMut(Option<&MessageId>, &MessageRef)) -> Result<(), ImageError> {
+    let mut reader = open(bytes)?;
+    while !reader.is_empty() {
+        let (origin, number) = (reader.u64("an origin")?, reader.u64("a number of an origin")?);
+        let message = read_message(&mut reader, now, TenantId::DEFAULT)?;
+        let id = MessageId { origin, number, entered: 0, publisher: 0, retain: false };
+        // Numbers begin with 1; a message of a broker that brings no ids has none.
+        take(Some(&id).filter(|_| number != 0), &message);
+    }
+    Ok(())
+}
+
+impl Ahead {
+    /// Whether no message is ahead of its broker.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Who has got a message already.
+    fn take(&mut self, id: &MessageId) -> Option<Partitions> {
+        self.ids.remove(&(id.origin, id.number)).then_some(self.partitions)
+    }
+}
+
+impl Engine {
+    /// Begins to note what arrives for partitions that leave, or come.
+    pub(super) fn begin_rest(&mut self, partitions: Partitions, coming: bool) {
+        self.rest = Some(Box::new(Rest { partitions, coming, bytes: begin(), full: false }));
+    }
+
+    /// Looks at a live message of a broker while partitions move: it is noted if it is for somebody of them. What those who come
+    /// are to get later, or have got already, goes to all others now. Says whether it has been delivered.
+    #[cold]
+    pub(crate) fn attend_moves(
+        &mut self,
+        now: Now,
+        slot: RouteSlot,
+        id: Option<&MessageId>,
+        message: &MessageRef,
+    ) -> bool {
+        let mut passed_over = id.and_then(|id| self.ahead.take(id)).unwrap_or_default();
+        if self.concerns_rest(self.cache.get(slot).1) {
+            if let Some(rest) = self.rest.as_ref().filter(|rest| rest.coming) {
+                passed_over = passed_over.with(rest.partitions);
+            }
+            self.note_rest(now, id, message);
+        }
+        if passed_over.is_empty() {
+            return false;
+        }
+        self.deliver_only(now, message, |engine, session| !engine.is_among(session, passed_over));
+        self.deal_live(now, message);
+        true
+    }
+
+    fn note_rest(&mut self, now: Now, id: Option<&MessageId>, message: &MessageRef) {
+        let Some(rest) = &mut self.rest else { return };
+        if rest.bytes.len() > REST_MAX_BYTES {
+            rest.full = true;
+            return;
+        }
+        put_noted(&mut rest.bytes, now, id, message);
+    }
+
+    /// Whether a message with this route is for somebody who moves.
+    fn concerns_rest(&self, route: &Route) -> bool {
+        let Some(rest) = &self.rest else { return false };
+        let elsewhere = rest.partitions.iter().any(|partition| {
+            let shard = self.place.home_of(partition);
+            shard != self.place.shard && route.remote_bits() >> shard.0 & 1 != 0
+        });
+        elsewhere || route.targets().iter().any(|target| self.is_among(target.session, rest.partitions))
+    }
+
+    /// Stops noting and gives out what was noted; `None` when it was too much, or nothing was to be noted.
+    pub fn take_rest(&mut self) -> Option<Vec<u8>> {
+        self.rest.take().filter(|rest| !rest.full).map(|rest| seal(rest.bytes))
+    }
+
+    /// What those who came are to get now, for [`Engine::deliver_rest`]: a rest, and what was noted here and is not in it. On the
+    /// shard of the uplinks.
+    ///
+    /// # Errors
+    /// When the bytes are no rest, or too much was to be noted here.
+    pub fn sift_rest(&mut self, now: Now, partitions: Partitions, rest: &[u8]) -> Result<Vec<u8>, ImageError> {
+        let mut sift = Sift { out: begin(), known: BTreeSet::new(), ahead: BTreeSet::new() };
+        // With several shards nothing was noted here: what came since has been delivered, and is told by what had come before.
+        let before = self.arrived.take().filter(|_| self.place.shards > 1);
+        each_noted(now, rest, |id, message| {
+            let here = id.is_some_and(|id| self.desk.uplinks.has_seen(id));
+            if let (Some(id), Some(before), true) = (id, &before, here)
+                && !before.contains(id)
+            {
+                return;
+            }
+            if let Some(id) = id.filter(|_| !here && self.place.shards == 1 && sift.ahead.len() < AHEAD_MAX) {
+                sift.ahead.insert((id.origin, id.number));
+            }
+            sift.put(now, id, message);
+        })?;
+        if let Some(own) = self.rest.take().filter(|own| own.coming) {
+            if own.full {
+                return Err(ImageError::TooLarge { bytes: own.bytes.len() as u64, max_bytes: REST_MAX_BYTES as u64 });
+            }
+            each_noted(now, &seal(own.bytes), |id, message| {
+                if id.is_none_or(|id| !sift.known.contains(&(id.origin, id.number))) {
+                    sift.put(now, id, message);
+                }
+            })?;
+        }
+        self.ahead = Ahead { partitions, ids: sift.ahead };
+        Ok(seal(sift.out))
+    }
+
+    /// Delivers what was sifted to the sessions of these partitions that are at home on this shard; says how many messages there
+    /// were.
+    ///
+    /// # Errors
+    /// When the bytes are no rest.
+    pub fn deliver_rest(&mut self, now: Now, partitions: Partitions, sifted: &[u8]) -> Result<u64, ImageError> {
+        self.desk.journal.now = now;
+        let mut messages = 0;
+        each_noted(now, sifted, |_, message| {
+            self.deliver_only(now, message, |engine, session| engine.is_among(session, partitions));
+            messages += 1;
+        })?;
+        self.after_frame(now);
+        Ok(messages)
+    }
+
+    /// Delivers to those sessions of this shard that are meant.
+    fn deliver_only(
+        &mut self,
+        now: Now,
+        message: &MessageRef,
+        is_meant: impl Fn(&Self, crate::ids::SessionKey) -> bool,
+    ) {
+        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let (_, route) = self.cache.get(slot);
+        let targets: Vec<_> = route.targets().iter().filter(|target| is_meant(self, target.session)).copied().collect();
+        let mut publication = message.publication();
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).deliver_to(now, route, &targets, &mut publication, &source);
+    }
+
+    /// Deals a live message to the shared groups of this shard.
+    fn deal_live(&mut self, now: Now, message: &MessageRef) {
+        let slot = self.route_of(TenantId::DEFAULT, message.topic());
+        let (_, route) = self.cache.get(slot);
+        let source = Source::inside(self.place.shard, now);
+        reach!(self).deal(now, route, &mut message.publication(), &source);
+    }
+}

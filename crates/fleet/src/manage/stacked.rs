@@ -1,0 +1,50 @@
+//! Levels whose provider names resources itself and releases only the last one.
+
+use super::action::{Action, Kind, Step};
+use super::book::{self, Phase};
+use super::machine::Manager;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::{Condition, ResourceName, Stack};
+
+impl Manager {
+    /// The place of a member in the order in which members came.
+    pub(super) fn order_of(&self, level: Level, name: &ResourceName) -> u64 {
+        let stacked = self.settings.stack(level).and_then(|stack| stack.number(name));
+        // A stack counts from 0, and what is attached comes before all others.
+        stacked.map_or_else(|| book::number(level, name).unwrap_or_default(), |number| number.saturating_add(1))
+    }
+
+    /// The name and order of the next resource of a stack: one above all that are there.
+    pub(super) fn next_of(&self, stack: &Stack, level: Level, sight: &Sight) -> Option<(ResourceName, u64)> {
+        let members = self.book.level(level).filter_map(|member| stack.number(&member.wanted.name));
+        let there = sight.resources.iter().flatten().filter(|(_, it)| it.condition != Condition::Stopping);
+        let there = there.filter_map(|(name, _)| stack.number(name));
+        let number = members.chain(there).max().map_or(Some(stack.first), |last| last.checked_add(1))?;
+        Some((stack.resource(number)?, number.saturating_add(1)))
+    }
+
+    /// The last `count` of a stack, the very last one first, as far as they serve: nothing below one that does not can go.
+    pub(super) fn last_of(&self, stack: &Stack, level: Level, count: usize) -> Vec<ResourceName> {
+        let mut members: Vec<_> =
+            self.book.level(level).filter_map(|member| Some((stack.number(&member.wanted.name)?, member))).collect();
+        members.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+        let serving = members.into_iter().map(|(_, member)| member).take_while(|member| member.phase == Phase::Serving);
+        serving.take(count).map(|member| member.wanted.name.clone()).collect()
+    }
+
+    /// Why a scale in cannot be finished: somebody else has put another one on top of whom it takes.
+    pub(super) fn is_no_longer_last(&self, action: &Action, step: Step, sight: &Sight) -> Option<String> {
+        let leaves =
+            matches!(step, Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::Evict | Step::Release);
+        if !leaves || action.kind == Kind::Evacuate {
+            return None;
+        }
+        let stack = self.settings.stack(action.level)?;
+        let last = action.targets.iter().filter_map(|name| stack.number(name)).max()?;
+        let above = sight.resources.iter().flatten().find(|(name, it)| {
+            it.condition != Condition::Stopping && stack.number(name).is_some_and(|number| number > last)
+        });
+        above.map(|(name, _)| format!("somebody else has made {name}: only the last of {} can go", stack.name))
+    }
+}

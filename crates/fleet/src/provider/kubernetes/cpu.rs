@@ -1,0 +1,106 @@
+//! How much CPU a pod uses of what it was given (BRK-39), from `metrics.k8s.io`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use super::objects::{Container, Pod, PodMetrics};
+use super::quantity;
+
+/// Older metrics say nothing about now. A metrics server measures every 15 s and keeps what it has while a node does not answer.
+const MAX_AGE: Duration = Duration::from_secs(120);
+
+/// What is known of the CPU of a StatefulSet's pods.
+#[derive(Debug)]
+pub(super) enum Metrics {
+    /// Nobody asked.
+    Unasked,
+    /// They cannot be had, and why.
+    Missing(String),
+    /// By pod.
+    Known(BTreeMap<String, PodMetrics>),
+}
+
+/// CPU as a fraction of the container's limit, else of its request; or why it cannot be told. Never a guess.
+pub(super) fn of(
+    pod: &Pod,
+    container: Option<&str>,
+    metrics: &Metrics,
+    now: SystemTime,
+) -> Result<Option<f64>, String> {
+    let known = match metrics {
+        Metrics::Unasked => return Ok(None),
+        Metrics::Missing(why) => return Err(format!("CPU is not known: {why}")),
+        Metrics::Known(known) => known,
+    };
+    let chosen = pod.spec.containers.iter().find(|it| container.is_none_or(|name| name == it.name));
+    let chosen = chosen.ok_or_else(|| format!("CPU is not known: it has no container {}", container.unwrap_or("")))?;
+    let given = given(chosen)?;
+    let metrics = known.get(&pod.metadata.name).ok_or("CPU is not known: there are no metrics of it yet")?;
+    let measured = humantime::parse_rfc3339(&metrics.timestamp).map_err(|_| "CPU is not known: its time is wrong")?;
+    if now.duration_since(measured).is_ok_and(|age| age > MAX_AGE) {
+        return Err(format!("CPU is not known: its metrics are of {}", metrics.timestamp));
+    }
+    let used = metrics.containers.iter().find(|it| it.name == chosen.name).and_then(|it| it.usage.get("cpu"));
+    let used = used.and_then(|text| quantity::cores(text));
+    let used = used.ok_or_else(|| format!("CPU is not known: the metrics do not name container {}", chosen.name))?;
+    Ok(Some(used / given))
+}
+
+fn given(container: &Container) -> Result<f64, String> {
+    let resources = &container.resources;
+    let text = resources.limits.get("cpu").or_else(|| resources.requests.get("cpu"));
+    let cores = text.and_then(|text| quantity::cores(text)).filter(|cores| *cores > 0.0);
+    cores.ok_or_else(|| {
+        format!("CPU is not told as a fraction: container {} has neither a limit nor a request of it", container.name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    fn pod(resources: &str) -> Pod {
+        let text = format!(
+            r#"{{"metadata":{{"name":"b-0"}},"spec":{{"containers":[{{"name":"broker","resources":{resources}}},{{"name":"mesh"}}]}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn metrics(usage: &str) -> Metrics {
+        let text = format!(
+            r#"{{"metadata":{{"name":"b-0"}},"timestamp":"2026-01-01T00:00:00Z","window":"15s",
+            "containers":[{{"name":"mesh","usage":{{"cpu":"9"}}}},{{"name":"broker","usage":{usage}}}]}}"#
+        );
+        let metrics: PodMetrics = serde_json::from_str(&text).unwrap();
+        Metrics::Known(BTreeMap::from([("b-0".to_owned(), metrics)]))
+    }
+
+    fn at(seconds: u64) -> SystemTime {
+        humantime::parse_rfc3339("2026-01-01T00:00:00Z").unwrap() + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn cpu_is_a_fraction_of_the_limit_else_of_the_request() {
+        let usage = metrics(r#"{"cpu":"125000000n","memory":"1Mi"}"#);
+        let both = pod(r#"{"limits":{"cpu":"500m"},"requests":{"cpu":"250m"}}"#);
+        assert_eq!(of(&both, None, &usage, at(10)), Ok(Some(0.25)));
+        assert_eq!(of(&pod(r#"{"requests":{"cpu":"250m"}}"#), Some("broker"), &usage, at(10)), Ok(Some(0.5)));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_and_never_a_number() {
+        let usage = metrics(r#"{"cpu":"1"}"#);
+        let limited = pod(r#"{"limits":{"cpu":"1"}}"#);
+        let why =
+            |pod: &Pod, container, metrics: &Metrics, seconds| of(pod, container, metrics, at(seconds)).unwrap_err();
+        assert!(why(&pod("{}"), None, &usage, 0).contains("neither a limit nor a request"));
+        assert!(why(&limited, Some("other"), &usage, 0).contains("no container other"));
+        assert!(why(&limited, None, &usage, 121).contains("its metrics are of 2026"));
+        assert!(why(&limited, None, &metrics("{}"), 0).contains("do not name container broker"));
+        assert!(why(&limited, None, &metrics(r#"{"cpu":"-5"}"#), 0).contains("do not name"));
+        assert!(why(&limited, None, &Metrics::Known(BTreeMap::new()), 0).contains("no metrics of it yet"));
+        assert!(why(&limited, None, &Metrics::Missing("403".to_owned()), 0).contains("403"));
+        assert_eq!(of(&limited, None, &Metrics::Unasked, at(0)), Ok(None));
+    }
+}

@@ -1,0 +1,239 @@
+//! Moving partitions between processes: what the control plane asks of shards, step by step.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, ShardId, Snapshot};
+
+use crate::handle::{NoAnswer, NodeHandle};
+use crate::inbox::{Admin, ToShard};
+use crate::shard::Shard;
+
+/// How long a step may take that writes what was moved into the store.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// The shard that has all uplinks: the home of partition 0.
+const UPLINK_SHARD: ShardId = ShardId(0);
+
+/// Why a step of a move did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoveError {
+    /// A shard does not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+    /// A partition cannot be given out or taken in.
+    #[error("{0}")]
+    Image(ImageError),
+    /// More came from brokers while the partitions moved than is kept for that.
+    #[error("more arrived for the partitions while they moved than is kept; move fewer at once")]
+    TooMuchArrived,
+}
+
+impl From<ImageError> for MoveError {
+    fn from(error: ImageError) -> Self {
+        Self::Image(error)
+    }
+}
+
+/// What has arrived, and the copy that was given up for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// What each partition owes.
+    pub owed: Vec<(PartitionId, Owed)>,
+    /// What an earlier copy here was owed.
+    pub given_up: Owed,
+}
+
+type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
+
+/// A step of a move.
+#[derive(Debug)]
+pub(crate) enum MoveOrder {
+    Hold { partitions: Partitions, done: Sender<()> },
+    Release { partitions: Partitions, done: Sender<()> },
+    Snapshot { partitions: Partitions, max_bytes: u64, answer: Sender<Result<Snapshot, ImageError>> },
+    TakeRest { answer: Sender<Option<Vec<u8>>> },
+    Forget { partitions: Partitions, answer: Sender<Owed> },
+    Arrive { images: Arc<[PartitionImage]>, answer: Sender<ArriveAnswer> },
+    Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
+    Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
+}
+
+/// An answer that waits until what was written before it is committed.
+pub(crate) struct Committing {
+    batch: u64,
+    answer: Box<dyn FnOnce() + Send>,
+}
+
+impl NodeHandle {
+    /// Serves nobody of these partitions any more; their sessions go on collecting.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn hold_partitions(&self, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.on_all(|done| MoveOrder::Hold { partitions, done }).map(drop)
+    }
+
+    /// Ends the hold: the table says who serves them.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn release_partitions(&self, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.on_all(|done| MoveOrder::Release { partitions, done }).map(drop)
+    }
+
+    /// Takes images of held partitions, or `None` while parts of their queues are being read from the store. What arrives from
+    /// then on is noted for [`NodeHandle::take_rest`].
+    ///
+    /// # Errors
+    /// When they are too large, or a shard does not answer.
+    pub fn snapshot_partitions(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        let mut images = Vec::new();
+        for shard in self.shard_ids() {
+            let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, answer };
+            match self.on(shard, order)?? {
+                Snapshot::Loading => return Ok(None),
+                Snapshot::Taken(taken) => images.extend(taken),
+            }
+        }
+        Ok(Some(images))
+    }
+
+    /// Stops noting what arrives, and gives it out.
+    ///
+    /// # Errors
+    /// When it was too much, or the shard does not answer.
+    pub fn take_rest(&self) -> Result<Vec<u8>, MoveError> {
+        self.on(UPLINK_SHARD, |answer| MoveOrder::TakeRest { answer })?.ok_or(MoveError::TooMuchArrived)
+    }
+
+    /// Forgets what lives elsewhere now, in the store as well; returns what it was owed.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn forget_partitions(&self, partitions: Partitions) -> Result<Owed, NoAnswer> {
+        let mut all = Owed::default();
+        for owed in self.on_all(|answer| MoveOrder::Forget { partitions, answer })? {
+            all.add(&owed);
+        }
+        Ok(all)
+    }
+
+    /// Takes images in and holds them; answers when they are in the store.
+    ///
+    /// # Errors
+    /// When an image is refused, or a shard does not answer.
+    pub fn arrive(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
+        let images: Arc<[PartitionImage]> = images.into();
+        let mut arrived = Arrived::default();
+        // The shard of the uplinks comes last: what it has seen before has not been delivered to those who arrive.
+        let mut shards: Vec<ShardId> = self.shard_ids().collect();
+        shards.reverse();
+        for shard in shards {
+            let (owed, given_up) =
+                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), answer })??;
+            arrived.owed.extend(owed);
+            arrived.given_up.add(&given_up);
+        }
+        arrived.owed.sort_by_key(|(partition, _)| *partition);
+        Ok(arrived)
+    }
+
+    /// Delivers what arrived at the old place meanwhile and not here; answers with the number of messages when they are in the
+    /// store.
+    ///
+    /// # Errors
+    /// When it cannot be read, or a shard does not answer.
+    pub fn deliver_rest(&self, partitions: Partitions, rest: &[u8]) -> Result<u64, MoveError> {
+        let rest: Arc<[u8]> = rest.into();
+        let sifted = self.on(UPLINK_SHARD, |answer| MoveOrder::Sift { partitions, rest, answer })??;
+        let sifted: Arc<[u8]> = sifted.into();
+        let mut messages = 0;
+        for shard in self.shard_ids() {
+            let rest = Arc::clone(&sifted);
+            messages = self.on(shard, |answer| MoveOrder::Deliver { partitions, rest, answer })??;
+        }
+        Ok(messages)
+    }
+
+    fn shard_ids(&self) -> impl Iterator<Item = ShardId> {
+        (0..self.shards()).map(ShardId)
+    }
+
+    fn on<T>(&self, shard: ShardId, order: impl FnOnce(Sender<T>) -> MoveOrder) -> Result<T, NoAnswer> {
+        let (answer, answers) = channel();
+        self.tell(shard, ToShard::Admin(Admin::Move(order(answer))));
+        wait(shard, &answers)
+    }
+
+    fn on_all<T>(&self, order: impl Fn(Sender<T>) -> MoveOrder) -> Result<Vec<T>, NoAnswer> {
+        self.shard_ids().map(|shard| self.on(shard, &order)).collect()
+    }
+}
+
+fn wait<T>(shard: ShardId, answers: &Receiver<T>) -> Result<T, NoAnswer> {
+    answers.recv_timeout(STEP_TIMEOUT).map_err(|_| NoAnswer { shard })
+}
+
+impl Shard {
+    /// Carries out a step of a move. Whoever asked may have given up waiting.
+    pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
+        let now = self.now;
+        match order {
+            MoveOrder::Hold { partitions, done } => {
+                self.engine.hold_partitions(now, partitions);
+                let _ = done.send(());
+            }
+            MoveOrder::Release { partitions, done } => {
+                self.engine.release_partitions(partitions);
+                let _ = done.send(());
+            }
+            MoveOrder::Snapshot { partitions, max_bytes, answer } => {
+                let _ = answer.send(self.engine.snapshot_partitions(now, partitions, max_bytes));
+            }
+            MoveOrder::TakeRest { answer } => {
+                let _ = answer.send(self.engine.take_rest());
+            }
+            MoveOrder::Forget { partitions, answer } => {
+                let owed = self.engine.forget_partitions(now, partitions);
+                self.answer_committed(answer, owed);
+            }
+            MoveOrder::Arrive { images, answer } => {
+                let arrived = self.engine.arrive(now, &images);
+                self.answer_committed(answer, arrived);
+            }
+            MoveOrder::Sift { partitions, rest, answer } => {
+                let _ = answer.send(self.engine.sift_rest(now, partitions, &rest));
+            }
+            MoveOrder::Deliver { partitions, rest, answer } => {
+                let delivered = self.engine.deliver_rest(now, partitions, &rest);
+                self.answer_committed(answer, delivered);
+            }
+        }
+    }
+
+    /// Answers when all that was written so far is in the store.
+    fn answer_committed<T: Send + 'static>(&mut self, answer: Sender<T>, with: T) {
+        let send = move || drop(answer.send(with));
+        match self.engine.written_batch().filter(|_| self.journal.is_some()) {
+            Some(batch) => self.committing.push(Committing { batch, answer: Box::new(send) }),
+            None => send(),
+        }
+    }
+
+    /// The store has committed all batches up to this one.
+    pub(crate) fn take_committed(&mut self, sequence: u64) {
+        self.engine.handle_committed(sequence);
+        if self.committing.is_empty() {
+            return;
+        }
+        let (done, waiting): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.committing).into_iter().partition(|it| it.batch <= sequence);
+        self.committing = waiting;
+        done.into_iter().for_each(|it| (it.answer)());
+    }
+}

@@ -1,0 +1,158 @@
+//! One end of a relay: a transport and what waits to be written to it.
+
+use mio::event::Event as Readiness;
+use mio::{Registry, Token};
+use tidegate_engine::Output;
+
+use super::HOME_ENDED;
+use crate::transport::{Input, Transport, Wrote};
+
+/// One end of a relay.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about a socket")]
+pub(super) struct End {
+    transport: Transport,
+    output: Output,
+    /// There may be something to read.
+    readable: bool,
+    /// The peer has closed its side: read on until that is all there is.
+    peer_closed: bool,
+    /// Nothing more comes from it.
+    ended: bool,
+    /// It takes no output until it reports that it does.
+    blocked: bool,
+    /// The poller knows that it is blocked.
+    shown_blocked: bool,
+    /// The transport has been told to say goodbye.
+    closing: bool,
+    /// Nothing more goes to it.
+    shut: bool,
+}
+
+impl End {
+    /// An end that may have been sent something already.
+    pub(super) fn of(transport: Transport) -> Self {
+        Self::with_output(transport, Output::default())
+    }
+
+    /// The same with something to be written first.
+    pub(super) fn with_output(transport: Transport, output: Output) -> Self {
+        Self {
+            transport,
+            output,
+            readable: true,
+            peer_closed: false,
+            ended: false,
+            blocked: false,
+            shown_blocked: false,
+            closing: false,
+            shut: false,
+        }
+    }
+
+    /// Takes note of what the poller says.
+    pub(super) fn note(&mut self, event: &Readiness) {
+        self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.peer_closed |= event.is_read_closed() || event.is_error();
+        if event.is_writable() || event.is_error() {
+            self.blocked = false;
+        }
+    }
+
+    /// Nothing can be done with it any more.
+    pub(super) fn fail(&mut self) {
+        self.ended = true;
+        self.shut = true;
+        self.output = Output::default();
+    }
+
+    /// Whether nothing more comes from it.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether nothing more comes from it or goes to it.
+    pub(super) fn is_over(&self) -> bool {
+        self.ended && self.shut
+    }
+
+    /// Adapts what the poller reports after output was blocked, or is no longer.
+    pub(super) fn show_blocked(&mut self, registry: &Registry, token: Token) {
+        if self.blocked != self.shown_blocked && !self.shut {
+            self.shown_blocked = self.blocked;
+            if self.transport.set_blocked(registry, token, self.blocked).is_err() {
+                self.fail();
+            }
+        }
+    }
+
+    fn has_output(&self) -> bool {
+        !self.output.is_empty() || self.transport.is_waiting()
+    }
+
+    /// Writes what waits, as far as the transport takes it.
+    fn flush(&mut self, buffer: &mut [u8]) {
+        while !self.blocked && !self.shut && self.has_output() {
+            match self.transport.write(Some(&mut self.output), buffer) {
+                Ok(Wrote::Blocked) => self.blocked = true,
+                Ok(Wrote::All) => break,
+                Ok(Wrote::Some) => {}
+                Err(_) => self.fail(),
+            }
+        }
+        if self.output.is_empty() && self.output.capacity() > 0 {
+            // An idle relay owns no buffer.
+            self.output = Output::default();
+        }
+    }
+
+    /// Says that nothing more comes, behind all output.
+    fn finish(&mut self, buffer: &mut [u8]) {
+        if !self.closing {
+            self.closing = true;
+            self.transport.close(HOME_ENDED);
+        }
+        self.flush(buffer);
+        if !self.shut && !self.has_output() {
+            self.shut = true;
+            self.transport.shutdown_write();
+        }
+    }
+}
+
+/// Carries bytes from one end to the other: one read, if the other has nothing waiting. Says whether there is more to do at once.
+pub(super) fn carry(from: &mut End, to: &mut End, buffer: &mut [u8]) -> bool {
+    to.flush(buffer);
+    if from.readable && !from.ended && (!to.has_output() || to.shut) {
+        match from.transport.read(buffer) {
+            Ok(Input::Bytes { payload, full }) => {
+                from.readable = full || from.peer_closed;
+                append(to, buffer, payload);
+            }
+            Ok(Input::Last { payload, .. }) => {
+                append(to, buffer, payload);
+                from.ended = true;
+            }
+            Ok(Input::Blocked | Input::Introduced) => {
+                from.readable = false;
+                from.ended |= from.peer_closed;
+            }
+            Ok(Input::Closed) => from.ended = true,
+            Err(_) => from.fail(),
+        }
+        to.flush(buffer);
+        // A pong, or an answer to a handshake.
+        from.flush(buffer);
+    }
+    if from.ended {
+        to.finish(buffer);
+    }
+    from.readable && !from.ended && (!to.has_output() || to.shut)
+}
+
+/// What goes to an end that takes nothing any more is thrown away.
+fn append(to: &mut End, buffer: &[u8], payload: std::ops::Range<usize>) {
+    if let Some(bytes) = buffer.get(payload).filter(|_| !to.shut) {
+        to.output.append(bytes);
+    }
+}

@@ -1,0 +1,23 @@
+//! The header that tells a home where its client is: version 2 of the PROXY protocol.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::observer::Peer;
+use crate::proxy_protocol::write_v2;
+
+/// The header for a client. One of this machine, or that is gone, has no address: the relay speaks for itself.
+pub(super) fn of(peer: Peer) -> Vec<u8> {
+    match peer {
+        Peer::Address(source) => write_v2(Some((source, unspecified(source)))),
+        Peer::Unix | Peer::Gone => write_v2(None),
+    }
+}
+
+/// Where the client has connected to is of no interest to its home; the family has to be the same.
+fn unspecified(like: SocketAddr) -> SocketAddr {
+    let address: IpAddr = match like.ip() {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(address, 0)
+}

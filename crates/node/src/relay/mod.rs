@@ -1,0 +1,246 @@
+//! Relays: a client whose home is another orchestrator keeps its socket here, and its bytes go to its home and back.
+//!
+//! A relay has two ends with a buffer each, bounded by one read: an end is read only while the buffer of the other one is empty, so
+//! that whoever does not read holds back whoever sends. The home learns by a PROXY protocol header where the client is. Everything
+//! happens on the shard's poll.
+
+mod end;
+mod header;
+mod place;
+mod slots;
+
+use std::net::SocketAddr;
+
+use mio::event::Event as Readiness;
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use tidegate_engine::{ConnectionKey, Homes, Millis, Output, Reason};
+
+pub use place::NodeHomes;
+pub(crate) use slots::{RelayKey, Relays};
+
+use self::end::End;
+use crate::admission::Seat;
+use crate::shard::Shard;
+use crate::table::Flags;
+use crate::transport::Transport;
+
+/// How long a home may take to accept a connection, and how long the last bytes of a relay may take to leave, milliseconds.
+const PATIENCE_MS: u64 = 5_000;
+
+/// The client's end, and the home's.
+pub(crate) const CLIENT: usize = 0;
+pub(crate) const HOME: usize = 1;
+
+/// A client and its home.
+#[derive(Debug)]
+pub(crate) enum Relay {
+    /// The home is being connected to; the client's connection is still the engine's.
+    Connecting { client: ConnectionKey, home: TcpStream, at: SocketAddr },
+    /// Bytes go to and fro.
+    Open(Box<Pair>),
+}
+
+/// Both ends of a relay that is open.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    ends: [End; 2],
+    seat: Seat,
+    /// Whether its last bytes have to leave by a deadline already.
+    ending: bool,
+}
+
+impl Pair {
+    /// Moves what can be moved, within one read for each direction; says whether there is more to do at once.
+    fn pump(&mut self, buffer: &mut [u8]) -> bool {
+        let [client, home] = &mut self.ends;
+        let more = [end::carry(client, home, buffer), end::carry(home, client, buffer)];
+        more.contains(&true)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends.iter().all(End::is_over)
+    }
+
+    fn is_ending(&self) -> bool {
+        self.ends.iter().any(End::has_ended)
+    }
+}
+
+impl Shard {
+    /// Puts a table of homes in force.
+    pub(crate) fn set_homes(&mut self, homes: Option<&NodeHomes>) {
+        self.relay_to = homes.map(|homes| homes.relays.clone()).unwrap_or_default();
+        let now = self.now;
+        self.engine.set_homes(now, homes.map(|homes| Homes::clone(&homes.table)));
+    }
+
+    /// The engine wants a client to be relayed to a place.
+    pub(crate) fn begin_relay(&mut self, client: ConnectionKey, place: u16) {
+        let Some(at) = self.relay_to.get(usize::from(place)).copied().flatten() else {
+            self.fail_relay(client, "nobody has said where it takes relayed clients, or its name has no address");
+            return;
+        };
+        let home = match TcpStream::connect(at) {
+            Ok(home) => home,
+            Err(error) => {
+                self.fail_relay(client, &format!("{at}: {error}"));
+                return;
+            }
+        };
+        let key = self.relays.insert(Relay::Connecting { client, home, at });
+        let token = key.token(HOME);
+        let registered = match self.relays.get(key) {
+            Some(Relay::Connecting { home, .. }) => {
+                self.poll.registry().register(home, token, Interest::READABLE | Interest::WRITABLE)
+            }
+            _ => Ok(()),
+        };
+        if let Err(error) = registered {
+            self.relays.remove(key);
+            self.fail_relay(client, &error.to_string());
+            return;
+        }
+        self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
+    }
+
+    /// A client is told that its home cannot be reached. The log hears of it now and then.
+    fn fail_relay(&mut self, client: ConnectionKey, why: &str) {
+        self.counters.relays_failed += 1;
+        if let Some(times) = self.relays.unreachable.note(self.now.monotonic) {
+            tracing::warn!(times, "the home of a client cannot be reached: {why}");
+        }
+        self.engine.fail_relay(self.now, client, "the home of the client cannot be reached");
+    }
+
+    /// Something happened at one end of a relay; says whether the token is one.
+    pub(crate) fn take_relay_readiness(&mut self, token: Token, event: &Readiness) -> bool {
+        let Some((key, side)) = self.relays.key_of(token) else { return RelayKey::is_relay(token) };
+        match self.relays.get(key) {
+            Some(Relay::Connecting { .. }) => self.finish_connecting(key),
+            Some(Relay::Open(pair)) => {
+                let end = &mut pair.ends[usize::from(side != CLIENT)];
+                end.note(event);
+                self.pump_relay(key);
+            }
+            None => {}
+        }
+        true
+    }
+
+    /// The home has accepted the connection, or not.
+    fn finish_connecting(&mut self, key: RelayKey) {
+        let Some(Relay::Connecting { client, home, at }) = self.relays.get(key) else { return };
+        let (client, at) = (*client, *at);
+        let outcome = match home.take_error() {
+            Ok(None) => home.peer_addr().map(|_| true).or_else(|error| {
+                // Not connected yet: the event was about something else.
+                if error.kind() == std::io::ErrorKind::NotConnected { Ok(false) } else { Err(error) }
+            }),
+            Ok(Some(error)) | Err(error) => Err(error),
+        };
+        match outcome {
+            Ok(false) => {}
+            Ok(true) => self.open_relay(key, client),
+            Err(error) => {
+                self.relays.remove(key);
+                self.fail_relay(client, &format!("{at}: {error}"));
+            }
+        }
+    }
+
+    /// The home is there: the client's connection leaves the engine.
+    fn open_relay(&mut self, key: RelayKey, client: ConnectionKey) {
+        let Some(Relay::Connecting { home, .. }) = self.relays.remove_for_now(key) else { return };
+        let Some(bytes) = self.engine.leave_for_home(client) else {
+            // The client has gone meanwhile.
+            self.relays.free(key);
+            return;
+        };
+        let Some((flags, mut transport, seat)) = self.table.remove(client) else {
+            self.relays.free(key);
+            return;
+        };
+        let mut output = Output::default();
+        output.append(&header::of(transport.peer()));
+        output.append(&bytes);
+        let registered = flags.has(Flags::REGISTERED);
+        let moved = if registered { transport.deregister(self.poll.registry()) } else { Ok(()) };
+        let moved = moved.and_then(|()| transport.register(self.poll.registry(), key.token(CLIENT)));
+        // Small messages go at once; whether that can be set changes nothing else.
+        let _ = home.set_nodelay(true);
+        let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
+        let mut pair = Box::new(Pair { ends, seat, ending: false });
+        if moved.is_err() {
+            pair.ends[CLIENT].fail();
+        }
+        self.counters.relayed += 1;
+        self.relays.put(key, Relay::Open(pair));
+        self.pump_relay(key);
+    }
+
+    /// Moves what a relay has, and ends it when both ends are done.
+    pub(crate) fn pump_relay(&mut self, key: RelayKey) {
+        let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
+        let more = pair.pump(&mut self.buffer);
+        for (side, end) in [CLIENT, HOME].into_iter().zip(&mut pair.ends) {
+            end.show_blocked(self.poll.registry(), key.token(side));
+        }
+        let begins_to_end = pair.is_ending() && !pair.ending;
+        pair.ending |= begins_to_end;
+        if pair.is_over() {
+            self.end_relay(key);
+            return;
+        }
+        if begins_to_end {
+            self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
+        }
+        if more {
+            self.relays.ring.push_back(key);
+        }
+    }
+
+    /// Goes on with relays that had more to move than one turn allows.
+    pub(crate) fn work_relays(&mut self) {
+        for _ in 0..self.relays.ring.len() {
+            let Some(key) = self.relays.ring.pop_front() else { break };
+            self.pump_relay(key);
+        }
+        while let Some(key) = self.relays.pop_due(self.now.monotonic) {
+            match self.relays.get(key) {
+                Some(Relay::Connecting { client, at, .. }) => {
+                    let (client, at) = (*client, *at);
+                    self.relays.remove(key);
+                    self.fail_relay(client, &format!("{at} does not answer"));
+                }
+                Some(Relay::Open(pair)) if pair.ending => self.end_relay(key),
+                _ => {}
+            }
+        }
+    }
+
+    fn end_relay(&mut self, key: RelayKey) {
+        let Some(Relay::Open(pair)) = self.relays.remove(key) else { return };
+        self.counters.relays_ended += 1;
+        self.free_seat(pair.seat);
+        self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        self.shortage.relieve();
+    }
+
+    /// Ends up to so many relays; returns how many there were.
+    pub(crate) fn end_relays(&mut self, limit: usize) -> usize {
+        let keys = self.relays.open(limit);
+        for key in &keys {
+            self.end_relay(*key);
+        }
+        keys.len()
+    }
+
+    /// When the next deadline of a relay comes.
+    pub(crate) fn relay_deadline(&self) -> Millis {
+        self.relays.deadlines.front().map_or(Millis::NEVER, |(at, _)| *at)
+    }
+}
+
+/// Why the transport of a client ends whose home has ended the connection.
+const HOME_ENDED: Reason = Reason::NormalDisconnect;

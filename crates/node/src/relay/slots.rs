@@ -1,0 +1,155 @@
+//! The relays of a shard, and the tokens of their sockets.
+
+use std::collections::VecDeque;
+
+use mio::Token;
+use tidegate_engine::Millis;
+
+use super::{CLIENT, HOME, Relay};
+use crate::listener::Shortage;
+use crate::table::RESERVED_INDEX;
+
+/// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
+/// come so far.
+const FIRST_INDEX: u32 = 1 << 31;
+
+/// A relay. The generation keeps an event for an ended one from reaching its successor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RelayKey {
+    slot: u32,
+    generation: u32,
+}
+
+impl RelayKey {
+    /// The token of one of its sockets.
+    pub(crate) fn token(self, side: usize) -> Token {
+        let index = FIRST_INDEX + self.slot * 2 + u32::from(side == HOME);
+        Token((u64::from(self.generation) << 32 | u64::from(index)) as usize)
+    }
+
+    /// Whether a token is one of a relay, be it of an ended one.
+    pub(crate) fn is_relay(token: Token) -> bool {
+        (FIRST_INDEX..RESERVED_INDEX).contains(&(token.0 as u32))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    relay: Option<Relay>,
+}
+
+/// The relays of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Relays {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Those with more to do in the next turn.
+    pub ring: VecDeque<RelayKey>,
+    /// What has to be done by a time, in its order.
+    pub deadlines: VecDeque<(Millis, RelayKey)>,
+    /// Homes that cannot be reached, for the log.
+    pub unreachable: Shortage,
+}
+
+impl Relays {
+    /// Takes a relay in.
+    pub(crate) fn insert(&mut self, relay: Relay) -> RelayKey {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        let generation = self.slots.get(slot as usize).map_or(0, |slot| slot.generation);
+        let key = RelayKey { slot, generation };
+        self.put(key, relay);
+        key
+    }
+
+    fn slot(&mut self, key: RelayKey) -> Option<&mut Slot> {
+        self.slots.get_mut(key.slot as usize).filter(|slot| slot.generation == key.generation)
+    }
+
+    /// A relay, if it has not ended.
+    pub(crate) fn get(&mut self, key: RelayKey) -> Option<&mut Relay> {
+        self.slot(key)?.relay.as_mut()
+    }
+
+    /// Puts a relay at its place.
+    pub(crate) fn put(&mut self, key: RelayKey, relay: Relay) {
+        if let Some(slot) = self.slot(key) {
+            slot.relay = Some(relay);
+        }
+    }
+
+    /// Takes a relay out whose place is used again, or given [free](Self::free).
+    pub(crate) fn remove_for_now(&mut self, key: RelayKey) -> Option<Relay> {
+        self.slot(key)?.relay.take()
+    }
+
+    /// Gives a place free.
+    pub(crate) fn free(&mut self, key: RelayKey) {
+        if let Some(slot) = self.slot(key) {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free.push(key.slot);
+        }
+    }
+
+    /// Takes a relay out for good.
+    pub(crate) fn remove(&mut self, key: RelayKey) -> Option<Relay> {
+        let relay = self.remove_for_now(key)?;
+        self.free(key);
+        Some(relay)
+    }
+
+    /// The relay that a token was made for, if it has not ended, and its side.
+    pub(crate) fn key_of(&self, token: Token) -> Option<(RelayKey, usize)> {
+        let index = (token.0 as u32).checked_sub(FIRST_INDEX)?;
+        let (slot, side) = (index / 2, if index % 2 == 0 { CLIENT } else { HOME });
+        let key = RelayKey { slot, generation: self.slots.get(slot as usize)?.generation };
+        (key.token(side) == token).then_some((key, side))
+    }
+
+    /// Relays that are open, so many at most.
+    pub(crate) fn open(&self, limit: usize) -> Vec<RelayKey> {
+        let open = self.slots.iter().zip(0..).filter(|(slot, _)| matches!(slot.relay, Some(Relay::Open(_))));
+        open.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
+    }
+
+    /// The next relay whose deadline has come.
+    pub(crate) fn pop_due(&mut self, now: Millis) -> Option<RelayKey> {
+        // What has ended in time leaves its deadline behind.
+        while self.deadlines.front().is_some_and(|(at, key)| *at <= now || !self.is_live(*key)) {
+            let (_, key) = self.deadlines.pop_front()?;
+            if self.is_live(key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    fn is_live(&self, key: RelayKey) -> bool {
+        self.slots.get(key.slot as usize).is_some_and(|slot| slot.generation == key.generation && slot.relay.is_some())
+    }
+
+    /// Frees the unused memory.
+    pub(crate) fn shrink(&mut self) {
+        self.free.shrink_to_fit();
+        self.ring.shrink_to_fit();
+        self.deadlines.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_relays_are_nobody_elses() {
+        let key = RelayKey { slot: 7, generation: 3 };
+        for side in [CLIENT, HOME] {
+            assert!(RelayKey::is_relay(key.token(side)));
+        }
+        assert_ne!(key.token(CLIENT), key.token(HOME));
+        assert!(!RelayKey::is_relay(Token(5)) && !RelayKey::is_relay(Token(RESERVED_INDEX as usize)));
+    }
+}

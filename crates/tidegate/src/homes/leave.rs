@@ -1,0 +1,378 @@
+//! Partitions leave: the old place's part of a move.
+//!
+//! It keeps its copy, and serves nobody, until the new place has said that it serves them; whoever is asked after a crash, exactly
+//! one of both has everything. What nobody knows (the other side does not answer) is asked for until it does.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidegate_console::api::{ControlError, MAX_PARCEL};
+use tidegate_engine::{Owed, PARTITIONS, PartitionId, PartitionImage, Partitions};
+
+use super::HomesKeeper;
+use super::parcel::Parcel;
+use super::peer::{Peer, PeerError};
+use super::state::{Leaving, partitions_json, read_partitions};
+use super::table::Table;
+use super::view::{owed_json, refused};
+
+/// How long queues may take that are read from the store.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before it is looked again whether they have come.
+const LOAD_PAUSE: Duration = Duration::from_millis(5);
+/// Pause before somebody who does not answer is asked again.
+const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
+/// Part of a parcel that messages may take as they are reckoned in memory.
+const MAX_BYTES: u64 = MAX_PARCEL as u64 / 2;
+/// Partitions that move at once when everything does.
+const DEFAULT_BATCH: u64 = 8;
+
+/// How far moving everything is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    pub(super) running: bool,
+    pub(super) moved: u64,
+    pub(super) last_error: String,
+}
+
+/// Where a move is left, for those who take its steps one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum StopAfter {
+    Hold,
+    Arrive,
+    Nothing,
+}
+
+/// What is to be moved.
+struct Order {
+    partitions: Partitions,
+    to: String,
+    stop: StopAfter,
+}
+
+/// Why a move did not come to its end, and what that means.
+enum Failure {
+    /// Everything is here as before.
+    Stays(String),
+    /// Only the other side knows.
+    Unclear(String),
+}
+
+impl From<PeerError> for Failure {
+    fn from(error: PeerError) -> Self {
+        match error {
+            PeerError::Unreachable { .. } => Self::Unclear(error.to_string()),
+            PeerError::Refused { .. } => Self::Stays(error.to_string()),
+        }
+    }
+}
+
+fn stays(error: impl std::fmt::Display) -> Failure {
+    Failure::Stays(error.to_string())
+}
+
+impl HomesKeeper {
+    /// Moves what a request names.
+    pub(super) fn move_named(self: &Arc<Self>, request: &Value) -> Result<Value, ControlError> {
+        let order = read_order(request)?;
+        if let Some(epoch) = request.get("epoch").filter(|epoch| !epoch.is_null()) {
+            let known = self.state().table.as_ref().map(|table| table.epoch);
+            if epoch.as_u64() != known {
+                return Err(refused(format!("the table in force has epoch {}: read it first", known.unwrap_or(0))));
+            }
+        }
+        self.run(&order)
+    }
+
+    /// Moves everything that is here to these places in turn, on a thread of its own.
+    pub(super) fn begin_move_all(self: &Arc<Self>, request: &Value) -> Result<Value, ControlError> {
+        let names = request.get("to").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let to: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
+        if to.is_empty() || to.len() != names.len() {
+            return Err(ControlError::Invalid("`to` is a list with at least one name of a place".to_owned()));
+        }
+        let batch = request.get("batch").and_then(Value::as_u64).unwrap_or(DEFAULT_BATCH).clamp(1, PARTITIONS.into());
+        for name in &to {
+            self.target(name).map_err(refused)?;
+        }
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if progress.running {
+            return Err(refused("everything is being moved already; GET /api/v1/homes says how far it is"));
+        }
+        *progress = Progress { running: true, ..Progress::default() };
+        drop(progress);
+        let keeper = Arc::clone(self);
+        let run = move || keeper.move_everything(&to, batch as usize);
+        thread::Builder::new().name("homes".into()).spawn(run).map_err(|error| refused(error.to_string()))?;
+        Ok(json!({ "left": self.here().iter().count() }))
+    }
+
+    fn here(&self) -> Partitions {
+        self.state().table.as_ref().map_or(Partitions::NONE, |table| table.at(&self.name))
+    }
+
+    fn move_everything(self: &Arc<Self>, to: &[String], batch: usize) {
+        let mut outcome = Ok(());
+        for target in to.iter().cycle() {
+            let partitions: Partitions = self.here().iter().take(batch).collect();
+            if partitions.is_empty() {
+                break;
+            }
+            match self.run(&Order { partitions, to: target.clone(), stop: StopAfter::Nothing }) {
+                Ok(_) => {
+                    let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+                    progress.moved += partitions.iter().count() as u64;
+                }
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.running = false;
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "not everything could be moved; what has not moved is served here as before");
+            progress.last_error = error.to_string();
+        }
+        drop(progress);
+        self.tell_others();
+    }
+
+    /// A place that something can be moved to.
+    fn target(&self, name: &str) -> Result<(Peer, Table), String> {
+        let state = self.state();
+        let table = state.table.clone().ok_or("there is no table of homes: set one first")?;
+        let place = table.place(name).ok_or_else(|| format!("`{name}` is no place of the table"))?;
+        if name == self.name {
+            return Err("it is this place itself".to_owned());
+        }
+        if place.admin.is_empty() {
+            return Err(format!("the table does not say where the admin address of `{name}` is"));
+        }
+        Ok((Peer { at: place.admin.clone(), token: self.token.clone() }, table))
+    }
+
+    fn run(self: &Arc<Self>, order: &Order) -> Result<Value, ControlError> {
+        let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let (peer, table) = self.target(&order.to).map_err(refused)?;
+        if let Some(other) = order.partitions.without(table.at(&self.name)).iter().next() {
+            return Err(refused(format!("partition {} is not at home here", other.0)));
+        }
+        if self.state().leaving.is_some() || self.state().arriving.is_some() {
+            return Err(refused("another move is under way, or was left: POST /api/v1/homes/resume ends it"));
+        }
+        let id = format!("{}-{}-{:x}", self.name, table.epoch + 1, self.node()?.now().unix);
+        let leaving = Leaving { id, to: order.to.clone(), partitions: order.partitions, gone: false };
+        self.change(|state| state.leaving = Some(leaving.clone()))?;
+        match self.leave(order, &leaving, &peer, &table) {
+            Ok(Some(mut done)) => {
+                if let Some(done) = done.as_object_mut() {
+                    done.insert("ms".to_owned(), u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX).into());
+                }
+                Ok(done)
+            }
+            Ok(None) => Ok(json!({ "id": leaving.id, "left": true })),
+            Err(failure) => {
+                self.counters.failed.fetch_add(1, Ordering::Relaxed);
+                let text = match failure {
+                    Failure::Stays(text) | Failure::Unclear(text) => text,
+                };
+                tracing::warn!(to = order.to, why = text, "partitions were not moved");
+                if self.resolve(&leaving).is_err() {
+                    self.resolve_later();
+                }
+                Err(refused(text))
+            }
+        }
+    }
+
+    /// The steps, each of which may be the last.
+    fn leave(&self, order: &Order, leaving: &Leaving, peer: &Peer, table: &Table) -> Result<Option<Value>, Failure> {
+        let node = self.node().map_err(stays)?;
+        let partitions = order.partitions;
+        node.hold_partitions(partitions).map_err(stays)?;
+        if order.stop == StopAfter::Hold {
+            return Ok(None);
+        }
+        let images = self.images(partitions)?;
+        let before: Vec<(PartitionId, Owed)> = images.iter().map(|image| (image.partition, image.owed)).collect();
+        let path = format!("/api/v1/homes/moves/{}", leaving.id);
+        let head = json!({ "from": self.name, "epoch": table.epoch, "partitions": partitions_json(before.iter().map(|(it, _)| *it).collect()) });
+        let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() }.write();
+        if parcel.len() > MAX_PARCEL {
+            return Err(Failure::Stays(format!(
+                "it takes {} bytes, more than {MAX_PARCEL}; move fewer at once",
+                parcel.len()
+            )));
+        }
+        let answer = peer.ask("PUT", &path, &parcel)?;
+        self.compare(&before, answer.get("owed").unwrap_or(&Value::Null))?;
+        if order.stop == StopAfter::Arrive {
+            return Ok(None);
+        }
+        // Whatever brokers gave out before they knew of the new place has come here by then.
+        thread::sleep(self.settle);
+        let rest = node.take_rest().map_err(stays)?;
+        let head = json!({ "epoch": table.epoch + 1 });
+        let answer = peer.ask("POST", &path, &Parcel { head, pieces: vec![rest] }.write());
+        let answer = answer.map_err(|error| Failure::Unclear(error.to_string()))?;
+        let owed = self.finish(leaving).map_err(|error| Failure::Unclear(error.to_string()))?;
+        let came = answer.get("came_meanwhile").cloned().unwrap_or(Value::Null);
+        Ok(Some(json!({
+            "id": leaving.id,
+            "epoch": table.epoch + 1,
+            "partitions": partitions_json(partitions),
+            "came_meanwhile": came,
+            "owed": owed_json(&owed),
+        })))
+    }
+
+    /// Images of held partitions, once all of their queues are in memory.
+    fn images(&self, partitions: Partitions) -> Result<Vec<PartitionImage>, Failure> {
+        let node = self.node().map_err(stays)?;
+        let deadline = Instant::now() + LOAD_TIMEOUT;
+        loop {
+            if let Some(images) = node.snapshot_partitions(partitions, MAX_BYTES).map_err(stays)? {
+                return Ok(images);
+            }
+            if Instant::now() > deadline {
+                return Err(Failure::Stays("queues could not be read from the store in time".to_owned()));
+            }
+            thread::sleep(LOAD_PAUSE);
+        }
+    }
+
+    /// What was owed before has to be owed after. Retained messages are copied and not moved, and do not count.
+    fn compare(&self, before: &[(PartitionId, Owed)], after: &Value) -> Result<(), Failure> {
+        for (partition, owed) in before {
+            let expected = owed_json(&Owed { retained: 0, ..*owed });
+            let found = after.get(partition.0.to_string()).cloned().unwrap_or(Value::Null);
+            if expected != found {
+                self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(partition = partition.0, owed_before = %expected, owed_after = %found, "a move would lose what is owed; the partition stays");
+                return Err(Failure::Stays(format!(
+                    "partition {}: {expected} was owed before, {found} after",
+                    partition.0
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The new place serves the partitions: the table says so here as well, and the copy is forgotten.
+    fn finish(&self, leaving: &Leaving) -> Result<Owed, ControlError> {
+        let node = self.node()?;
+        self.change(|state| {
+            if let Some(table) = &state.table
+                && let Some(to) = table.position(&leaving.to)
+            {
+                state.table = Some(table.moved(leaving.partitions, to, table.epoch + u64::from(!leaving.gone)));
+            }
+            state.leaving = Some(Leaving { gone: true, ..leaving.clone() });
+        })?;
+        self.apply()?;
+        let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
+        let owed = node.forget_partitions(leaving.partitions).map_err(no_answer)?;
+        node.release_partitions(leaving.partitions).map_err(no_answer)?;
+        self.change(|state| state.leaving = None)?;
+        let moved = leaving.partitions.iter().count() as u64;
+        self.counters.moved_out.fetch_add(moved, Ordering::Relaxed);
+        tracing::info!(
+            to = leaving.to,
+            partitions = moved,
+            sessions = owed.sessions,
+            queued = owed.queued,
+            "partitions moved"
+        );
+        Ok(owed)
+    }
+
+    /// Finds out how a move has ended and brings it to its end here: the new place serves the partitions, or has promised never
+    /// to take them in by this move.
+    pub(super) fn resolve(&self, leaving: &Leaving) -> Result<bool, ControlError> {
+        if leaving.gone {
+            self.finish(leaving)?;
+            return Ok(true);
+        }
+        let (peer, _) = self.target(&leaving.to).map_err(refused)?;
+        let path = format!("/api/v1/homes/moves/{}", leaving.id);
+        let answer = peer.ask("DELETE", &path, &[]).map_err(|error| refused(error.to_string()))?;
+        if answer.get("state").and_then(Value::as_str) == Some("completed") {
+            self.finish(leaving)?;
+            return Ok(true);
+        }
+        self.change(|state| state.leaving = None)?;
+        let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
+        self.node()?.release_partitions(leaving.partitions).map_err(no_answer)?;
+        self.apply()?;
+        Ok(false)
+    }
+
+    /// Asks again and again, on a thread of its own, until a move that was left has come to its end.
+    pub(super) fn resolve_later(self: &Arc<Self>) {
+        let keeper = Arc::clone(self);
+        let run = move || {
+            let mut told = false;
+            loop {
+                let step = keeper.step.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(leaving) = keeper.state().leaving.clone() else { return };
+                let Err(error) = keeper.resolve(&leaving) else { return };
+                drop(step);
+                if !told {
+                    tracing::warn!(to = leaving.to, %error, "a move was left between two steps; its partitions are served by nobody until the other side answers");
+                }
+                told = true;
+                thread::sleep(RESOLVE_PAUSE);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("homes".into()).spawn(run) {
+            tracing::error!(%error, "cannot start a thread; POST /api/v1/homes/resume brings the move to its end");
+        }
+    }
+
+    /// Gives the table to all other places. Whoever does not take it learns of it from the manager.
+    pub(super) fn tell_others(&self) {
+        let (Some(table), lease_until) = ({
+            let state = self.state();
+            (state.table.clone(), state.lease_until)
+        }) else {
+            return;
+        };
+        if lease_until.is_some() {
+            // The manager sets tables, and leases with them.
+            return;
+        }
+        let body = table.to_json().to_string();
+        for place in table.places.iter().filter(|place| place.name != self.name && !place.admin.is_empty()) {
+            let peer = Peer { at: place.admin.clone(), token: self.token.clone() };
+            if let Err(error) = peer.ask("PUT", "/api/v1/homes", body.as_bytes()) {
+                tracing::info!(place = place.name, %error, "a place does not take the new table");
+            }
+        }
+    }
+}
+
+fn read_order(request: &Value) -> Result<Order, ControlError> {
+    let invalid = |text: &str| ControlError::Invalid(text.to_owned());
+    let partitions = match (request.get("partition"), request.get("partitions")) {
+        (Some(one), None) => read_partitions(&json!([one])),
+        (None, Some(several)) => read_partitions(several),
+        _ => None,
+    };
+    let partitions = partitions.filter(|it| !it.is_empty());
+    let partitions =
+        partitions.ok_or_else(|| invalid("give `partition`, a number of 0 to 63, or `partitions`, a list of such"))?;
+    let to = request.get("to").and_then(Value::as_str).ok_or_else(|| invalid("`to` is the name of a place"))?;
+    let stop = match request.get("stop_after").and_then(Value::as_str) {
+        None => StopAfter::Nothing,
+        Some("hold") => StopAfter::Hold,
+        Some("arrive") => StopAfter::Arrive,
+        Some(_) => return Err(invalid("`stop_after` is `hold` or `arrive`")),
+    };
+    Ok(Order { partitions, to: to.to_owned(), stop })
+}

@@ -1,0 +1,309 @@
+//! Two orchestrators in front of two brokers: every client has one home, and what it is owed moves with it, whoever is killed.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tidegate_engine::{TenantId, partition_of};
+
+use crate::broker::{Broker, Folder, PATIENCE, run};
+
+/// Where an orchestrator is.
+#[derive(Clone, Copy)]
+struct Ports {
+    mqtt: u16,
+    relay: u16,
+    admin: u16,
+}
+
+/// Two orchestrators, `a` and `b`, that have the homes of their clients from the same list of peers.
+struct Fleet {
+    brokers: [Broker; 2],
+    ports: [Ports; 2],
+    running: [Option<Broker>; 2],
+    folder: Folder,
+}
+
+const A: usize = 0;
+const B: usize = 1;
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// Ports that nobody has at the moment.
+fn free_ports() -> Ports {
+    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[at].local_addr().unwrap().port());
+    Ports { mqtt, relay, admin }
+}
+
+/// Asks until an answer is right.
+fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "it did not come");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Fleet {
+    fn start() -> Self {
+        let brokers = [Broker::start(&[]), Broker::start(&[])];
+        let mut fleet =
+            Self { brokers, ports: [free_ports(), free_ports()], running: [None, None], folder: Folder::new() };
+        for which in [A, B] {
+            fleet.run(which);
+        }
+        for which in [A, B] {
+            fleet.wait_serving(which);
+        }
+        fleet
+    }
+
+    fn run(&mut self, which: usize) {
+        let peer = |at: usize| {
+            let Ports { mqtt, relay, admin } = self.ports[at];
+            format!("{}=127.0.0.1:{mqtt}/127.0.0.1:{relay}/127.0.0.1:{admin}", NAMES[at])
+        };
+        let Ports { mqtt, relay, admin } = self.ports[which];
+        let broker = |at: usize| format!("mqtt://{}", self.brokers[at].address("mqtt://"));
+        let (data, peers) = (self.folder.file(NAMES[which]), format!("orchestrator.peers={},{}", peer(A), peer(B)));
+        let [listen, admin] = [mqtt, admin].map(|port| format!("127.0.0.1:{port}"));
+        let relay = format!("orchestrator.relay=127.0.0.1:{relay}");
+        let arguments = [
+            &["orchestrator", "--name", NAMES[which], "--listen", &listen, "--admin", &admin, "--data", &data][..],
+            &["--broker", &broker(0), "--broker", &broker(1), "--set", &peers, "--set", &relay],
+        ];
+        self.running[which] = Some(Broker::start_with(&arguments.concat()));
+    }
+
+    fn kill(&mut self, which: usize) {
+        let broker = self.running[which].take().unwrap();
+        broker.signal("KILL");
+        broker.wait();
+    }
+
+    fn wait_serving(&self, which: usize) {
+        until(|| {
+            let fleet = self.ask(which, "GET", "/api/v1/fleet", &Value::Null);
+            let brokers = fleet["brokers"].as_array()?;
+            (brokers.len() == 2 && brokers.iter().all(|broker| broker["state"] == "serving")).then_some(())
+        });
+    }
+
+    fn ask(&self, which: usize, method: &str, path: &str, body: &Value) -> Value {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.ports[which].admin)) else { return Value::Null };
+        let head = "Host: 127.0.0.1\r\nConnection: close\r\ntidegate-command: fleet\r\nContent-Length";
+        write!(stream, "{method} {path} HTTP/1.1\r\n{head}: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        // Whoever is killed answers nothing.
+        let _ = stream.read_to_string(&mut answer);
+        answer.split_once("\r\n\r\n").map_or(Value::Null, |(_, body)| serde_json::from_str(body).unwrap())
+    }
+
+    fn homes(&self, which: usize) -> Value {
+        self.ask(which, "GET", "/api/v1/homes", &Value::Null)
+    }
+
+    /// A client id that is at home at a place now, and its partition.
+    fn id_at(&self, which: usize, stem: &str) -> (String, u16) {
+        let homes = self.homes(which);
+        let ids = (0..10_000).map(|number| format!("{stem}-{number}"));
+        let with_partition = ids.map(|id| (partition_of(TenantId::DEFAULT, &id).0, id));
+        let mut here = with_partition.filter(|(partition, _)| homes["homes"][usize::from(*partition)] == NAMES[which]);
+        let (partition, id) = here.next().unwrap();
+        (id, partition)
+    }
+
+    fn client(&self, which: usize, arguments: &[&str]) -> String {
+        let port = self.ports[which].mqtt.to_string();
+        let ended = run(&[&arguments[..1], &["-h", "127.0.0.1", "-p", &port], &arguments[1..]].concat());
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.err);
+        ended.out
+    }
+
+    fn publish(&self, which: usize, numbers: std::ops::Range<u32>) {
+        // By a client that is at home there, so that the other place may be dead.
+        let (id, _) = self.id_at(which, "publisher");
+        for number in numbers {
+            let qos = if number % 2 == 0 { "1" } else { "2" };
+            self.client(which, &["pub", "-i", &id, "-q", qos, "-t", "in/a", "-m", &number.to_string()]);
+        }
+    }
+
+    fn subscribe(&self, which: usize, id: &str) {
+        self.client(which, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-E"]);
+    }
+
+    /// Takes what a session is owed, by way of a place: each message once, in their order.
+    fn expect_owed(&self, by: usize, id: &str, number: u32) {
+        let count = number.to_string();
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "20"]);
+        let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
+        assert_eq!(out.lines().collect::<Vec<_>>(), expected);
+    }
+
+    /// The place that serves a partition, on whose word both agree.
+    fn owner(&self, partition: u16) -> usize {
+        let [a, b] = [A, B].map(|which| self.homes(which)["homes"][usize::from(partition)].clone());
+        assert_eq!(a, b);
+        usize::from(a == NAMES[B])
+    }
+}
+
+/// CONNECT of MQTT 5, and whatever it is answered with.
+fn connect(port: u16, id: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = [&[0x10, 13 + id.len() as u8][..], b"\0\x04MQTT\x05\x02\0\0\0\0", &[id.len() as u8], id.as_bytes()];
+    stream.write_all(&head.concat()).unwrap();
+    let mut answer = [0; 2];
+    stream.read_exact(&mut answer).unwrap();
+    let mut rest = vec![0; answer[1].into()];
+    stream.read_exact(&mut rest).unwrap();
+    assert_eq!((answer[0], rest[1]), (0x20, 0));
+    stream
+}
+
+#[test]
+fn a_client_id_that_is_connected_at_both_meets_at_its_home() {
+    let fleet = Fleet::start();
+    for home in [A, B] {
+        let (id, _) = fleet.id_at(home, "twice");
+        for (first, second) in [(A, B), (B, A)] {
+            let mut one = connect(fleet.ports[first].mqtt, &id);
+            let _other = connect(fleet.ports[second].mqtt, &id);
+            let mut goodbye = Vec::new();
+            one.read_to_end(&mut goodbye).unwrap();
+            assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x8e), "{goodbye:02x?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_session_is_owed_moves_with_it_and_comes_once() {
+    let fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "mover");
+    fleet.subscribe(A, &id);
+    fleet.publish(B, 0..10);
+    let before = fleet.homes(A);
+    let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b", "epoch": 1}));
+    assert_eq!((&moved["epoch"], &moved["owed"]["sessions"]), (&json!(2), &json!(1)), "{moved}");
+    assert_eq!(moved["owed"]["queued"], 10);
+    fleet.publish(A, 10..16);
+    assert_eq!(fleet.owner(partition), B);
+    fleet.expect_owed(A, &id, 16);
+    // An older table is refused, and so is another one of the same epoch.
+    let mut other = before.clone();
+    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &before)["error"].is_string());
+    other["epoch"] = json!(2);
+    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &other)["error"].is_string());
+    // Everything goes, and comes back.
+    assert_eq!(
+        fleet.ask(B, "POST", "/api/v1/homes/move-all", &json!({"to": ["a"], "batch": 64}))["error"],
+        Value::Null
+    );
+    until(|| (fleet.homes(B)["move_all"]["running"] == false).then_some(()));
+    let (a, b) = (fleet.homes(A), fleet.homes(B));
+    assert_eq!((&a["here"], &b["here"], &b["move_all"]["last_error"]), (&json!(64), &json!(0), &json!("")));
+    assert_eq!((&a["owed_mismatches"], &b["owed_mismatches"]), (&json!(0), &json!(0)));
+    fleet.publish(A, 0..3);
+    fleet.expect_owed(B, &id, 3);
+}
+
+#[test]
+fn the_old_home_may_be_killed_between_any_two_steps() {
+    for step in ["hold", "arrive"] {
+        let mut fleet = Fleet::start();
+        let (id, partition) = fleet.id_at(A, "survivor");
+        fleet.subscribe(A, &id);
+        fleet.publish(B, 0..6);
+        let order = json!({"partition": partition, "to": "b", "stop_after": step});
+        assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true, "{step}");
+        fleet.publish(B, 6..8);
+        fleet.kill(A);
+        fleet.publish(B, 8..10);
+        fleet.run(A);
+        until(|| fleet.homes(A)["leaving"].is_null().then_some(()));
+        fleet.wait_serving(A);
+        assert_eq!(fleet.owner(partition), A, "{step}");
+        assert_eq!(fleet.homes(B)["arriving"], Value::Null);
+        fleet.expect_owed(B, &id, 10);
+        // What was given up leaves nothing behind that is in the way of the next move.
+        fleet.publish(B, 0..2);
+        let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"}));
+        assert_eq!(moved["owed"]["queued"], 2, "{moved}");
+        fleet.expect_owed(A, &id, 2);
+    }
+}
+
+#[test]
+fn the_new_home_may_be_killed_before_it_serves() {
+    let mut fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "survivor");
+    fleet.subscribe(A, &id);
+    fleet.publish(A, 0..6);
+    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
+    fleet.kill(B);
+    fleet.publish(A, 6..8);
+    // Nobody knows how it ended: the partition stays held.
+    assert!(fleet.ask(A, "POST", "/api/v1/homes/resume", &Value::Null)["error"].is_string());
+    fleet.run(B);
+    fleet.wait_serving(B);
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/resume", &Value::Null)["moved"], false);
+    let moved = fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"}));
+    assert_eq!(moved["owed"]["queued"], 8, "{moved}");
+    assert_eq!(fleet.owner(partition), B);
+    fleet.expect_owed(A, &id, 8);
+}
+
+#[test]
+fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
+    let mut fleet = Fleet::start();
+    let mut owners = BTreeSet::new();
+    for (round, delay) in [5, 60, 205, 215, 225, 240].into_iter().enumerate() {
+        let (id, partition) = fleet.id_at(A, &format!("round-{round}"));
+        fleet.subscribe(A, &id);
+        fleet.publish(B, 0..6);
+        thread::scope(|scope| {
+            let order = json!({"partition": partition, "to": "b"});
+            let fleet = &fleet;
+            scope.spawn(move || fleet.ask(A, "POST", "/api/v1/homes/move", &order));
+            // Somewhere on its way, or just behind; whatever it is, the outcome has to be right.
+            thread::sleep(Duration::from_millis(delay));
+            fleet.running[A].as_ref().unwrap().signal("KILL");
+        });
+        fleet.running[A].take().unwrap().wait();
+        fleet.publish(B, 6..8);
+        fleet.run(A);
+        until(|| fleet.homes(A)["leaving"].is_null().then_some(()));
+        fleet.wait_serving(A);
+        owners.insert(fleet.owner(partition));
+        fleet.expect_owed(B, &id, 8);
+    }
+    assert!(!owners.is_empty());
+}
+
+#[test]
+fn the_manager_keeps_an_orchestrator_serving_by_its_lease() {
+    let fleet = Fleet::start();
+    let (id, _) = fleet.id_at(A, "leased");
+    let mut table = fleet.homes(A);
+    table["epoch"] = json!(5);
+    table["ttl_s"] = json!(1);
+    let set = fleet.ask(A, "PUT", "/api/v1/homes", &table);
+    assert!(set["lease_ms"].as_u64().unwrap() <= 1000, "{set}");
+    let mut client = connect(fleet.ports[A].mqtt, &id);
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"", "nothing is said that may acknowledge something");
+    table["ttl_s"] = json!(60);
+    assert_eq!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"], Value::Null);
+    connect(fleet.ports[A].mqtt, &id);
+}
