@@ -55,7 +55,8 @@ def draw_runs(results, folder):
             ]
             lines(f"{folder}/allocation-{kind}-{sla}.svg", f"Allocated brokers, {kind}, SLA {sla}", "seconds", "brokers", series, steps=True)
         widest = max(runs, key=lambda entry: (entry["options"]["max"], entry["options"]["policy"] == "brokel", entry["options"]["upper"]))
-        draw_cpu(f"{folder}/cpu-{kind}.svg", f"CPU of brokers, {kind}, SLA {widest['options']['max']}, {name_of(widest['options'])}", widest, "broker")
+        title = f"CPU of brokers, {kind}, SLA {widest['options']['max']}, {name_of(widest['options'])}"
+        draw_cpu(f"{folder}/cpu-{kind}.svg", title, widest, "broker")
 
 
 def draw_cpu(path, title, entry, level):
@@ -85,7 +86,9 @@ def draw_fixed(results, folder):
             series.append((kind, [(size, fixed[1]["time_s"] / one["time_s"]) for size, one in fixed.items()]))
     if series:
         most = max(size for _, points in series for size, _ in points)
-        lines(f"{folder}/fixed.svg", "Fixed fleets: how many times as fast as one broker", "brokers", "times", series + [("linear", [(1, 1), (most, most)])], dashed=("linear",))
+        series.append(("linear", [(1, 1), (most, most)]))
+        title = "Fixed fleets: how many times as fast as one broker"
+        lines(f"{folder}/fixed.svg", title, "brokers", "times", series, dashed=("linear",))
 
 
 def write(path):

@@ -138,6 +138,8 @@ class Fleet:
                 except (OSError, http.client.HTTPException, ValueError):
                     continue
                 now = time.time()
+                if "brokers" not in seen:
+                    continue  # It has only just started.
                 for broker in seen["brokers"]:
                     if broker["received"] or broker["acknowledged"]:
                         self.first_served.setdefault(broker["name"], now)

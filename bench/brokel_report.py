@@ -82,7 +82,8 @@ class Results:
 
     def elastic(self, kind):
         found = [entry for entry in self.plain() if entry["options"]["scenario"] not in ("s1", "s3") and entry["options"]["kind"] == kind]
-        return sorted(found, key=lambda entry: (entry["options"]["max"], entry["options"]["policy"], entry["options"]["lower"], entry["options"]["upper"]))
+        keys = ("max", "policy", "body", "routing", "lower", "upper")
+        return sorted(found, key=lambda entry: [entry["options"].get(key, 0) for key in keys])
 
     def both_levels(self):
         return [entry for entry in self.plain() if entry["options"]["scenario"] == "s3"]
@@ -95,8 +96,10 @@ class Results:
 
 
 def name_of(options):
-    pair = f"{options['lower'] * 100:.0f}/{options['upper'] * 100:.0f}"
-    return pair if options["policy"] == "brokel" else f"{options['policy']}, {pair}"
+    name = f"{options['lower'] * 100:.0f}/{options['upper'] * 100:.0f}"
+    if options["policy"] != "brokel":
+        name = f"{options['policy']}, {name}"
+    return name if options["routing"] == "round-robin" else f"{name}, {options['routing']}"
 
 
 def table(head, rows):
@@ -116,7 +119,10 @@ def efficiency(base, result):
 def elastic_table(results, kind):
     fixed = results.fixed(kind)
     base, rows = fixed[1], []
-    rows.append(["1 broker", "", f"{base['time_s']:.1f}", "", f"{base['mps']:.0f}", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "", states(base), "", losses(base)])
+    rows.append([
+        "1 broker", "", f"{base['time_s']:.1f}", "", f"{base['mps']:.0f}", f"{base['resource']:.2f}", f"{base['cost']:.0f}", "1.00", "",
+        states(base), "", losses(base),
+    ])
     for entry in results.elastic(kind):
         options, one = entry["options"], entry["result"]
         cheapest = as_fast(fixed, one["time_s"])
@@ -125,7 +131,10 @@ def elastic_table(results, kind):
             f"{one['resource']:.2f}", f"{one['cost']:.0f}", f"{efficiency(base, one):.2f}",
             f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", states(one), changes(one), losses(one),
         ])
-    head = ["thresholds", "SLA", "time s", "reduction", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below", "out / in", "lost / twice"]
+    head = [
+        "thresholds", "SLA", "time s", "reduction", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below",
+        "out / in", "lost / twice",
+    ]
     return table(head, rows)
 
 
@@ -146,7 +155,10 @@ def configuration_table(results, kind):
     entries = results.elastic(kind)
     most = max(entry["options"]["max"] for entry in entries)
     rows = [
-        [name_of(entry["options"]), entry["options"]["max"], *(f"{entry['result']['configurations'].get(str(n), 0):.1f}" for n in range(1, most + 1))]
+        [
+            name_of(entry["options"]), entry["options"]["max"],
+            *(f"{entry['result']['configurations'].get(str(n), 0):.1f}" for n in range(1, most + 1)),
+        ]
         for entry in entries
     ]
     return table(["thresholds", "SLA", *(str(n) for n in range(1, most + 1))], rows)
@@ -156,7 +168,10 @@ def fixed_table(results, kind):
     fixed = results.fixed(kind)
     base = fixed[1]["time_s"]
     rows = [
-        [size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{base / one['time_s']:.2f}", f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one)]
+        [
+            size, f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{base / one['time_s']:.2f}",
+            f"{100 * base / one['time_s'] / size:.0f} %", f"{one['cost']:.0f}", losses(one),
+        ]
         for size, one in fixed.items()
     ]
     return table(["brokers", "time s", "messages/s", "times 1 broker", "of linear", "cost", "lost / twice"], rows)
@@ -169,15 +184,21 @@ def both_levels_table(results):
         second = next((row["t"] for row in one["profile"] if row["orchestrator"][0] > 1), None)
         spent = "; ".join(f"{key}: {seconds:.1f}" for key, seconds in sorted(one["configurations"].items()) if seconds >= 0.05)
         rows.append([
-            name_of(options), f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{one['resource']:.2f}", f"{one['cost'] + one['cost_orchestrators']:.0f}",
+            name_of(options), f"{one['time_s']:.1f}", f"{one['mps']:.0f}", f"{one['resource']:.2f}",
+            f"{one['cost'] + one['cost_orchestrators']:.0f}",
             f"{second:.1f} s" if second is not None else "never", spent, losses(one),
         ])
-    return table(["thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator", "seconds with orchestrators+brokers", "lost / twice"], rows)
+    head = [
+        "thresholds", "time s", "messages/s", "R of brokers", "cost, both levels", "second orchestrator",
+        "seconds with orchestrators+brokers", "lost / twice",
+    ]
+    return table(head, rows)
 
 
 def events_table(results):
     rows = []
-    order = sorted(results.events(), key=lambda entry: (str(entry["options"]["kills"]), str(entry["options"].get("fall")), entry["options"]["kind"], entry["options"]["qos"]))
+    keys = ("kills", "fall", "kind", "qos")
+    order = sorted(results.events(), key=lambda entry: [str(entry["options"].get(key)) for key in keys])
     for entry in order:
         options, one = entry["options"], entry["result"]
         what = ", ".join(f"{what} killed" for what, _ in options["kills"]) or f"{changes(one)} out / in"
@@ -185,10 +206,14 @@ def events_table(results):
         def shown(key):
             return f"{gap[key]:.2f} s" if gap.get(key) is not None else ""
         rows.append([
-            what, f"{options['kind']}, {options['min']}–{options['max']}", options["qos"], one["messages"], one["lost"] + one["not_sent"], one["duplicates"],
+            what, f"{options['kind']}, {options['min']} to {options['max']}", options["qos"], one["messages"],
+            one["lost"] + one["not_sent"], one["duplicates"],
             shown("gap_s"), shown("longest_wait_s"), one["sessions_lost"],
         ])
-    return table(["event", "fleet", "QoS", "messages", "lost", "twice", "nobody got anything for", "longest wait of a message", "sessions lost"], rows)
+    head = [
+        "event", "fleet", "QoS", "messages", "lost", "twice", "nobody got anything for", "longest wait of a message", "sessions lost",
+    ]
+    return table(head, rows)
 
 
 def scale_out_table(results):

@@ -172,7 +172,8 @@ def drains(program):
             front = orchestrator(program, directory, *brokers)
             try:
                 took, told = asyncio.run(drain_broker(front, clients))
-                print(f"drain of a broker under 1,000/s from {clients} publishers: {1000 * took:.0f} ms; lost {told['lost']}, duplicates {told['duplicates']}", flush=True)
+                came = f"lost {told['lost']}, twice {told['duplicates']}"
+                print(f"drain of a broker under 1,000/s from {clients} publishers: {1000 * took:.0f} ms; {came}", flush=True)
             finally:
                 for one in (front, *brokers):
                     one.kill()
