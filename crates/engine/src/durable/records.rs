@@ -441,7 +441,7 @@ impl super::Journal {
     }
 
     /// Puts that only a packet id is left to be released: the message went to somebody else.
-    pub(crate) fn put_released(&mut self, session: StoredSession, number: u64, id: PacketId, order: u64) {
+    pub(crate) fn put_to_release(&mut self, session: StoredSession, number: u64, id: PacketId, order: u64) {
         let record = SentRecord { id, state: State::AwaitPubComp, order, released: true };
         self.put(super::keys::Key::Sent(session, number), |out| record.write(out));
     }

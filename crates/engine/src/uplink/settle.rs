@@ -266,7 +266,7 @@ impl Engine {
             let flow = self.desk.sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
             let order = flow.map_or(0, crate::session::Flow::number);
             numbers.separate = true;
-            self.desk.journal.put_released(stored, numbers.entry, id, order);
+            self.desk.journal.put_to_release(stored, numbers.entry, id, order);
         }
         let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
         self.keep_in_flight(session, kept);
