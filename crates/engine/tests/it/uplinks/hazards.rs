@@ -76,7 +76,7 @@ fn a_topic_beyond_the_limits_of_the_orchestrator_costs_one_message_and_not_the_c
 }
 
 #[test]
-fn the_last_broker_that_is_not_drained_stays_while_others_owe_and_then_the_gate_is_closed() {
+fn the_last_broker_that_is_not_drained_stays() {
     in_front_of(["a", "b"], |world, [a, b]| {
         a.now(|ways| ways.withholds_acknowledgements = true);
         let publisher = world.connect(v5("p"));
@@ -88,11 +88,11 @@ fn the_last_broker_that_is_not_drained_stays_while_others_owe_and_then_the_gate_
         assert_eq!(b.remove(false), Err(UplinkError::Last("b".into())));
         a.now(|ways| ways.withholds_acknowledgements = false);
         world.advance(seconds(2));
-        b.remove(false).unwrap();
-        let late = world.connect(v5("late"));
-        assert_eq!(late.publish(message("t", "x").qos1()), ReasonCode::QuotaExceeded, "nobody would get it");
+        // Another shard may have sent a message for it already.
+        assert_eq!(b.remove(false), Err(UplinkError::Last("b".into())));
         a.set(lasting());
-        assert_eq!(late.publish(message("t", "y").qos1()), ReasonCode::Success);
+        b.remove(false).unwrap();
+        assert_eq!(world.connect(v5("late")).publish(message("t", "y").qos1()), ReasonCode::Success);
     });
 }
 
@@ -151,25 +151,4 @@ fn what_another_broker_was_given_is_not_given_again_after_a_restart() {
     a.come_back();
     assert_eq!((a.state(), world.owed()), (UplinkState::Serving, 0));
     assert_eq!(b.taken().len(), 0);
-}
-
-#[test]
-fn a_publisher_that_has_waited_at_the_gate_once_may_wait_there_again() {
-    in_front_of(["a"], |world, [a]| {
-        let old = world.connect(v311("old"));
-        for name in ["b", "c"] {
-            for broker in world.uplinks() {
-                world.engine(0, |engine, now| engine.remove_uplink(now, &broker.name, false)).unwrap();
-            }
-            let id = old.send_publish(message("t", "waits").qos1()).unwrap();
-            world.advance(seconds(20));
-            old.expect_nothing();
-            old.expect_open();
-            let next = world.broker(name);
-            assert_eq!(old.expect_answer(PacketType::PubAck, id), ReasonCode::Success);
-            assert_eq!(next.payloads(), ["waits"]);
-            world.advance(minutes(1));
-        }
-        assert!(a.taken().is_empty());
-    });
 }
