@@ -6,6 +6,7 @@
 //! dies between spawning it and writing its process id down.
 
 mod cgroup;
+mod check;
 pub mod placeholder;
 mod ports;
 pub(super) mod probe;
