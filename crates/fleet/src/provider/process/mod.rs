@@ -193,6 +193,7 @@ impl Processes {
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
+        self.add_ports(name)?;
         // The cgroup may be gone after a restart of the machine, or may not be made any more.
         let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
         if let Some((record, (cgroup, note))) = self.records.get_mut(name).zip(limit)
@@ -394,10 +395,8 @@ impl Provider for Processes {
                 self.spawn(&wanted.name)?;
             }
         }
-        let record = self.records.get(&wanted.name);
-        record
-            .map(|record| self.resource(record))
-            .ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
+        let resource = self.records.get(&wanted.name).map(|record| self.resource(record));
+        resource.ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
     }
 
     fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
