@@ -157,6 +157,7 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         Level::Broker => None,
         Level::Orchestrator => Some(keys.need("admin", "\"http://127.0.0.1:18083\"", Keys::text)?),
     };
+    let relay = if level == Level::Orchestrator { keys.text("relay") } else { None };
     let (name, address) = (name?, address?);
     let parsed = match name.parse() {
         Ok(name) => name,
@@ -170,7 +171,7 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         keys.refuse("address", "must be mqtt://HOST:PORT", "write, for example, address = \"mqtt://192.0.2.1:1883\"");
         return None;
     };
-    Some(Attached { name: parsed, level, mqtt: (host, port), admin })
+    Some(Attached { name: parsed, level, mqtt: (host, port), admin, relay })
 }
 
 #[cfg(test)]

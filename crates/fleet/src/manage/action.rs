@@ -60,6 +60,8 @@ pub enum Step {
     Ttl,
     /// Orchestrators send nothing more to the broker, until nothing is owed.
     Drain,
+    /// The orchestrator's partitions move to others, until it is home to nobody.
+    HandOver,
     /// The orchestrator's clients move or are closed, until there are none and nothing is owed.
     Evict,
     /// It goes back into service.
@@ -160,7 +162,8 @@ impl Action {
     /// The steps of an action that goes well, or is being undone.
     fn order(&self) -> &'static [Step] {
         use Step::{
-            Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, Join, Release, Return, Ttl, Withdraw,
+            Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, HandOver, Join, Release, Return, Ttl,
+            Withdraw,
         };
         let returned = self.steps.iter().any(|record| record.step == Return);
         match (self.kind, self.level) {
@@ -168,10 +171,10 @@ impl Action {
             (Kind::Evacuate, Level::Broker) => &[Drain, Forget, Release],
             (Kind::ScaleIn, Level::Broker) if self.forget_first => &[Drain, Forget, Release],
             (Kind::ScaleIn, Level::Broker) => &[Drain, Release, Forget],
-            (Kind::ScaleIn | Kind::Evacuate, Level::Orchestrator) => &[Withdraw, Ttl, Evict, Release],
+            (Kind::ScaleIn | Kind::Evacuate, Level::Orchestrator) => &[Withdraw, Ttl, HandOver, Evict, Release],
             (_, Level::Broker) if self.failing.is_some() && self.forget_first => &[Drain, Forget, Release],
             (_, Level::Broker) if self.failing.is_some() => &[Drain, Release, Forget],
-            (_, Level::Orchestrator) if self.failing.is_some() => &[Withdraw, Ttl, Evict, Release],
+            (_, Level::Orchestrator) if self.failing.is_some() => &[Withdraw, Ttl, HandOver, Evict, Release],
             (Kind::Replace, Level::Broker) => &[Discard, Allocate, Boot, Join, Forget],
             (Kind::Adopt, Level::Broker) => &[Boot, Join],
             (_, Level::Broker) => &[Allocate, Boot, Join],

@@ -74,6 +74,7 @@ impl Manager {
                 Some(left) => Progress::Wait(format!("addresses may be held for {} ms more", left.as_millis())),
             },
             Step::Drain => self.limited(action, waited, self.drained(action, sight)),
+            Step::HandOver => self.limited(action, waited, handed_over(action, sight)),
             Step::Evict => self.limited(action, waited, evicted(action, sight)),
             Step::Return => self.returned(action, waited, sight),
             Step::Forget => forgotten(action, sight),
@@ -147,6 +148,9 @@ impl Manager {
                     return within(self.settings.join_limit, waited, wait);
                 }
             }
+            if let Some(why) = self.waits_for_homes(at, sight) {
+                return within(self.settings.join_limit, waited, Progress::Wait(why));
+            }
         }
         Progress::Done
     }
@@ -217,6 +221,10 @@ impl Manager {
             Step::Discard => self.release(&action.old),
             Step::Release if action.kind == Kind::Evacuate => {}
             Step::Release => self.release(&action.targets),
+            Step::HandOver => {
+                self.revive(action, sight);
+                self.hand_over(action, sight);
+            }
             Step::Evict => self.evict(action, sight),
             Step::Return if action.level == Level::Orchestrator => {
                 for at in action.targets.clone() {
@@ -238,15 +246,21 @@ impl Manager {
         let reference = others
             .min_by_key(|endpoint| endpoint.clients)
             .map(|endpoint| endpoint.address.strip_prefix("mqtt://").unwrap_or(&endpoint.address).to_owned());
+        self.revive(action, sight);
         for at in &action.targets {
-            if matches!(sight.condition(at), Some(Condition::Ended(_))) && action.kind != Kind::Evacuate {
-                // It died on its way out: it must come back to hand over what it has.
-                if let Some(member) = self.book.members.get(at) {
-                    let wanted = member.wanted.clone();
-                    self.command(Command::Allocate(wanted));
-                }
-            } else if sight.orchestrators.get(at).is_some_and(|view| !view.draining) {
+            if sight.orchestrators.get(at).is_some_and(|view| !view.draining) {
                 self.command(Command::Evict { at: at.clone(), server_reference: reference.clone() });
+            }
+        }
+    }
+
+    /// Who died on the way out must come back to hand over what it has.
+    fn revive(&mut self, action: &Action, sight: &Sight) {
+        let died = |at: &&ResourceName| matches!(sight.condition(at), Some(Condition::Ended(_)));
+        for at in action.targets.iter().filter(|_| action.kind != Kind::Evacuate).filter(died) {
+            if let Some(member) = self.book.members.get(at) {
+                let wanted = member.wanted.clone();
+                self.command(Command::Allocate(wanted));
             }
         }
     }
@@ -310,9 +324,11 @@ impl Manager {
         let answers = action.targets.iter().all(|name| sight.orchestrators.contains_key(name));
         let (next, phase) = match (step, level) {
             _ if stays => (Step::Return, Phase::Serving),
-            (Step::Drain | Step::Evict, _) if action.kind == Kind::ScaleIn || again => (Step::Return, Phase::Serving),
+            (Step::Drain | Step::HandOver | Step::Evict, _) if action.kind == Kind::ScaleIn || again => {
+                (Step::Return, Phase::Serving)
+            }
             (Step::Join, _) => (Step::Drain, Phase::Draining),
-            (Step::Configure | Step::Announce, Level::Orchestrator) if answers => (Step::Evict, Phase::Draining),
+            (Step::Configure | Step::Announce, Level::Orchestrator) if answers => (Step::HandOver, Phase::Draining),
             _ => (Step::Release, Phase::Leaving),
         };
         for name in &action.targets {
@@ -399,6 +415,22 @@ fn booted(action: &Action, sight: &Sight) -> Progress {
         None => Progress::Done,
         Some(name) => Progress::Wait(format!("{name} does not answer yet")),
     }
+}
+
+fn handed_over(action: &Action, sight: &Sight) -> Progress {
+    for at in action.targets.iter().filter(|at| !is_over(action, at, sight)) {
+        let Some(view) = sight.orchestrators.get(at) else {
+            return Progress::Wait(format!("{at} does not answer"));
+        };
+        let own = view.partitions(at).unwrap_or_default();
+        if own > 0 {
+            return Progress::Wait(format!("{at} is home to {own} partitions"));
+        }
+        if view.homes.as_ref().is_some_and(|homes| homes.moving) {
+            return Progress::Wait(format!("partitions of {at} are moving"));
+        }
+    }
+    Progress::Done
 }
 
 fn evicted(action: &Action, sight: &Sight) -> Progress {

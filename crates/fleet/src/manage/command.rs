@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::book::Record;
+use super::homes::HomesTable;
 use crate::provider::{Allocation, ResourceName};
 
 /// One address of the entry point.
@@ -64,6 +65,26 @@ pub enum Command {
         /// The orchestrator.
         at: ResourceName,
     },
+    /// Give an orchestrator a table of homes: `PUT /api/v1/homes`.
+    SetHomes {
+        /// The orchestrator.
+        at: ResourceName,
+        /// The table.
+        table: HomesTable,
+        /// The epoch of the table that it must have until then; 0 for none.
+        if_epoch: u64,
+    },
+    /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
+    MovePartitions {
+        /// The orchestrator.
+        at: ResourceName,
+        /// Who gets them.
+        to: ResourceName,
+        /// Which.
+        partitions: Vec<u16>,
+        /// The epoch of the table that it must have until then.
+        epoch: u64,
+    },
     /// Have the entry point answer with these.
     SetEndpoints(Vec<Endpoint>),
     /// Add to the history.
@@ -84,6 +105,10 @@ impl Command {
             }
             Self::Evict { at, .. } => format!("evict the clients of {at}"),
             Self::EndEviction { at } => format!("end the eviction at {at}"),
+            Self::SetHomes { at, table, .. } => format!("set the table of homes of epoch {} at {at}", table.epoch),
+            Self::MovePartitions { at, to, partitions, .. } => {
+                format!("move {} partitions from {at} to {to}", partitions.len())
+            }
             Self::SetEndpoints(endpoints) => format!("set {} endpoints", endpoints.len()),
             Self::Tell(_) => "tell the history".to_owned(),
         }
@@ -98,7 +123,12 @@ impl Command {
                 Some(broker)
             }
             Self::Evict { at, .. } | Self::EndEviction { at } => Some(at),
-            Self::Keep(_) | Self::SetEndpoints(_) | Self::Tell(_) => None,
+            // Homes are settled from look to look, and fail no action but by its time.
+            Self::Keep(_)
+            | Self::SetHomes { .. }
+            | Self::MovePartitions { .. }
+            | Self::SetEndpoints(_)
+            | Self::Tell(_) => None,
         }
     }
 }

@@ -32,6 +32,7 @@ fn step(step: Step) -> &'static str {
         Step::Withdraw => "withdraw",
         Step::Ttl => "ttl",
         Step::Drain => "drain",
+        Step::HandOver => "hand-over",
         Step::Evict => "evict",
         Step::Return => "return",
         Step::Release => "release",

@@ -122,6 +122,7 @@ impl Manager {
         for level in Level::ALL {
             self.observe_level(level, now, sight);
         }
+        self.share_homes(sight);
         // What was begun is asked for at once.
         self.look(now, sight);
         self.tell(Entry(explain::observation(self, now)));
@@ -151,6 +152,7 @@ impl Manager {
             self.advance(level, now, sight);
         }
         self.reconcile(sight);
+        self.set_homes(sight);
         self.set_endpoints(sight);
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::homes::HomesView;
 use crate::provider::{Condition, Observed, ResourceName};
 
 /// What an orchestrator says of a broker.
@@ -69,8 +70,18 @@ pub struct OrchestratorView {
     pub messages_out: u64,
     /// Whether it is leaving.
     pub draining: bool,
+    /// What it says of homes; `None` where it knows of none.
+    pub homes: Option<HomesView>,
     /// Its brokers.
     pub brokers: BTreeMap<ResourceName, BrokerView>,
+}
+
+impl OrchestratorView {
+    /// How many partitions it is home to, when it goes by a table.
+    pub fn partitions(&self, own_name: &ResourceName) -> Option<usize> {
+        let table = self.homes.as_ref()?.table.as_ref()?;
+        Some(table.at(own_name).len())
+    }
 }
 
 /// Everything that was seen at one time.

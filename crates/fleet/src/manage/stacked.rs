@@ -35,8 +35,10 @@ impl Manager {
 
     /// Why a scale in cannot be finished: somebody else has put another one on top of whom it takes.
     pub(super) fn is_no_longer_last(&self, action: &Action, step: Step, sight: &Sight) -> Option<String> {
-        let leaves =
-            matches!(step, Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::Evict | Step::Release);
+        let leaves = matches!(
+            step,
+            Step::Drain | Step::Forget | Step::Withdraw | Step::Ttl | Step::HandOver | Step::Evict | Step::Release
+        );
         if !leaves || action.kind == Kind::Evacuate {
             return None;
         }

@@ -87,6 +87,7 @@ fn member_status(member: &Member, sight: &Sight) -> Value {
         "pid": observed.and_then(|observed| observed.resource.pid),
         "owed": owed,
         "clients": view.map(|view| view.clients),
+        "partitions": view.and_then(|view| view.partitions(name)),
         "note": observed.map(|observed| &observed.resource.note),
     })
 }

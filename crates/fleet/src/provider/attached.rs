@@ -24,6 +24,8 @@ pub struct Attached {
     pub mqtt: (String, u16),
     /// Where its admin API is, for orchestrators.
     pub admin: Option<String>,
+    /// Where other orchestrators relay clients to, `HOST:PORT`, where it takes them.
+    pub relay: Option<String>,
 }
 
 /// Attached resources, and beside them a provider of others.
@@ -55,6 +57,7 @@ impl Attached {
             template: ATTACHED.to_owned(),
             address: format!("mqtt://{}:{}", self.mqtt.0, self.mqtt.1),
             admin: self.admin.clone(),
+            relay: self.relay.clone(),
             pid: None,
             note: "attached: its CPU is not known".to_owned(),
         }

@@ -59,6 +59,8 @@ pub struct Resource {
     pub address: String,
     /// Where its admin API answers, `http://HOST:PORT`; an orchestrator has one.
     pub admin: Option<String>,
+    /// Where other orchestrators relay clients to that are at home here, `HOST:PORT`; `None` where an orchestrator does not take them.
+    pub relay: Option<String>,
     /// Its process, where it is one of this machine.
     pub pid: Option<u32>,
     /// What a person should know about it, such as a limit that could not be set; empty when there is nothing to say.

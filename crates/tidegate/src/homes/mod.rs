@@ -196,6 +196,7 @@ impl HomesKeeper {
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.node()?.now();
         let before = self.state().clone();
+        check_condition(&before, body)?;
         check_epoch(&before, &table)?;
         let lease_until = ttl.map(|ttl| now.unix.saturating_add(ttl * 1000));
         self.note_taken_anew(&before, &table);
@@ -238,6 +239,16 @@ impl HomesKeeper {
             given_up: of(&self.counters.given_up),
         }
     }
+}
+
+/// Who sets a table may say which one it was made from, so that nothing that has moved since is undone.
+fn check_condition(state: &State, body: &Value) -> Result<(), ControlError> {
+    let Some(condition) = body.get("if_epoch").filter(|epoch| !epoch.is_null()) else { return Ok(()) };
+    let known = state.table.as_ref().map_or(0, |table| table.epoch);
+    if condition.as_u64() == Some(known) {
+        return Ok(());
+    }
+    Err(ControlError::Refused(format!("the table in force has epoch {known}, and not {condition}: read it first")))
 }
 
 /// A table that is set has to be newer, or the same.

@@ -298,6 +298,86 @@ fn a_stop_that_is_cut_off_is_told_and_finished_by_the_next_manager() {
     assert_eq!(fleet.wait(), Some(0));
 }
 
+/// MQTT 5 CONNECT with a client id, and whatever it is answered with.
+fn connected_as(address: &str, id: &str) -> TcpStream {
+    let mut client = TcpStream::connect(address.strip_prefix("mqtt://").unwrap()).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    let length = u8::try_from(id.len()).unwrap();
+    let head = [&[0x10, 13 + length][..], b"\0\x04MQTT\x05\x02\0\0\0\0", &[length], id.as_bytes()];
+    client.write_all(&head.concat()).unwrap();
+    let mut answer = [0; 2];
+    client.read_exact(&mut answer).unwrap();
+    let mut rest = vec![0; usize::from(answer[1])];
+    client.read_exact(&mut rest).unwrap();
+    assert_eq!((answer[0], rest[1]), (0x20, 0), "{rest:?}");
+    client
+}
+
+/// A fleet of two orchestrators each of which is home to its share.
+fn shared(fleet: &Fleet) -> serde_json::Value {
+    fleet.status_when("two homes", |status| {
+        let orchestrators = status["levels"]["orchestrator"]["resources"].as_array().unwrap();
+        let homes: Vec<u64> = orchestrators.iter().filter_map(|it| it["partitions"].as_u64()).collect();
+        homes.len() == 2 && homes.iter().sum::<u64>() == 64 && homes.iter().all(|share| *share > 16)
+    })
+}
+
+#[test]
+fn a_client_has_one_home_in_a_fleet_of_two_orchestrators() {
+    let mut fleet = Fleet::new();
+    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 2, max = 2 }");
+    fleet.start(&["up", &file]);
+    fleet.sized(1, 2);
+    let status = shared(&fleet);
+    let at = [0, 1].map(|which: usize| status["endpoints"][which].as_str().unwrap().to_owned());
+    assert!(fleet.fleet(&["status"]).out.contains("  partitions "));
+    for number in 0..6 {
+        let id = format!("client-{number}");
+        let (first, second) = (&at[number % 2], &at[1 - number % 2]);
+        let mut one = connected_as(first, &id);
+        let _other = connected_as(second, &id);
+        let mut goodbye = Vec::new();
+        one.read_to_end(&mut goodbye).unwrap();
+        // DISCONNECT with reason code 0x8E: taken over.
+        assert_eq!((goodbye[0], goodbye[2]), (0xE0, 0x8E), "{goodbye:?}");
+
+        let ports = [first, second].map(|address| address.rsplit_once(':').unwrap().1);
+        let session = format!("session-{number}");
+        let topic = format!("in/{number}");
+        let subscribe = ["sub", "-i", &session, "-c", "-q", "1", "-t", &topic];
+        let client = |port: &str, arguments: &[&str]| {
+            let ended = run(&[&arguments[..1], &["-p", port], &arguments[1..]].concat());
+            assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.err);
+            ended.out
+        };
+        client(ports[0], &[&subscribe[..], &["-E"]].concat());
+        client(ports[0], &["pub", "-q", "1", "-t", &topic, "-m", "kept"]);
+        assert_eq!(client(ports[1], &[&subscribe[..], &["-C", "1", "-W", "60"]].concat()), "kept\n");
+    }
+
+    // Whoever leaves gives everything to the one that stays.
+    let subscribe = ["sub", "-i", "leaver", "-c", "-q", "1", "-t", "leaver/a"];
+    let port = |address: &str| address.rsplit_once(':').unwrap().1.to_owned();
+    let said = run(&[&["sub", "-p", &port(&at[1])][..], &subscribe[1..], &["-E"]].concat());
+    assert_eq!(said.code, Some(0), "{}", said.err);
+    fleet.signal("KILL");
+    fleet.wait();
+    let said = run(&["pub", "-p", &port(&at[1]), "-q", "1", "-t", "leaver/a", "-m", "moved"]);
+    assert_eq!(said.code, Some(0), "without a manager: {}", said.err);
+    let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
+    fleet.start(&["up", &file]);
+    let left = fleet.sized(1, 1);
+    assert_eq!(
+        (&left["levels"]["orchestrator"]["resources"][0]["partitions"], &left["totals"]["failed"]),
+        (&64.into(), &0.into())
+    );
+    let stays = port(left["endpoints"][0].as_str().unwrap());
+    let out = run(&[&["sub", "-p", &stays][..], &subscribe[1..], &["-C", "1", "-W", "60"]].concat());
+    assert_eq!((out.code, out.out.as_str()), (Some(0), "moved\n"), "{}", out.err);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+}
+
 /// The first address that a DNS server names for `fleet.example`.
 fn resolve(server: &str) -> [u8; 4] {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

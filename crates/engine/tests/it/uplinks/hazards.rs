@@ -2,7 +2,7 @@
 
 use tidegate_engine::{Access, Reason, RoutingPolicy, Subject, TenantId, UplinkError, UplinkState};
 use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketType, ReasonCode, Version};
+use tidegate_mqtt::{ReasonCode, Version};
 
 use crate::harness::fleet::lasting;
 use crate::harness::*;

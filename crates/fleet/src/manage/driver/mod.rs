@@ -1,6 +1,7 @@
 //! The manager at work: looks at the fleet, asks the state machine, does what it says, and waits.
 
 mod entry_point;
+mod homes_api;
 mod local_api;
 mod logins;
 mod orchestrator_api;
@@ -259,7 +260,7 @@ impl Driver {
             thread::scope(|scope| {
                 let api = &self.orchestrators;
                 let threads: Vec<_> =
-                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(admin)))).collect();
+                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(name, admin)))).collect();
                 for (name, thread) in threads {
                     match thread.join() {
                         Ok(Ok(view)) => {
@@ -330,6 +331,12 @@ impl Driver {
                     "evict_after_s": settings.evict_after.as_secs(),
                 });
                 self.tell(at, |api, admin| api.evict(admin, &body))
+            }
+            Command::SetHomes { at, table, if_epoch } => {
+                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch))
+            }
+            Command::MovePartitions { at, to, partitions, epoch } => {
+                self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))
             }
             Command::EndEviction { at } => self.tell(at, OrchestratorApi::end_eviction),
         })

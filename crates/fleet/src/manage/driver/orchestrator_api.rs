@@ -90,7 +90,7 @@ impl OrchestratorApi {
     }
 
     /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are left out.
-    pub(super) fn view(&self, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
+    pub(super) fn view(&self, name: &ResourceName, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let strange = |error: serde_json::Error| OrchestratorError::Strange(error.to_string());
         let fleet: Fleet =
             serde_json::from_value(self.ask(Method::GET, admin, "/api/v1/fleet", None)?).map_err(strange)?;
@@ -105,6 +105,7 @@ impl OrchestratorApi {
             messages_in: fleet.messages_in,
             messages_out: fleet.messages_out,
             draining: drain.draining,
+            homes: self.homes(name, admin)?,
             brokers: named.collect(),
         })
     }
@@ -139,7 +140,13 @@ impl OrchestratorApi {
         Ok(Some(format!("Bearer {}", token.trim())))
     }
 
-    fn ask(&self, method: Method, admin: &str, path: &str, body: Option<&Value>) -> Result<Value, OrchestratorError> {
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        admin: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, OrchestratorError> {
         let unreachable = |error: ureq::Error| OrchestratorError::Unreachable(error.to_string());
         let request = Request::builder().method(method).uri(format!("{admin}{path}")).header(COMMAND.0, COMMAND.1);
         let request = match self.bearer()? {

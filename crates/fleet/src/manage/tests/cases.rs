@@ -32,7 +32,7 @@ fn the_steps_are_those_of_the_study() {
     assert_eq!(all[0], ["allocate", "boot", "join"]);
     assert_eq!(all[1], ["drain", "release", "forget"]);
     assert_eq!(all[2], ["allocate", "boot", "configure", "announce"]);
-    assert_eq!(all[3], ["withdraw", "ttl", "evict", "release"]);
+    assert_eq!(all[3], ["withdraw", "ttl", "hand-over", "evict", "release"]);
     let ttl = &action_of(&run, 5)["steps"][1];
     assert!(ttl["took_ms"].as_u64().unwrap() >= 5_000, "{ttl}");
 }

@@ -57,7 +57,7 @@ fn the_last_one_is_drained_forgotten_and_released() {
             "scale-in done b-2: drain forget release",
             "scale-in done b-1: drain forget release",
             "scale-out done o-1: allocate boot configure announce",
-            "scale-in done o-1: withdraw ttl evict release",
+            "scale-in done o-1: withdraw ttl hand-over evict release",
         ]
     );
     assert_eq!(run.world.late, 0, "a pod was killed although it owed something");
@@ -81,7 +81,7 @@ fn what_an_autoscaler_adds_is_joined_and_what_it_takes_is_drained() {
             "adopt done b-2: boot join",
             "adopt done o-1: boot configure announce",
             "evacuate done b-2: drain forget release",
-            "evacuate done o-1: withdraw ttl evict release",
+            "evacuate done o-1: withdraw ttl hand-over evict release",
         ]
     );
     assert_eq!(run.world.late, 0, "a pod was killed although it owed something");
@@ -102,7 +102,7 @@ fn one_whose_machine_is_emptied_is_drained_and_taken_in_again() {
         [
             "evacuate done b-0: drain forget release",
             "adopt done b-0: boot join",
-            "evacuate done o-0: withdraw ttl evict release",
+            "evacuate done o-0: withdraw ttl hand-over evict release",
             "adopt done o-0: boot configure announce",
         ]
     );

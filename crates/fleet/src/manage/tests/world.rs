@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::*;
+use super::homes::{self, Homes, Leaving};
 use crate::level::Level;
 use crate::provider::{Allocation, Condition, Observed, Resource, ResourceName, Stack};
 
@@ -50,6 +51,7 @@ struct Orchestrator {
     clients: u64,
     draining: bool,
     turn: usize,
+    homes: Homes,
 }
 
 #[derive(Debug, Default)]
@@ -122,9 +124,37 @@ impl World {
                 self.work(&name);
             }
         }
+        self.end_moves();
+        let all = self.orchestrators.iter().map(|(name, it)| (name.clone(), &it.homes)).collect();
+        self.violations.extend(homes::wrong(&all));
         if self.accepted != self.settled + self.owed() {
             self.violations.push(format!("{} accepted, {} settled, {} owed", self.accepted, self.settled, self.owed()));
         }
+    }
+
+    /// Moves end when both sides answer.
+    fn end_moves(&mut self) {
+        let under_way =
+            self.orchestrators.iter().filter_map(|(name, it)| Some((name.clone(), it.homes.leaving.clone()?)));
+        let under_way: Vec<(ResourceName, Leaving)> = under_way.collect();
+        for (name, leaving) in under_way {
+            if leaving.until > self.now || !self.is_online(&name) || !self.is_online(&leaving.to) {
+                continue;
+            }
+            let epoch = self.orchestrators[&name].homes.epoch() + 1;
+            for side in [&name, &leaving.to] {
+                if let Some(it) = self.orchestrators.get_mut(side) {
+                    it.homes.moved(&leaving, epoch);
+                }
+            }
+            if let Some(it) = self.orchestrators.get_mut(&name) {
+                it.homes.leaving = None;
+            }
+        }
+    }
+
+    fn is_arriving(&self, at: &ResourceName) -> bool {
+        self.orchestrators.values().any(|it| it.homes.leaving.as_ref().is_some_and(|leaving| leaving.to == *at))
     }
 
     /// What is held goes when nobody is connected to it any more.
@@ -248,6 +278,10 @@ impl World {
             clients: orchestrator.clients,
             owed: orchestrator.parked + orchestrator.brokers.values().map(|known| known.owed).sum::<u64>(),
             draining: orchestrator.draining,
+            homes: Some(HomesView {
+                table: orchestrator.homes.table.clone(),
+                moving: orchestrator.homes.leaving.is_some() || self.is_arriving(name),
+            }),
             brokers: brokers.collect(),
             ..OrchestratorView::default()
         }
@@ -260,7 +294,9 @@ impl World {
                 level: thing.wanted.level,
                 template: thing.wanted.template.clone(),
                 address: format!("mqtt://{}", thing.wanted.name),
-                admin: None,
+                admin: Some(format!("http://{}-admin", thing.wanted.name)),
+                // Pods have no place for relayed clients.
+                relay: (!self.stacked).then(|| format!("{}-relay", thing.wanted.name)),
                 pid: None,
                 note: String::new(),
             },
@@ -300,6 +336,17 @@ impl World {
             Command::RemoveBroker { at, broker, force } => self.remove(at, broker, *force)?,
             Command::Evict { at, .. } => self.asked(at)?.draining = true,
             Command::EndEviction { at } => self.asked(at)?.draining = false,
+            Command::SetHomes { at, table, if_epoch } => {
+                let arriving = self.is_arriving(at);
+                self.asked(at)?.homes.set(table, *if_epoch, arriving)?;
+            }
+            Command::MovePartitions { at, to, partitions, epoch } => {
+                if !self.is_online(to) || self.is_arriving(to) || self.orchestrators[to].homes.leaving.is_some() {
+                    return Err(format!("{to} takes nothing in"));
+                }
+                let leaving = Leaving { to: to.clone(), partitions: partitions.clone(), until: self.now + TURN };
+                self.asked(at)?.homes.leave(at, leaving, *epoch)?;
+            }
             Command::SetEndpoints(endpoints) => self.endpoints.clone_from(endpoints),
             Command::Tell(Entry(value)) => self.history.push(value.clone()),
         }
@@ -353,6 +400,10 @@ impl World {
             }
             Level::Orchestrator => self.view(name).owed + self.view(name).clients,
         };
+        let own = self.orchestrators.get(name).map(|it| it.homes.own(name).len()).unwrap_or_default();
+        if own > 0 {
+            self.violations.push(format!("{name} was released while {own} partitions were at home there"));
+        }
         if owed > 0 {
             self.violations.push(format!("{name} was released while {owed} were owed"));
         }

@@ -101,6 +101,8 @@ impl Kubernetes {
             template: set.settings.stateful_set.clone(),
             address: format!("mqtt://{host}:{}", set.settings.port),
             admin: set.settings.admin_port.map(|port| format!("http://{host}:{port}")),
+            // Pods have no place for relayed clients: each is home to whoever comes to it.
+            relay: None,
             pid: None,
             note,
         }

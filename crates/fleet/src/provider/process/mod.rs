@@ -1,9 +1,8 @@
 //! Processes on this machine.
 //!
-//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much again of
-//! what came before) and a record by which a later manager finds it. It does not end with its manager. What it spawns carries a mark in the
-//! environment, so that nothing of it is left when it is released, and nothing is lost sight of when the manager
-//! dies between spawning it and writing its process id down.
+//! Each has a directory of its own below the fleet's, with its files, its log (at most [`MAX_LOG`] bytes, with as much again of what
+//! came before) and a record by which a later manager finds it. It does not end with its manager. What it spawns carries a mark in the
+//! environment, so that nothing is left of it when it is released, nor lost when the manager dies before its process id is written down.
 
 mod cgroup;
 mod check;
@@ -123,7 +122,7 @@ impl Processes {
                 "the CPU of processes is not limited; loads are still told as fractions of their shares"
             );
         }
-        // Those that live have had their time to start: when they do not answer, they are down.
+        // Those that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
         let (children, samples, hanging) = Default::default();
@@ -195,6 +194,7 @@ impl Processes {
 
     fn spawn(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
         let directory = self.directory(name);
+        self.add_ports(name)?;
         // The cgroup may be gone after a restart of the machine, or may not be made any more.
         let limit = self.records.get(name).map(|record| self.limit(&record.wanted));
         if let Some((record, (cgroup, note))) = self.records.get_mut(name).zip(limit)
@@ -232,14 +232,15 @@ impl Processes {
         let values = values(&self.settings, &self.directory(&record.wanted.name), record);
         let template = self.settings.templates.get(&record.wanted.template);
         let fill = |text: &String| placeholder::fill(text, &values).unwrap_or_default();
-        let missing =
-            template.is_none().then(|| format!("its template `{}` is no longer there", record.wanted.template));
+        let wanted = &record.wanted;
+        let missing = template.is_none().then(|| format!("its template `{}` is no longer there", wanted.template));
         Resource {
-            name: record.wanted.name.clone(),
-            level: record.wanted.level,
-            template: record.wanted.template.clone(),
+            name: wanted.name.clone(),
+            level: wanted.level,
+            template: wanted.template.clone(),
             address: template.map(|template| fill(&template.address)).unwrap_or_default(),
             admin: template.and_then(|template| template.admin.as_ref().map(fill)),
+            relay: template.and_then(|template| placeholder::fill(template.relay.as_ref()?, &values).ok()),
             pid: record.process.as_ref().map(|process| process.pid),
             note: missing.unwrap_or_else(|| record.note.clone()),
         }
@@ -395,10 +396,8 @@ impl Provider for Processes {
                 self.spawn(&wanted.name)?;
             }
         }
-        let record = self.records.get(&wanted.name);
-        record
-            .map(|record| self.resource(record))
-            .ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
+        let resource = self.records.get(&wanted.name).map(|record| self.resource(record));
+        resource.ok_or_else(|| ProviderError::UnknownTemplate(wanted.template.clone()))
     }
 
     fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {

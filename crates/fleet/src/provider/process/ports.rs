@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
 
-use crate::provider::ProviderError;
+use super::Processes;
+use crate::provider::{ProviderError, ResourceName};
 
 /// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place `first` on.
 /// Somebody else may be faster: then the process does not come up, and is replaced like any that has died.
@@ -25,6 +26,31 @@ pub(super) fn choose(
         return Ok(chosen);
     }
     Err(ProviderError::NoPorts { wanted, from: *range.start(), to: *range.end() })
+}
+
+impl Processes {
+    /// Chooses the ports that a template has got since a process was planned, so that it can start anew.
+    ///
+    /// # Errors
+    /// When there are too few.
+    pub(super) fn add_ports(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let Some(record) = self.records.get(name) else { return Ok(()) };
+        let template = self.template_of(&record.wanted.template)?;
+        let missing: Vec<String> =
+            template.ports.iter().filter(|port| !record.ports.contains_key(*port)).cloned().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
+        let place = self.settings.place(record.wanted.level);
+        let chosen = choose(&place.host, &place.ports, self.first_port(&place), &taken, missing.len())?;
+        let directory = self.directory(name);
+        if let Some(record) = self.records.get_mut(name) {
+            record.ports.extend(missing.into_iter().zip(chosen));
+            record.write(&directory)?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -232,3 +232,24 @@ fn a_program_that_is_not_installed_is_named() {
     assert!(error.contains("no-such-broker") && error.contains("install"), "{error}");
     assert_eq!(processes.release(&"broker-1".parse().unwrap()).unwrap(), Release::Gone);
 }
+
+#[test]
+fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile() {
+    let folder = Folder::new();
+    let mut processes = folder.open("exit 0");
+    let name = processes.allocate(&wanted("broker-1")).unwrap().name;
+    let before = processes.records[&name].ports.clone();
+    let template = processes.settings.templates.get_mut("sh").unwrap();
+    template.ports.push("relay".to_owned());
+    template.relay = Some("{host}:{port.relay}".to_owned());
+    template.args.push("{port.relay}".to_owned());
+    // It is spawned again once nothing of the first one is left.
+    let relay = (0..1_000_000).find_map(|_| {
+        thread::yield_now();
+        processes.allocate(&wanted("broker-1")).unwrap().relay
+    });
+    let ports = &processes.records[&name].ports;
+    assert_eq!(relay, Some(format!("127.0.0.1:{}", ports["relay"])));
+    assert_eq!((ports["mqtt"], ports.len()), (before["mqtt"], 2));
+    assert_ne!(ports["relay"], ports["mqtt"]);
+}

@@ -88,13 +88,14 @@ fn show_level(text: &mut String, name: &str, level: &Value) {
     for resource in level["resources"].as_array().into_iter().flatten() {
         let _ = writeln!(
             text,
-            "  {:<18} {:<8} {:<28} cpu {:>5}  owed {}  pid {}{}",
+            "  {:<18} {:<8} {:<28} cpu {:>5}  owed {}  pid {}{}{}",
             text_of(&resource["name"]),
             text_of(&resource["state"]),
             text_of(&resource["address"]),
             percent(&resource["cpu"]),
             text_of(&resource["owed"]),
             text_of(&resource["pid"]),
+            homes(&resource["partitions"]),
             note(&resource["note"])
         );
     }
@@ -117,6 +118,11 @@ pub(super) fn show_action(text: &mut String, action: &Value) {
         let _ =
             writeln!(text, "  {:<10} {} ms{under_way}{}", text_of(&step["step"]), step["took_ms"], note(&step["note"]));
     }
+}
+
+/// How many partitions of the clients are at home at an orchestrator, where there is a table.
+fn homes(partitions: &Value) -> String {
+    partitions.as_u64().map(|count| format!("  partitions {count}")).unwrap_or_default()
 }
 
 fn note(note: &Value) -> String {
