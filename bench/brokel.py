@@ -188,7 +188,7 @@ def everything():
     for scenario, size in (("s2.1", mosquitto), ("s2.2", rabbitmq)):
         for sla in ("10", "6"):
             runs += [[scenario, "--sla", sla, "--lower", lower, "--upper", upper, *size] for lower, upper in pairs]
-    runs += [["s2.1", "--sla", "10", "--policy", "default", "--upper", "0.9", *mosquitto]]
+    runs += [["s2.1", "--sla", "10", "--policy", "default", *mosquitto]]
     runs += [["s3", "--kind", "mosquitto", "--records", "60000", "--lower", lower] for lower in ("0.3", "0.5")]
     for qos in ("0", "1", "2"):
         for what in ("broker", "orchestrator", "manager"):
