@@ -25,7 +25,7 @@ mod route;
 mod settings;
 mod settle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_mqtt::{QoS, ReasonCode, Version};
 
@@ -39,7 +39,7 @@ use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
 use removals::Removals;
 
-pub(crate) use route::AtGate;
+pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
@@ -65,11 +65,11 @@ pub(crate) struct Uplinks {
     origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
-    open: bool,
+    gate: Gate,
     /// Messages since the gate was looked at.
     unchecked: u32,
     /// Publishers that wait until it does.
-    waiting: Vec<ConnectionKey>,
+    waiting: BTreeSet<ConnectionKey>,
     all: BTreeMap<UplinkKey, Uplink>,
     next_key: u32,
     by_session: BTreeMap<u32, UplinkKey>,
@@ -96,9 +96,10 @@ struct Uplink {
     stage: Stage,
     /// Since when it is in its present state, Unix milliseconds.
     since: u64,
-    /// The version that was accepted last, or is tried next.
+    /// The version of the present connection, or the one that is tried next.
     version: Version,
-    accepted: bool,
+    /// The version that was accepted last.
+    accepted: Option<Version>,
     /// Whether it has said that it does not know MQTT 5.0.
     refuses_v5: bool,
     /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
@@ -125,6 +126,10 @@ struct Uplink {
     kept: KeptIds,
     counters: UplinkCounters,
     last_error: String,
+    /// Whether the log was told that the broker is away.
+    told_away: bool,
+    /// Whether its connection ends because it was asked to.
+    ends: bool,
 }
 
 /// How far the connection of an uplink is.

@@ -107,7 +107,14 @@ impl Engine {
         (properties, expires_at): (&[u8], Millis),
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
-        let slot = self.slot_of(TenantId::DEFAULT, raw.topic)?;
+        let slot = match self.slot_of(TenantId::DEFAULT, raw.topic) {
+            Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
+                // A broker may know wider limits, and would bring it again on each connection.
+                self.desk.counters.drop_message(reason);
+                return Ok(0);
+            }
+            slot => slot?,
+        };
         let topic = self.cache.get(slot).0;
         if crate::publish::is_own_topic(topic) {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
