@@ -184,11 +184,16 @@ def everything():
     mosquitto, rabbitmq = ["--records", "90000"], ["--records", "200000", "--rate", "3500"]
     pairs = [(lower, upper) for lower in ("0.3", "0.5") for upper in ("0.7", "0.9")]
     runs = [["s1", "--kind", "mosquitto", "--brokers", str(size), *mosquitto] for size in (1, 2, 3, 4, 5, 6, 7, 8, 10)]
-    runs += [["s1", "--kind", "rabbitmq", *rabbitmq]]
+    runs += [["s1", "--kind", "rabbitmq", "--brokers", size, *rabbitmq] for size in ("1", "6")]
     for scenario, size in (("s2.1", mosquitto), ("s2.2", rabbitmq)):
         for sla in ("10", "6"):
             runs += [[scenario, "--sla", sla, "--lower", lower, "--upper", upper, *size] for lower, upper in pairs]
-    runs += [["s2.1", "--sla", "10", "--policy", "default", "--upper", "0.9", *mosquitto]]
+        for upper in ("0.7", "0.9"):
+            runs.append([scenario, "--sla", "10", "--policy", "default", "--upper", upper, *size])
+    mixed = ["--kind", "mixed", "--cpu", "0.03", "--records", "90000"]
+    runs += [["s1", *mixed], *(["s2.3", *mixed, "--lower", "0.5", "--routing", routing] for routing in ("round-robin", "least-loaded"))]
+    tidegate = ["--kind", "tidegate", "--cpu", "0.01", "--body", "4096", "--records", "60000", "--rate", "6000"]
+    runs += [["s1", *tidegate], *(["tidegate", *tidegate, "--lower", lower, "--upper", upper] for lower, upper in (pairs[0], pairs[3]))]
     runs += [["s3", "--kind", "mosquitto", "--records", "60000", "--lower", lower] for lower in ("0.3", "0.5")]
     for qos in ("0", "1", "2"):
         for what in ("broker", "orchestrator", "manager"):

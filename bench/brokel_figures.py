@@ -32,7 +32,7 @@ def draw_compared(results, folder):
     bars(f"{folder}/reduction.svg", "Reduction of the time against one broker", "percent", list(groups), elastic,
          values(lambda base, one: 100 * (1 - one["time_s"] / base["time_s"]), ["1 broker"]))
     bars(f"{folder}/mps.svg", "Messages per second", "messages/s", list(groups), names, values(lambda _, one: one["mps"]))
-    bars(f"{folder}/cost.svg", "Cost: time times resource", "broker-seconds", list(groups), names, values(lambda _, one: one["cost"]))
+    bars(f"{folder}/cost.svg", "Cost: time times resource", "resource-seconds", list(groups), names, values(lambda _, one: one["cost"]))
     bars(f"{folder}/efficiency.svg", "Efficiency (our definition)", "(T1 / T) (R1 / R)", list(groups), elastic,
          values(efficiency, ["1 broker"]))
 

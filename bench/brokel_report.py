@@ -86,7 +86,8 @@ class Results:
         return sorted(found, key=lambda entry: [entry["options"].get(key, 0) for key in keys])
 
     def both_levels(self):
-        return [entry for entry in self.plain() if entry["options"]["scenario"] == "s3"]
+        found = [entry for entry in self.plain() if entry["options"]["scenario"] == "s3"]
+        return sorted(found, key=lambda entry: (entry["options"]["lower"], entry["options"]["upper"]))
 
     def events(self):
         return [entry for entry in self.entries if entry["options"]["kills"] or entry["options"].get("fall") or entry["options"]["qos"] != 1]
@@ -127,12 +128,12 @@ def elastic_table(results, kind):
         options, one = entry["options"], entry["result"]
         cheapest = as_fast(fixed, one["time_s"])
         rows.append([
-            name_of(options), options["max"], f"{one['time_s']:.1f}", f"-{100 * (1 - one['time_s'] / base['time_s']):.1f} %", f"{one['mps']:.0f}",
+            name_of(options), options["max"], f"{one['time_s']:.1f}", f"{100 * (one['time_s'] / base['time_s'] - 1):+.1f} %", f"{one['mps']:.0f}",
             f"{one['resource']:.2f}", f"{one['cost']:.0f}", f"{efficiency(base, one):.2f}",
             f"{cheapest[0]:.0f} ({cheapest[1]})" if cheapest else "none", states(one), changes(one), losses(one),
         ])
     head = [
-        "thresholds", "SLA", "time s", "reduction", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below",
+        "thresholds", "SLA", "time s", "change", "messages/s", "R", "cost", "efficiency", "cheapest fixed", "above / within / below",
         "out / in", "lost / twice",
     ]
     return table(head, rows)
@@ -143,7 +144,7 @@ def states(one):
 
 
 def changes(one):
-    did = [action["action"] for action in one["actions"] if action["outcome"] == "done"]
+    did = [action["action"] for action in one["actions"] if action["outcome"] == "done" and 0 <= action["t"] <= one["time_s"]]
     return f"{did.count('scale-out')} / {did.count('scale-in')}"
 
 

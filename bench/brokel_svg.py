@@ -84,7 +84,8 @@ def bars(path, title, y_label, groups, series, values, stacked=False, x_label="s
             value = values[group].get(name)
             if value is None:
                 continue
-            y, base = at(floor + value), at(floor)
+            # What is below zero is told by its label alone.
+            y, base = at(floor + max(0, value)), at(floor)
             x_bar = x if stacked else x + place * each
             figure.parts.append(
                 f'<rect x="{x_bar:.1f}" y="{min(y, base):.1f}" width="{each * 0.94:.1f}" height="{abs(base - y):.1f}" '

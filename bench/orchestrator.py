@@ -64,10 +64,11 @@ def orchestrator(program, directory, *brokers):
 
 
 def load_of(port, rate, seconds, qos, clients=CLIENTS, window=1000):
-    many = int(rate * seconds)
-    records = {(f"t/{n % clients}".encode(), f"{n:064d}".encode()): n for n in range(many)}
+    # Sessions stay; topics of its own keep a run from what earlier ones have subscribed to.
+    many, tag = int(rate * seconds), time.monotonic_ns()
+    records = {(f"{tag}/{n % clients}".encode(), f"{n:064d}".encode()): n for n in range(many)}
     options = {"clients": clients, "qos": qos, "window": window, "rate": rate, "settle": 5.0, "linger": 0.2}
-    options.update(limit=seconds + 30, pump=0.001, fall=None, prefix=f"{time.monotonic_ns()}-")
+    options.update(limit=seconds + 30, pump=0.001, fall=None, prefix=f"{tag}-")
     return Load(records, lambda: [("127.0.0.1", port)], options)
 
 
