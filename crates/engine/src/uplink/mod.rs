@@ -87,6 +87,7 @@ pub(crate) struct Uplinks {
 }
 
 /// One uplink.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 struct Uplink {
     name: Box<str>,

@@ -11,7 +11,7 @@ use crate::provider::ResourceName;
 const PATH: &str = "/api/v1/homes";
 
 #[derive(Deserialize)]
-struct Homes {
+struct Told {
     name: String,
     epoch: u64,
     places: Vec<Place>,
@@ -36,7 +36,7 @@ impl OrchestratorApi {
             Err(OrchestratorError::Refused(404 | 409, _)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let homes: Homes =
+        let homes: Told =
             serde_json::from_value(told).map_err(|error| OrchestratorError::Strange(error.to_string()))?;
         if homes.name != name.as_str() {
             return Ok(None);
@@ -71,7 +71,7 @@ impl OrchestratorApi {
     }
 }
 
-fn table(homes: Homes) -> Result<HomesTable, OrchestratorError> {
+fn table(homes: Told) -> Result<HomesTable, OrchestratorError> {
     let named = |name: &str| {
         let wrong = |_| OrchestratorError::Strange(format!("its table of homes names `{name}`, which no fleet has"));
         name.parse::<ResourceName>().map_err(wrong)

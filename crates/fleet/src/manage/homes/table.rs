@@ -49,7 +49,7 @@ impl Manager {
         let mut table = HomesTable {
             epoch: newest.epoch,
             homes: merged(newest, &views),
-            places: self.places(newest, &members, &views, sight),
+            places: places(newest, &members, &views, sight),
         };
         self.house_orphans(&mut table, sight);
         let homes = &table.homes;
@@ -68,30 +68,6 @@ impl Manager {
         } else {
             HomesState::Changing(table)
         }
-    }
-
-    /// The places of the table so far, with their newest addresses, and of those that have come.
-    fn places(
-        &self,
-        newest: &HomesTable,
-        members: &[&Member],
-        views: &Views<'_>,
-        sight: &Sight,
-    ) -> BTreeMap<ResourceName, HomePlace> {
-        let mut places = newest.places.clone();
-        for (name, known) in &mut places {
-            if let Some(place) = place(name, sight) {
-                *known = place;
-            }
-        }
-        let serves = |member: &&&Member| matches!(member.phase, Phase::Joining | Phase::Serving);
-        let come = members.iter().filter(serves).map(|member| &member.wanted.name);
-        for name in come.filter(|name| views.contains_key(*name)) {
-            if let Some(place) = place(name, sight) {
-                places.insert(name.clone(), place);
-            }
-        }
-        places
     }
 
     /// Partitions whose home is gone for good begin anew at others.
@@ -149,6 +125,29 @@ fn first(members: &[&Member], views: &Views<'_>, sight: &Sight) -> HomesState {
     let names = there.iter().map(|member| &member.wanted.name);
     let places = names.filter_map(|name| Some((name.clone(), place(name, sight)?))).collect();
     HomesState::Changing(HomesTable { epoch: 1, places, homes: vec![home.wanted.name.clone(); PARTITIONS] })
+}
+
+/// The places of the table so far, with their newest addresses, and of those that have come.
+fn places(
+    newest: &HomesTable,
+    members: &[&Member],
+    views: &Views<'_>,
+    sight: &Sight,
+) -> BTreeMap<ResourceName, HomePlace> {
+    let mut places = newest.places.clone();
+    for (name, known) in &mut places {
+        if let Some(place) = place(name, sight) {
+            *known = place;
+        }
+    }
+    let serves = |member: &&&Member| matches!(member.phase, Phase::Joining | Phase::Serving);
+    let come = members.iter().filter(serves).map(|member| &member.wanted.name);
+    for name in come.filter(|name| views.contains_key(*name)) {
+        if let Some(place) = place(name, sight) {
+            places.insert(name.clone(), place);
+        }
+    }
+    places
 }
 
 /// The home of each partition by the word of those that have them.
