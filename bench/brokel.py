@@ -120,7 +120,8 @@ def keep(path, entry):
             kept = json.load(file)
     kept = [other for other in kept if other["options"] != entry["options"]] + [entry]
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump(kept, file, separators=(",", ":"))
+        lines = ",\n".join(json.dumps(one, separators=(",", ":")) for one in kept)
+        file.write(f"[\n{lines}\n]\n")
     os.replace(path + ".new", path)
 
 

@@ -70,6 +70,13 @@ class Figure:
             out.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}">\n' + "\n".join(self.parts) + "\n</svg>\n")
 
 
+def label(value, wide):
+    """A value in few characters where bars are narrow."""
+    if wide >= 24:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removeprefix("0")
+
+
 def bars(path, title, y_label, groups, series, values, stacked=False, x_label="scenario, SLA"):
     """`values[group][name]`, side by side or on top of each other; what is missing is left out."""
     figure = Figure(title, x_label, y_label, legend=series)
@@ -93,7 +100,7 @@ def bars(path, title, y_label, groups, series, values, stacked=False, x_label="s
             if stacked:
                 floor += value
             elif len(groups) * len(series) <= 60:
-                figure.text(x_bar + each * 0.47, y - 3, f"{value:.3g}", 9, "middle")
+                figure.text(x_bar + each * 0.47, y - 3, label(value, each), 9, "middle")
         figure.text(left + slot * (index + 0.5), top + high + 17, group, 10 if len(groups) > 7 else 11, "middle")
     figure.line(left, top + high, left + wide, top + high, "#222")
     figure.save(path)
