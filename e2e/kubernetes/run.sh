@@ -1,7 +1,7 @@
 #!/bin/bash
 # Holds the Kubernetes provider and the manager to a real API server with RBAC and simulated nodes, with the manifests that are shipped.
 # usage: run.sh [PORT]   (default 21443; it and the three after it must be free)   needs: go, cargo, curl, openssl
-# The first run builds the control plane (build.sh); the tests themselves take about a minute.
+# The first run builds the control plane (build.sh); the rest takes about 20 s once everything is built.
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)

@@ -57,6 +57,7 @@ fn status() -> Status {
         shell,
         logins,
         admission,
+        homes: Some(tidegate_console::HomesNumbers::default()),
         store,
         fleet,
         shards: 4,

@@ -172,7 +172,8 @@ impl Engine {
         self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos, shared))
     }
 
-    /// Asks for the subscriptions of some more sessions again.
+    /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when the messages
+    /// for them were published.
     pub(crate) fn recheck_rights(&mut self, now: Now) {
         let Some(from) = self.rules.recheck_from else { return };
         let epoch = self.rules.epoch();
@@ -180,7 +181,7 @@ impl Engine {
         let mut looked_at = 0;
         for (key, session) in self.desk.sessions.iter_from(from) {
             looked_at += 1;
-            if session.rights_epoch != epoch && !session.is_inner() {
+            if session.rights_epoch != epoch && !session.is_inner() && !session.is_uplink() {
                 looked_at += session.subscriptions();
                 keys.push(SessionKey(key));
             }

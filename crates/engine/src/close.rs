@@ -142,6 +142,7 @@ impl Engine {
                 self.desk.input_bytes -= parked.bytes.len() as u64;
             }
         }
+        self.desk.uplinks.forget_waiting(key);
         let of_uplink = connection_listener == UPLINK_LISTENER;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
@@ -309,6 +310,8 @@ impl Engine {
             match entry.item.delivery {
                 Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
                 Some(delivery) => self.give_up(&session.client_id, reason, &delivery),
+                // Only its packet id was left to be released: another broker has the message.
+                None if of_uplink => {}
                 None => self.desk.counters.drop_message(reason),
             }
         }

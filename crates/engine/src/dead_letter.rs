@@ -11,6 +11,7 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::settings::DeadLetter;
+use crate::uplink::id::MessageId;
 
 /// Dropped messages that wait for the end of what is being worked on; what comes beyond is only counted.
 const WAITING_MAX: usize = 1024;
@@ -127,12 +128,13 @@ impl Engine {
             self.desk.counters.dead_letters_lost += 1;
             return true;
         }
-        let mut properties = message.properties().to_vec();
+        // One that was on its way to a fleet is a new message for it, with an id of its own.
+        let mut properties = MessageId::strip(message.properties()).to_vec();
         put_user_property(&mut properties, TOPIC_PROPERTY, message.topic());
         put_user_property(&mut properties, REASON_PROPERTY, reason.label());
         let qos = message.qos.min(QoS::AtLeastOnce);
         let payload = message.payload();
-        let tenant = message.tenant;
+        let tenant = message.tenant.of_clients();
         let mut letter = Publication::new(tenant, &topic, qos, false, &properties, Millis::NEVER, payload, 0);
         self.desk.counters.dead_letters += 1;
         self.publish_inside(now, &mut letter, None);

@@ -353,7 +353,10 @@ impl Reach<'_> {
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let place = if of_fleet && desk.uplinks.goes_by_load() {
+        let place = if of_fleet && publication.retain {
+            // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
+            dealt.members.pick_by_topic(topic, |member| Some(member.receiver) == not_to)
+        } else if of_fleet && desk.uplinks.goes_by_load() {
             let load = |member: &Member<Receiver, Seat>| desk.load_of(SessionKey(member.receiver.1));
             dealt.members.least(load, |member| Some(member.receiver) == not_to)
         } else {

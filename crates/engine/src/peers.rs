@@ -15,6 +15,7 @@ use crate::link::record::{PUBLISH_KIND, ReadHead, Record};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
+use crate::uplink::Gate;
 use crate::wire::{WireError, WireReader};
 
 /// A message that passed more places than this is not passed on: something goes round in a circle.
@@ -86,7 +87,7 @@ impl Engine {
             Record::Crossing { number } => self.handle_crossing(from, number),
             Record::Crossed { number } => self.handle_crossed(from, number),
             Record::Replayed => self.handle_replayed(),
-            Record::UplinkRoom { open } => self.set_gate(now, open),
+            Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
             Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);

@@ -234,6 +234,8 @@ impl Shard {
         let (done, waiting): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.committing).into_iter().partition(|it| it.batch <= sequence);
         self.committing = waiting;
-        done.into_iter().for_each(|it| (it.answer)());
+        for it in done {
+            (it.answer)();
+        }
     }
 }

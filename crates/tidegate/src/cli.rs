@@ -66,7 +66,7 @@ pub(crate) enum Command {
     /// Check, measure, export and import a data directory that no broker uses
     #[command(subcommand)]
     Store(crate::commands::store::StoreCommand),
-    /// Simulate fleets that grow and shrink with the load
+    /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Up(Box<up::Args>),

@@ -91,7 +91,11 @@ pub(crate) fn retained(world: &mut World, name: String, limit: Duration, patienc
                     }
                     if let Some(place) = workload::retained_place(&delivery.topic).and_then(|place| seen.get_mut(place))
                     {
-                        *place = workload::message_of(&delivery.payload);
+                        // What a fleet brings back late comes live, and is no retained value.
+                        let message = workload::message_of(&delivery.payload);
+                        if delivery.retain || message > *place {
+                            *place = message;
+                        }
                     }
                 }
                 _ => {}

@@ -130,6 +130,7 @@ mod tests {
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
             fleet: Vec::new(),
+            homes: None,
             store,
             shards: 1,
             slow_sessions: 0,

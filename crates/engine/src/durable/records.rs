@@ -205,12 +205,15 @@ pub(super) struct SentRecord {
     pub state: State,
     /// Its place among what was sent to the session.
     pub order: u64,
+    /// Whether only the packet id is to be released: somebody else has the message.
+    pub released: bool,
 }
 
 impl SentRecord {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         out.put_u16(self.id.get());
         out.put_u8(match self.state {
+            _ if self.released => 3,
             State::AwaitPubAck => 0,
             State::AwaitPubRec => 1,
             State::AwaitPubComp => 2,
@@ -221,15 +224,16 @@ impl SentRecord {
     pub(super) fn read(value: &[u8]) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
         let id = read_packet_id(&mut reader)?;
-        let state = match reader.u8("a state")? {
-            0 => State::AwaitPubAck,
-            1 => State::AwaitPubRec,
-            2 => State::AwaitPubComp,
+        let (state, released) = match reader.u8("a state")? {
+            0 => (State::AwaitPubAck, false),
+            1 => (State::AwaitPubRec, false),
+            2 => (State::AwaitPubComp, false),
+            3 => (State::AwaitPubComp, true),
             _ => return Err(WireError { reading: "a state" }),
         };
         let order = reader.u64("an order")?;
         end(&reader)?;
-        Ok(Self { id, state, order })
+        Ok(Self { id, state, order, released })
     }
 }
 
@@ -432,7 +436,14 @@ impl super::Journal {
     /// Puts how far a message has come.
     #[inline]
     pub(crate) fn put_sent(&mut self, session: StoredSession, number: u64, id: PacketId, state: State, order: u64) {
-        self.put(super::keys::Key::Sent(session, number), |out| SentRecord { id, state, order }.write(out));
+        let record = SentRecord { id, state, order, released: false };
+        self.put(super::keys::Key::Sent(session, number), |out| record.write(out));
+    }
+
+    /// Puts that only a packet id is left to be released: the message went to somebody else.
+    pub(crate) fn put_to_release(&mut self, session: StoredSession, number: u64, id: PacketId, order: u64) {
+        let record = SentRecord { id, state: State::AwaitPubComp, order, released: true };
+        self.put(super::keys::Key::Sent(session, number), |out| record.write(out));
     }
 
     /// A message is not owed any more.

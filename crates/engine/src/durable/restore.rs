@@ -216,8 +216,8 @@ impl Engine {
                 part(all, session)?;
                 let Some((_, restoring)) = all.current.as_mut() else { return Ok(()) };
                 let entry = ReadEntry::read(value, now, restoring.tenant, &restoring.memberships).map_err(wrong)?;
-                let sent =
-                    entry.sent.map(|id| SentRecord { id, state: crate::deliver::awaited(entry.qos), order: number });
+                let state = crate::deliver::awaited(entry.qos);
+                let sent = entry.sent.map(|id| SentRecord { id, state, order: number, released: false });
                 restoring.last = restoring.last.max(number);
                 restoring.entries.insert(number, RestoredEntry { entry, sent });
             }
@@ -439,7 +439,7 @@ impl Engine {
         flow.next_number = next.max(last_sent);
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
-            let keep = record.state != State::AwaitPubComp || of_uplink;
+            let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
             (record.id, record.state, InFlight { delivery: keep.then_some(delivery), numbers })
         });
         let unanswered: Vec<_> = unanswered.collect();

@@ -92,7 +92,7 @@ pub(crate) enum Record<'a> {
     /// The sender has delivered what an earlier process left on its way.
     Replayed,
     /// The fleet takes messages, or no more for now.
-    UplinkRoom { open: bool },
+    UplinkRoom { gate: u8 },
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -252,9 +252,9 @@ impl<'a> Record<'a> {
                 self.write_reservation(out);
             }
             Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
-            Self::UplinkRoom { open } => {
+            Self::UplinkRoom { gate } => {
                 out.put_u8(40);
-                out.put_u8(u8::from(*open));
+                out.put_u8(*gate);
             }
             group => group.write_group(head, out, shared),
         }
@@ -434,7 +434,7 @@ impl<'a> Record<'a> {
             },
             12 => Self::Park { connection: read_some_connection(reader)? },
             13 => Self::Unpark { connection: read_some_connection(reader)? },
-            40 => Self::UplinkRoom { open: reader.flag("whether the fleet takes messages")? },
+            40 => Self::UplinkRoom { gate: reader.u8("whether the fleet takes messages")? },
             19 => Self::InterestBarrier { ticket: read_some_ticket(reader)? },
             15 => Self::InterestSeen { ticket: read_some_ticket(reader)? },
             16 => Self::GiveUp { connection: read_some_connection(reader)? },

@@ -103,7 +103,8 @@ impl Trie {
         self.pending.clear();
         self.pending.push((*root, 0));
         // Filters that start with a wildcard do not match topics that start with `$` [MQTT-4.7.2-1].
-        let is_dollar = topic.starts_with('$');
+        // The fleet of an orchestrator gets them all.
+        let is_dollar = topic.starts_with('$') && tenant != TenantId::UPLINK;
         while let Some((at, depth)) = self.pending.pop() {
             let node = &self.nodes[at];
             let wildcards = depth > 0 || !is_dollar;

@@ -19,11 +19,14 @@ use crate::reason::Reason;
 /// Seconds of silence after which a broker may give the orchestrator up; probes come more often.
 const KEEP_ALIVE_SECONDS: u16 = 60;
 
+/// The user property of a CONNECT that names the orchestrator.
+const ORCHESTRATOR: &str = "tidegate-orchestrator";
+
 impl Engine {
     /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it.
     pub fn open_uplink(&mut self, now: Now, name: &str) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
-        let key = self.desk.uplinks.find(name)?;
+        let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
         let settings = self.desk.uplinks.settings()?.clone();
         let uplink = self.desk.uplinks.all.get_mut(&key)?;
         if uplink.stage != Stage::Dialing {
@@ -42,6 +45,7 @@ impl Engine {
         let client_id = format!("{}-{name}", settings.orchestrator);
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
+        let told = [(ORCHESTRATOR, settings.orchestrator.as_str())];
         let connect = Connect {
             version,
             clean_start: !lasting,
@@ -57,7 +61,7 @@ impl Engine {
                 topic_alias_maximum: None,
                 request_response_information: None,
                 request_problem_information: None,
-                user_properties: UserProperties::EMPTY,
+                user_properties: UserProperties::new(&told),
                 authentication_method: None,
                 authentication_data: None,
             },
@@ -69,6 +73,13 @@ impl Engine {
         self.desk.send_promise(connection, PacketType::Connect, stored, |out| connect.encode(out).is_ok());
         self.set_uplink_timer(key);
         Some(connection)
+    }
+
+    /// Whether a client is an uplink of this orchestrator: then a broker's address leads back here, and every message would go
+    /// round without end.
+    pub(crate) fn is_own_uplink(&self, connect: &Connect<'_>) -> bool {
+        let Some(settings) = self.desk.uplinks.settings() else { return false };
+        connect.properties.user_properties.iter().any(|pair| pair == (ORCHESTRATOR, &*settings.orchestrator))
     }
 
     /// Takes a packet from a broker.
@@ -140,7 +151,7 @@ impl Engine {
         uplink.window = ack.properties.receive_maximum.map_or(window, NonZeroU16::get).min(window).max(1);
         uplink.max_qos = ack.properties.maximum_qos.unwrap_or(QoS::ExactlyOnce);
         uplink.stage = Stage::Open;
-        uplink.accepted = true;
+        uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
         uplink.backoff_ms = 0;
@@ -192,6 +203,12 @@ impl Engine {
         let (interval, timeout) = (settings.probe_interval_ms, settings.probe_timeout_ms);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
         let Some(connection) = uplink.connection else { return false };
+        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked())
+            && let Some(asked) = uplink.probe.asked.as_mut()
+        {
+            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
+            *asked = now.monotonic;
+        }
         if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");

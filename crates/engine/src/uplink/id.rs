@@ -143,10 +143,11 @@ impl MessageId {
         }
     }
 
-    /// The id among the properties of a PUBLISH packet, wherever the broker has put it.
+    /// The id among the properties of a PUBLISH packet, wherever the broker has put it. Of several it is the last: brokers keep the
+    /// order of user properties ([MQTT-3.3.2-18]), and those before it came with the message from its publisher.
     pub(crate) fn of(properties: &PublishProperties<'_>) -> Option<Self> {
-        let mut pairs = properties.user_properties.iter();
-        pairs.find(|(name, _)| *name == PROPERTY).and_then(|(_, value)| Self::parse(value))
+        let pairs = properties.user_properties.iter();
+        pairs.filter(|(name, _)| *name == PROPERTY).last().and_then(|(_, value)| Self::parse(value))
     }
 }
 

@@ -40,11 +40,15 @@ impl Engine {
                 uplink.options = options;
             }
             self.end_drain(now, key);
+            self.after_frame(now);
             return Ok(());
         }
         let session = self.uplink_session(name);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         let kept = self.desk.uplinks.kept_ids_of(stored);
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let released =
+            flow.map_or(0, |flow| flow.inflight.iter().filter(|entry| entry.item.delivery.is_none()).count());
         let key = UplinkKey(self.desk.uplinks.next_key);
         self.desk.uplinks.next_key += 1;
         let uplink = Uplink {
@@ -55,12 +59,12 @@ impl Engine {
             connection: None,
             stage: Stage::Resting(now.monotonic),
             since: now.unix,
-            accepted: false,
+            accepted: None,
             refuses_v5: false,
             silent: false,
             draining: None,
             filters: FilterSync::default(),
-            released: 0,
+            released: released as u64,
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
@@ -72,7 +76,10 @@ impl Engine {
             kept,
             counters: UplinkCounters::default(),
             last_error: String::new(),
+            told_away: false,
+            ends: false,
         };
+        self.remember_removals(now, session);
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
@@ -137,6 +144,10 @@ impl Engine {
             return;
         }
         why.clone_into(&mut uplink.last_error);
+        if !std::mem::replace(&mut uplink.told_away, true) {
+            let (broker, detail) = (uplink.name.to_string(), why.to_owned());
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        }
         self.rest(now, key);
     }
 
@@ -184,6 +195,7 @@ impl Engine {
     pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
+        uplink.told_away = false;
         let broker = uplink.name.to_string();
         self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
     }
@@ -203,8 +215,11 @@ impl Engine {
             uplink.last_error = "the connection broke off".into();
         }
         let (session, silent) = (uplink.session, uplink.silent);
-        let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
-        self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        let wanted = uplink.ends || self.stopping;
+        if !wanted && !std::mem::replace(&mut uplink.told_away, true) {
+            let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
+        }
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
             if uplink.options.version.is_none() && !uplink.refuses_v5 {
@@ -218,8 +233,9 @@ impl Engine {
                     flow.to_resend = 0;
                 }
             }
-        } else if silent {
-            // A broker that closes without a word may not know the version.
+        } else if silent && uplink.accepted != Some(Version::V5) {
+            // A broker that closes without a word may not know the version. One that has spoken it is only starting, and what it has
+            // under way to the orchestrator would lose its ids in an older one.
             self.try_other_version(key);
         }
         self.end_filters(now, key);
@@ -331,18 +347,25 @@ impl Engine {
 
     /// A broker that was being drained is to be given messages after all.
     fn end_drain(&mut self, now: Now, key: UplinkKey) {
+        let reassign_at = self.reassign_time(now);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.draining.take().is_some() {
             uplink.since = now.unix;
+            if uplink.stage != Stage::Open {
+                // It is dealt messages from now on, and keeps them from others only as long as any that is away.
+                uplink.reassign_at = reassign_at;
+            }
             let (session, max_qos) = (uplink.session, uplink.max_qos);
             self.take_uplink_seat(now, session, max_qos);
+            self.set_uplink_timer(key);
+            self.check_gate(now);
         }
     }
 
     /// Removes a broker (BRK-32 steps 3 and 4). With `force` others get what it owes.
     ///
     /// # Errors
-    /// When there is no such broker, it owes messages and is not forced, or nobody else could take them.
+    /// When there is no such broker, it owes messages and is not forced, or is the last one.
     pub fn remove_uplink(&mut self, now: Now, name: &str, force: bool) -> Result<(), UplinkError> {
         self.desk.journal.now = now;
         let key = self.uplink_named(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
@@ -351,13 +374,17 @@ impl Engine {
         if owed > 0 && !force {
             return Err(UplinkError::Owes { name: name.to_owned(), owed });
         }
-        if owed > 0 && !self.has_another(key) {
+        // Another shard may have sent a message here already, and those that are being drained may have to give theirs away.
+        if !self.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return Ok(()) };
         let (session, connection) = (uplink.session, uplink.connection);
         self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         self.reassign(now, key);
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.ends = true;
+        }
         if let Some(connection) = connection {
             self.say_goodbye(connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);
@@ -409,7 +436,7 @@ impl Engine {
             (Some(_), _) => UplinkState::Draining,
             (None, Stage::Open) if uplink.filters.is_complete() => UplinkState::Serving,
             (None, Stage::Open) => UplinkState::Subscribing,
-            (None, _) if uplink.accepted => UplinkState::Down,
+            (None, _) if uplink.accepted.is_some() => UplinkState::Down,
             (None, _) => UplinkState::Connecting,
         };
         let mut counters = uplink.counters;
@@ -418,7 +445,7 @@ impl Engine {
             name: uplink.name.to_string(),
             state,
             since: uplink.since,
-            version: uplink.accepted.then_some(uplink.version),
+            version: uplink.accepted,
             filters: uplink.filters.held(),
             filters_pending: uplink.filters.pending(),
             queued,

@@ -10,6 +10,7 @@
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
+//! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `life.rs`: uplinks come, are lost, drained and removed.
 
@@ -19,11 +20,12 @@ mod filters;
 pub(crate) mod id;
 mod life;
 mod receive;
+mod removals;
 mod route;
 mod settings;
 mod settle;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_mqtt::{QoS, ReasonCode, Version};
 
@@ -35,8 +37,9 @@ use crate::session::{Delivery, InFlight};
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
+use removals::Removals;
 
-pub(crate) use route::AtGate;
+pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
@@ -62,17 +65,18 @@ pub(crate) struct Uplinks {
     origin: u64,
     next_number: u64,
     /// Whether the fleet takes messages.
-    open: bool,
+    gate: Gate,
     /// Messages since the gate was looked at.
     unchecked: u32,
     /// Publishers that wait until it does.
-    waiting: Vec<ConnectionKey>,
+    waiting: BTreeSet<ConnectionKey>,
     all: BTreeMap<UplinkKey, Uplink>,
     next_key: u32,
     by_session: BTreeMap<u32, UplinkKey>,
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     wanted: WantedFilters,
     seen: SeenIds,
+    removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,
     /// What brokers have no room for.
@@ -83,6 +87,7 @@ pub(crate) struct Uplinks {
 }
 
 /// One uplink.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug)]
 struct Uplink {
     name: Box<str>,
@@ -92,9 +97,10 @@ struct Uplink {
     stage: Stage,
     /// Since when it is in its present state, Unix milliseconds.
     since: u64,
-    /// The version that was accepted last, or is tried next.
+    /// The version of the present connection, or the one that is tried next.
     version: Version,
-    accepted: bool,
+    /// The version that was accepted last.
+    accepted: Option<Version>,
     /// Whether it has said that it does not know MQTT 5.0.
     refuses_v5: bool,
     /// Whether the end of this connection could mean that it does not know the version: it has said nothing so far.
@@ -121,6 +127,10 @@ struct Uplink {
     kept: KeptIds,
     counters: UplinkCounters,
     last_error: String,
+    /// Whether the log was told that the broker is away.
+    told_away: bool,
+    /// Whether its connection ends because it was asked to.
+    ends: bool,
 }
 
 /// How far the connection of an uplink is.

@@ -107,7 +107,14 @@ impl Engine {
         (properties, expires_at): (&[u8], Millis),
         id: Option<MessageId>,
     ) -> Result<u32, Refused> {
-        let slot = self.slot_of(TenantId::DEFAULT, raw.topic)?;
+        let slot = match self.slot_of(TenantId::DEFAULT, raw.topic) {
+            Err(Refused { reason: reason @ (Reason::TopicTooDeep | Reason::TopicTooLong), .. }) => {
+                // A broker may know wider limits, and would bring it again on each connection.
+                self.desk.counters.drop_message(reason);
+                return Ok(0);
+            }
+            slot => slot?,
+        };
         let topic = self.cache.get(slot).0;
         if crate::publish::is_own_topic(topic) {
             // Brokers have a `$SYS` of their own, and none of it is this process's.
@@ -234,10 +241,16 @@ impl Engine {
         let version = version_of(publication.properties);
         let known = self.retained.get(TenantId::DEFAULT, publication.topic, now.monotonic);
         // A value of a publisher that speaks to a broker directly has no version: whatever is known here stays.
-        if known.is_some_and(|known| known.publisher >= version) {
+        let removals = &mut self.desk.uplinks.removals;
+        if known.is_some_and(|known| known.publisher >= version) || removals.outdate(publication.topic, version) {
             return Ok(false);
         }
         let cleared = publication.payload.is_empty();
+        if cleared {
+            removals.note(publication.topic, version);
+        } else {
+            removals.forget(publication.topic);
+        }
         let news = known.is_some() || !cleared;
         let mut own = Publication::new(
             TenantId::DEFAULT,
@@ -268,6 +281,6 @@ fn with_id(properties: &[u8], id: Option<MessageId>) -> Vec<u8> {
 }
 
 /// What decides between two values of a topic: when the message entered, then its number; 0 where it has no id.
-fn version_of(properties: &[u8]) -> u64 {
+pub(super) fn version_of(properties: &[u8]) -> u64 {
     MessageId::at_end_of(properties).map_or(0, |id| id.entered << 22 | id.number & 0x3f_ffff)
 }

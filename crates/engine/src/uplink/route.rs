@@ -12,11 +12,39 @@ use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
 use crate::message::Publication;
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 use crate::settings::SharedStrategy;
 use crate::topics::SubscriberOptions;
+
+/// Whether the fleet takes messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// There is no broker, as when an orchestrator starts.
+    #[default]
+    NoBroker,
+    /// It owes as much as it may.
+    Full,
+    /// It does.
+    Open,
+}
+
+impl Gate {
+    /// As one shard tells another.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What another shard has told.
+    pub(crate) fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Full,
+            2 => Self::Open,
+            _ => Self::NoBroker,
+        }
+    }
+}
 
 /// What happens to a PUBLISH at the gate of the fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +83,19 @@ impl Engine {
         version: Version,
         raw: &RawPublish<'_>,
     ) -> AtGate {
-        if self.desk.uplinks.open {
+        let gate = self.desk.uplinks.gate;
+        if gate == Gate::Open {
             return AtGate::Open;
         }
-        if raw.qos != QoS::AtMostOnce && !version.is_v5() {
+        // An orchestrator that is starting is told of its brokers in a moment: nobody is told off for that.
+        if raw.qos != QoS::AtMostOnce && (gate == Gate::NoBroker || !version.is_v5()) {
             let leaving = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
             if leaving {
                 return AtGate::Over;
             }
             self.start_withholding(now, key);
             self.desk.tell_delayed(Delay::Queue(None), key);
-            self.desk.uplinks.waiting.push(key);
+            self.desk.uplinks.waiting.insert(key);
             self.park(now, key);
             return AtGate::Waits;
         }
@@ -110,7 +140,7 @@ impl Engine {
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
         self.desk.uplinks.unchecked += 1;
         // Those who wait at a closed gate shall not wait for messages that they keep from coming.
-        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || !self.desk.uplinks.open {
+        if self.desk.uplinks.unchecked >= UNCHECKED_MAX || self.desk.uplinks.gate != Gate::Open {
             self.desk.uplinks.unchecked = 0;
             self.check_gate(now);
         }
@@ -132,23 +162,32 @@ impl Engine {
                 bytes += flow.queue_bytes + flow.inflight_bytes;
             }
         }
-        let part = if self.desk.uplinks.open { 1 } else { OPENS_AT };
+        let part = if self.desk.uplinks.gate == Gate::Open { 1 } else { OPENS_AT };
         let room = messages <= max_messages / part && bytes <= max_bytes / part;
-        let open = room && !self.desk.uplinks.all.is_empty();
-        if open == self.desk.uplinks.open {
+        let gate = match room {
+            _ if self.desk.uplinks.all.values().all(|uplink| uplink.draining.is_some()) => Gate::NoBroker,
+            true => Gate::Open,
+            false => Gate::Full,
+        };
+        if gate == self.desk.uplinks.gate {
             return;
         }
         for shard in self.place.others() {
-            self.links.send(shard, Record::UplinkRoom { open });
+            self.links.send(shard, Record::UplinkRoom { gate: gate.number() });
         }
-        self.set_gate(now, open);
+        self.set_gate(now, gate);
     }
 
-    /// The gate is open or closed from now on.
-    pub(crate) fn set_gate(&mut self, now: Now, open: bool) {
-        self.desk.uplinks.open = open;
-        if open {
+    /// The gate is this from now on.
+    pub(crate) fn set_gate(&mut self, now: Now, gate: Gate) {
+        self.desk.uplinks.gate = gate;
+        if gate == Gate::Open {
             for key in std::mem::take(&mut self.desk.uplinks.waiting) {
+                let extra = self.desk.connections.get_mut(key).and_then(|connection| connection.extra.as_mut());
+                if let Some(extra) = extra {
+                    // The next time that it has to wait its time begins anew.
+                    extra.withheld_until = Millis::NEVER;
+                }
                 self.unpark(now, key);
             }
         }
@@ -156,7 +195,7 @@ impl Engine {
 
     /// Whether the fleet takes messages.
     pub fn fleet_is_open(&self) -> bool {
-        self.desk.uplinks.open
+        self.desk.uplinks.gate == Gate::Open
     }
 }
 
@@ -187,6 +226,11 @@ impl Reach<'_> {
 }
 
 impl super::Uplinks {
+    /// A publisher is gone, and waits for nothing.
+    pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
+        self.waiting.remove(&key);
+    }
+
     /// Whether a publisher waits until the fleet has room.
     pub(crate) fn holds(&self, key: ConnectionKey) -> bool {
         self.waiting.contains(&key)

@@ -198,7 +198,8 @@ impl Engine {
     /// the order in which it entered, and deals it anew.
     fn take_back(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        let (session, brings_back) = (uplink.session, uplink.version.is_v5());
+        // It is the version in which it was given what it has, whichever is tried next.
+        let (session, brings_back) = (uplink.session, uplink.accepted.unwrap_or(uplink.version).is_v5());
         let mut sent: Vec<InFlight> = Vec::new();
         for (_, Unreturned { in_flight, .. }) in std::mem::take(&mut uplink.unreturned) {
             self.forget_unreturned(&in_flight);
@@ -259,13 +260,13 @@ impl Engine {
     /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.
     fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
         let mut numbers = entry.item.numbers;
-        let (id, state) = (entry.id(), entry.state);
+        let id = entry.id();
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
-        if let Some(stored) = stored.filter(|_| numbers.entry != 0 && state != State::AwaitPubComp) {
+        if let Some(stored) = stored.filter(|_| numbers.entry != 0 && entry.item.delivery.is_some()) {
             let flow = self.desk.sessions.get_mut(session.0).map(crate::session::Session::flow_mut);
             let order = flow.map_or(0, crate::session::Flow::number);
             numbers.separate = true;
-            self.desk.journal.put_sent(stored, numbers.entry, id, State::AwaitPubComp, order);
+            self.desk.journal.put_to_release(stored, numbers.entry, id, order);
         }
         let (kept, in_flight) = entry.release(InFlight { delivery: None, numbers });
         self.keep_in_flight(session, kept);

@@ -2,6 +2,7 @@
 
 mod copies;
 mod filters;
+mod hazards;
 mod lies;
 mod life;
 mod loss;

@@ -1,4 +1,4 @@
-//! The section [kubernetes], with which pods take the place of processes.
+//! The section `[kubernetes]`, with which pods take the place of processes.
 
 use super::FleetFile;
 use crate::document::Keys;

@@ -78,8 +78,11 @@ pub(super) fn read(
     section.place.host = keys.text("host").unwrap_or(section.place.host);
     if let Some(text) = keys.text("ports") {
         match ports(&text) {
-            Some(ports) => section.place.ports = ports,
-            None => keys.refuse("ports", "must be FIRST-LAST", "write, for example, ports = \"21000-21999\""),
+            Ok(ports) => section.place.ports = ports,
+            Err(problem) => {
+                let problem = format!("must be FIRST-LAST with FIRST <= LAST: {problem}");
+                keys.refuse("ports", &problem, "write, for example, ports = \"21000-21999\"");
+            }
         }
     }
     if level == Level::Orchestrator {
@@ -137,10 +140,14 @@ fn check_templates(
     }
 }
 
-fn ports(text: &str) -> Option<RangeInclusive<u16>> {
-    let (first, last) = text.split_once('-')?;
-    let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    (0 < first && first <= last).then_some(first..=last)
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let (first, last) = text.split_once('-').ok_or_else(|| format!("{text:?} has no `-`"))?;
+    let port = |text: &str| {
+        let port = text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+        port.ok_or_else(|| format!("{text:?} is no port from 1 to 65535"))
+    };
+    let (first, last) = (port(first)?, port(last)?);
+    if first <= last { Ok(first..=last) } else { Err(format!("{first} comes after {last}")) }
 }
 
 fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
@@ -165,4 +172,23 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
         return None;
     };
     Some(Attached { name: parsed, level, mqtt: (host, port), admin, relay })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ports;
+
+    #[test]
+    fn what_is_wrong_with_a_range_of_ports_is_said() {
+        assert_eq!(ports("1883 - 1890"), Ok(1883..=1890));
+        let problems = [
+            ("1883", "has no `-`"),
+            ("1890-1883", "1890 comes after 1883"),
+            ("0-5", "\"0\" is no port"),
+            ("1-70000", "\"70000\" is no port from 1 to 65535"),
+        ];
+        for (text, problem) in problems {
+            assert!(ports(text).is_err_and(|error| error.contains(problem)), "{text}");
+        }
+    }
 }

@@ -143,17 +143,23 @@ impl FleetFile {
     }
 
     /// Where resources come from: processes of this machine, with their state below a directory and for templates that run
-    /// `executable`; or the pods that the section [kubernetes] names; and beside either what is attached.
+    /// `executable`; or the pods that the section `[kubernetes]` names; and beside either what is attached.
     ///
     /// # Errors
-    /// When the state cannot be read, or the cluster cannot be reached.
+    /// When the state cannot be read, the cluster cannot be reached, or what processes need is missing: an address to listen on, a
+    /// program.
     pub fn provider(&self, directory: &Path, executable: PathBuf) -> Result<Box<dyn Provider>, ProviderError> {
         let provider: Box<dyn Provider> = match &self.kubernetes {
             #[cfg(feature = "kubernetes")]
             Some(settings) => Box::new(crate::provider::kubernetes::Kubernetes::open(settings.clone())?),
             #[cfg(not(feature = "kubernetes"))]
             Some(nothing) => match *nothing {},
-            None => Box::new(Processes::open(self.processes(directory, executable))?),
+            None => {
+                let processes = Processes::open(self.processes(directory, executable))?;
+                let weights = self.settings.levels.values().flat_map(|level| &level.templates);
+                processes.check(weights.map(|(template, _)| template.as_str()))?;
+                Box::new(processes)
+            }
         };
         Ok(match self.attached.clone() {
             attached if attached.is_empty() => provider,

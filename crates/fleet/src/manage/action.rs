@@ -23,10 +23,19 @@ pub enum Kind {
     Replace,
     /// Dead orchestrators start again on what they kept (LAV-30): their sessions and the messages that they have accepted are there.
     Restart,
+    /// Orchestrators that were stopped with their fleet start again on what they kept.
+    Resume,
     /// A resource of this fleet that the book does not know is taken in.
     Adopt,
     /// Somebody else takes a resource away: it is drained while it still answers.
     Evacuate,
+}
+
+impl Kind {
+    /// Whether its targets were there before and start again on what they kept, so that they are never taken away.
+    pub(super) fn starts_again(self) -> bool {
+        matches!(self, Self::Restart | Self::Resume)
+    }
 }
 
 /// One step of an action. Each may be repeated.

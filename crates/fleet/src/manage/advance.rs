@@ -89,7 +89,7 @@ impl Manager {
         }
         let made = |name: &&ResourceName| match sight.condition(name) {
             // What was dead before it was asked for again is not made yet.
-            Some(Condition::Ended(_) | Condition::Down(_)) => action.kind != Kind::Restart,
+            Some(Condition::Ended(_) | Condition::Down(_)) => !action.kind.starts_again(),
             Some(_) => true,
             None => false,
         };
@@ -101,9 +101,9 @@ impl Manager {
 
     /// The orchestrators that work messages, or would after a restart: each may owe something.
     fn owing(&self) -> Vec<ResourceName> {
-        let mut names =
-            self.book.names(Level::Orchestrator, &[Phase::Serving, Phase::Joining, Phase::Draining, Phase::Lost]);
-        let restarted = self.book.actions.get(&Level::Orchestrator).filter(|action| action.kind == Kind::Restart);
+        let working = [Phase::Serving, Phase::Joining, Phase::Draining, Phase::Lost, Phase::Stopped];
+        let mut names = self.book.names(Level::Orchestrator, &working);
+        let restarted = self.book.actions.get(&Level::Orchestrator).filter(|action| action.kind.starts_again());
         names.extend(restarted.iter().flat_map(|action| action.targets.iter().cloned()));
         names
     }
@@ -304,9 +304,10 @@ impl Manager {
         action.note(&why);
         let again = action.failing.is_some();
         action.failing.get_or_insert(why);
-        if action.kind == Kind::Restart {
+        if action.kind.starts_again() {
+            let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
             for name in &action.targets {
-                self.set_phase(name, Phase::Lost, now);
+                self.set_phase(name, phase, now);
             }
             self.end(action, now);
             return;

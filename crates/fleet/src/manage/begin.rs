@@ -26,6 +26,7 @@ impl Manager {
         }
         self.evacuate(level, now, sight)
             .or_else(|| self.adopt(level, now, sight))
+            .or_else(|| self.resume(level, now))
             .or_else(|| self.heal(level, now, sight))
             .or_else(|| self.start(level, now, sight))
             .unwrap_or_else(|| self.carry_out(level, verdict, now, sight))
@@ -38,6 +39,7 @@ impl Manager {
 
     fn needs_more_than_judgement(&self, level: Level, sight: &Sight) -> bool {
         !self.book.started.contains(&level)
+            || self.book.count(level, &[Phase::Stopped]) > 0
             || !self.dead(level, sight).is_empty()
             || !self.strays(level, sight).is_empty()
     }
@@ -113,6 +115,16 @@ impl Manager {
             return Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now));
         }
         Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now))
+    }
+
+    /// What was stopped with the fleet starts again with it, on what it has stored: nobody has died.
+    fn resume(&mut self, level: Level, now: Moment) -> Option<String> {
+        let stopped = self.book.names(level, &[Phase::Stopped]);
+        if stopped.is_empty() {
+            return None;
+        }
+        let reason = "the fleet starts again after it was stopped";
+        Some(self.begin_action(Kind::Resume, level, stopped, Vec::new(), reason, now))
     }
 
     /// The first resources of a level, all at once.

@@ -25,6 +25,8 @@ pub enum Phase {
     Lost,
     /// It is being taken away.
     Leaving,
+    /// It was stopped with the fleet, and starts again with it on what it has stored.
+    Stopped,
 }
 
 /// A resource of the fleet as the book knows it.
@@ -108,6 +110,9 @@ pub struct Book {
     pub next: BTreeMap<Level, u64>,
     /// The number of the newest action.
     pub last_action: u64,
+    /// Whether the fleet is being stopped. A manager that finds this set finishes the stop before it starts anything.
+    #[serde(default)]
+    pub stopping: bool,
     /// Counts.
     pub totals: Totals,
 }

@@ -11,7 +11,7 @@ use crate::level::Level;
 /// A kind of action in words.
 pub(super) fn kind(kind: Kind) -> &'static str {
     match kind {
-        Kind::Start => "start",
+        Kind::Start | Kind::Resume => "start",
         Kind::ScaleOut => "scale-out",
         Kind::ScaleIn => "scale-in",
         Kind::Replace => "replace",

@@ -232,7 +232,7 @@ impl Manager {
             level,
             serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
             pending: count(&[Phase::Pending, Phase::Joining]),
-            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost])
+            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost, Phase::Stopped])
                 .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
             elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
             lead_time: self.lead_times.get(&level).copied(),

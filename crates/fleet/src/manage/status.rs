@@ -49,6 +49,7 @@ impl Manager {
             "pending": count(&[Phase::Pending, Phase::Joining]),
             "draining": count(&[Phase::Draining, Phase::Leaving]),
             "dead": count(&[Phase::Lost]),
+            "stopped": count(&[Phase::Stopped]),
             "min": settings.map(|settings| settings.least),
             "max": settings.map(|settings| settings.most),
             "load": judged.and_then(|judged| judged.verdict.load),
@@ -67,6 +68,7 @@ fn member_status(member: &Member, sight: &Sight) -> Value {
         (Phase::Pending | Phase::Joining, _) => "pending",
         (Phase::Serving, _) => "serving",
         (Phase::Draining | Phase::Leaving, _) => "draining",
+        (Phase::Stopped, _) => "stopped",
     };
     let owed = match member.wanted.level {
         Level::Broker => Some(sight.owed(name)),

@@ -128,6 +128,16 @@ pub enum ProviderError {
         /// What was looked for.
         commands: Vec<String>,
     },
+    /// The address that processes shall listen on is none of this machine.
+    #[error("cannot listen on {host}: {source}; name an address of this machine in `{level}s.host` of the fleet file")]
+    Address {
+        /// Whose address.
+        level: Level,
+        /// The address.
+        host: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// All ports are taken.
     #[error("no {wanted} free ports from {from} to {to}; widen `ports` in the fleet file")]
     NoPorts {

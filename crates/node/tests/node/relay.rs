@@ -53,7 +53,7 @@ fn pair(shards: u16, redirect: bool) -> [Node; 2] {
 /// A client id that is at home at a place.
 fn id_at(place: u16, stem: &str) -> String {
     let here = |id: &String| u16::from(partition_of(TenantId::DEFAULT, id).0 >= PARTITIONS / 2) == place;
-    (0..).map(|number| format!("{stem}-{number}")).find(here).unwrap()
+    (0..10_000).map(|number| format!("{stem}-{number}")).find(here).unwrap()
 }
 
 fn tcp_of(node: &Node) -> LocalAddress {

@@ -13,11 +13,12 @@ const EXAMPLES: &str = "\
 Examples:
   tidegate drain                                     of the orchestrator on this machine
   tidegate drain --per-second 100 --limit 5m
-  tidegate drain --admin http://127.0.0.1:18083 --token-file /etc/tidegate/token --server-reference mqtt.example.com:1883
+  tidegate drain --token-file /etc/tidegate/token --server-reference mqtt.example.com:1883
 
-It takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the others, so many per second. The command
-ends with exit code 0 when no client is left and nothing is owed, and with 1 after the limit. It may be repeated, also while somebody
-else drains the same orchestrator. A preStop hook of Kubernetes is what it is made for. More: docs/kubernetes.md.";
+It takes no new clients, sends those of MQTT 5 to the server reference (0x9C) and closes the
+others, so many per second. The command ends with exit code 0 when no client is left and nothing is
+owed, and with 1 after the limit. It may be repeated, also while somebody else drains the same
+orchestrator. A preStop hook of Kubernetes is what it is made for. More: docs/kubernetes.md.";
 
 /// Time between two questions how far it is.
 const LOOK: Duration = Duration::from_millis(500);

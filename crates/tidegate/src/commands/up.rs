@@ -16,7 +16,9 @@ Examples:
 
 One line on standard output says when the fleet is ready, with the addresses that clients connect to; those of the brokers follow.
 SIGTERM and SIGINT (Ctrl-C) stop all of it: orchestrators, then brokers. What orchestrators have stored stays, and the next start
-goes on with it. When this process is killed the fleet runs on, and the next `up` or `manager` takes it over.
+goes on with it. A second signal ends this process in the middle of the stop: `fleet status` then says what is stopped, and the next
+`up` or `manager` finishes the stop before it starts anything. When this process is killed the fleet runs on, and the next `up` or
+`manager` takes it over.
 While it runs: tidegate fleet status. More: docs/manager.md.";
 
 /// The flags of `tidegate up`.

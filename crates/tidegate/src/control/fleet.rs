@@ -74,14 +74,17 @@ pub(super) fn set_broker(status: &BrokerStatus, name: &str, address: &str) -> Re
     let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
     let options = config.uplink_options(&address);
     let broker = BrokerSettings { name: address.name, at: address.at, options };
-    tracing::info!(broker = broker.name, at = %broker.at, "a broker is added to the fleet");
-    status.node()?.set_broker(broker).map_err(failed)
+    let (name, at) = (broker.name.clone(), broker.at.clone());
+    status.node()?.set_broker(broker).map_err(failed)?;
+    tracing::info!(broker = name, %at, "a broker is added to the fleet");
+    Ok(())
 }
 
 pub(super) fn drain_broker(status: &BrokerStatus, name: &str) -> Result<(), ControlError> {
     config(status)?;
+    status.node()?.drain_broker(name).map_err(failed)?;
     tracing::info!(broker = name, "a broker is drained");
-    status.node()?.drain_broker(name).map_err(failed)
+    Ok(())
 }
 
 pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> Result<(), ControlError> {

@@ -4,5 +4,5 @@ mod entry_point;
 mod place;
 mod session;
 
-pub(crate) use place::{FleetArgs, Known, text_of};
+pub(crate) use place::{FleetArgs, Known, ManagerState, text_of};
 pub(crate) use session::{After, AtItsEnd, Session, SessionArgs};

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{MANAGER_FILE, STATUS_FILE, is_running};
 
-use crate::admin_client::{AdminArgs, shown};
+use crate::admin_client::{AdminArgs, shown, time};
+use crate::exit::Exit;
 
 /// Largest file of a status, bytes.
 const MAX_STATUS: u64 = 64 * 1024 * 1024;
@@ -73,6 +74,50 @@ pub(crate) struct Known {
     pub(crate) plan: Value,
     /// Where that comes from.
     pub(crate) source: String,
+    /// What the fleet's manager does.
+    pub(crate) manager: ManagerState,
+}
+
+/// What the manager of a fleet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ManagerState {
+    /// It works.
+    Running,
+    /// It has stopped its fleet, and ended.
+    Stopped,
+    /// It has ended, and its fleet was not stopped, or not all of it.
+    Dead,
+}
+
+impl ManagerState {
+    /// As it is called in `manager.state`.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl Known {
+    /// Since when what is known is not known anew, for a person: empty while the manager works.
+    pub(crate) fn age(&self) -> String {
+        let at = |member: &str| time(self.status[member].as_u64().unwrap_or_default());
+        match self.manager {
+            ManagerState::Running => String::new(),
+            ManagerState::Stopped => format!("stopped at {}", at("stopped_ms")),
+            ManagerState::Dead if self.status["state"] == "stopping" => {
+                format!("manager dead, its stop of the fleet of {} was cut off", at("stopping_since_ms"))
+            }
+            ManagerState::Dead => format!("manager dead; as it was at {}", at("at_ms")),
+        }
+    }
+
+    /// Failure where a manager should work and does not.
+    pub(crate) fn exit(&self) -> Exit {
+        if self.manager == ManagerState::Dead { Exit::Failure } else { Exit::Ok }
+    }
 }
 
 impl FleetArgs {
@@ -99,7 +144,7 @@ impl FleetArgs {
 }
 
 impl Place {
-    /// What the manager says, or, when it is dead, what it said last.
+    /// What the manager says, or, when it is dead or has stopped the fleet, what it said last.
     ///
     /// # Errors
     /// When neither can be had.
@@ -110,14 +155,16 @@ impl Place {
             let api = AdminArgs { admin: admin.clone(), token_file: None };
             let ask = |path| api.request("GET", path, None).map_err(|error| PlaceError::Silent(error.to_string()));
             let (status, plan) = (ask("/api/v1/status")?, ask("/api/v1/plan")?);
-            return Ok(Known { status, plan, source: admin });
+            return Ok(Known { status, plan, source: admin, manager: ManagerState::Running });
         }
         let mut kept = read(&self.directory.join(STATUS_FILE))?;
         let (mut status, plan) = (kept["status"].take(), kept["plan"].take());
-        if let Some(manager) = status.get_mut("manager").and_then(Value::as_object_mut) {
-            manager.insert("state".to_owned(), json!("dead"));
+        let stopped = status.get("state").is_some_and(|state| state == "stopped");
+        let manager = if stopped { ManagerState::Stopped } else { ManagerState::Dead };
+        if let Some(about) = status.get_mut("manager").and_then(Value::as_object_mut) {
+            about.insert("state".to_owned(), json!(manager.name()));
         }
-        Ok(Known { status, plan, source: format!("as it was last, from {}", self.directory.display()) })
+        Ok(Known { status, plan, source: self.directory.display().to_string(), manager })
     }
 }
 
@@ -142,14 +189,6 @@ pub(crate) fn register(name: &str, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(fleets())?;
     let directory = fs::canonicalize(directory)?;
     fs::write(note(name, &directory), format!("{}\n", json!({"fleet": name, "directory": directory})))
-}
-
-/// Takes the note back, for a fleet of which nothing is left.
-pub(crate) fn unregister(name: &str, directory: &Path) {
-    if let Ok(directory) = fs::canonicalize(directory) {
-        // When it stays, the fleet is found and said to be dead.
-        let _ = fs::remove_file(note(name, &directory));
-    }
 }
 
 /// Two fleets of one name in different directories have notes of their own.

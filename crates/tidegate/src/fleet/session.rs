@@ -10,7 +10,7 @@ use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
 use tidegate_fleet::manage::driver::{Driver, EntryPoint, NoEntryPoint, Parts};
 
 use super::entry_point;
-use super::place::{register, state_directory, unregister};
+use super::place::{register, state_directory};
 use crate::config::sections::{LogFormat, LogLevel};
 use crate::exit::{Exit, report};
 use crate::logging::Log;
@@ -60,8 +60,6 @@ pub(crate) enum AtItsEnd {
 /// A manager at work.
 pub(crate) struct Session {
     driver: Driver,
-    name: String,
-    directory: PathBuf,
     dns: Option<tidegate_dns::Server>,
     signals: BrokerSignals,
     log: Log,
@@ -127,7 +125,7 @@ impl Session {
         let driver = Driver::open(parts).map_err(failure)?;
         register(&name, &directory)
             .map_err(|error| failure(format_args!("cannot note where the fleet's state is: {error}")))?;
-        Ok(Self { driver, name, directory, dns, signals, log })
+        Ok(Self { driver, dns, signals, log })
     }
 
     /// Where the manager answers, and DNS queries are answered: `manager=URL dns=ADDRESS`.
@@ -147,7 +145,7 @@ impl Session {
 
     /// Works until a signal stops it, or `look`, which is asked after each look at the fleet, says so.
     pub(crate) fn work(self, mut look: impl FnMut(&Driver) -> After) -> (Ended, Exit) {
-        let Self { mut driver, name, directory, dns, mut signals, log } = self;
+        let Self { mut driver, dns, mut signals, log } = self;
         let (stop, stopped) = mpsc::channel();
         let looked = stop.clone();
         // It ends with the process; until then a signal must be heard.
@@ -176,15 +174,13 @@ impl Session {
             },
             |()| Exit::Ok,
         );
-        (Ended { driver, name, directory, dns, log }, exit)
+        (Ended { driver, dns, log }, exit)
     }
 }
 
 /// A manager that works no more; the fleet runs on.
 pub(crate) struct Ended {
     driver: Driver,
-    name: String,
-    directory: PathBuf,
     dns: Option<tidegate_dns::Server>,
     log: Log,
 }
@@ -198,7 +194,6 @@ impl Ended {
     /// Stops all processes of the fleet.
     pub(crate) fn stop_all(mut self) -> Exit {
         let stopped = self.driver.stop_all();
-        unregister(&self.name, &self.directory);
         self.close();
         match stopped {
             Ok(()) => Exit::Ok,

@@ -2,7 +2,6 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
@@ -37,7 +36,7 @@ impl HomesKeeper {
         let _step = self.step.try_lock().map_err(|_| busy())?;
         self.check_arrival(id, all)?;
         self.change(|state| {
-            state.arriving = Some(Arriving { id: id.to_owned(), from: from.clone(), partitions: all })
+            state.arriving = Some(Arriving { id: id.to_owned(), from: from.clone(), partitions: all });
         })?;
         if self.state().given_up.iter().any(|known| known == id) {
             // Its sender did not wait for the step.
@@ -101,7 +100,7 @@ impl HomesKeeper {
             if Instant::now() > deadline {
                 return Err(refused("the brokers do not hold the filters of those who come; is one of them slow?"));
             }
-            thread::sleep(FILTERS_PAUSE);
+            super::pause(FILTERS_PAUSE);
         }
         let owed = arrived
             .owed

@@ -216,7 +216,7 @@ impl HomesKeeper {
             return Ok(None);
         }
         // Whatever brokers gave out before they knew of the new place has come here by then.
-        thread::sleep(self.settle);
+        super::pause(self.settle);
         let rest = node.take_rest().map_err(stays)?;
         let head = json!({ "epoch": table.epoch + 1 });
         let answer = peer.ask("POST", &path, &Parcel { head, pieces: vec![rest] }.write());
@@ -243,7 +243,7 @@ impl HomesKeeper {
             if Instant::now() > deadline {
                 return Err(Failure::Stays("queues could not be read from the store in time".to_owned()));
             }
-            thread::sleep(LOAD_PAUSE);
+            super::pause(LOAD_PAUSE);
         }
     }
 
@@ -327,7 +327,7 @@ impl HomesKeeper {
                     tracing::warn!(to = leaving.to, %error, "a move was left between two steps; its partitions are served by nobody until the other side answers");
                 }
                 told = true;
-                thread::sleep(RESOLVE_PAUSE);
+                super::pause(RESOLVE_PAUSE);
             }
         };
         if let Err(error) = thread::Builder::new().name("homes".into()).spawn(run) {

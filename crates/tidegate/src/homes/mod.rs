@@ -62,7 +62,7 @@ pub(crate) struct HomesKeeper {
     token: Option<String>,
     file: StateFile,
     /// Copies left by a move to here that was given up because this process ended.
-    stale: Partitions,
+    left_behind: Partitions,
     state: Mutex<State>,
     /// Held while a move from here or to here takes a step.
     step: Mutex<()>,
@@ -84,11 +84,11 @@ impl HomesKeeper {
         let token = config.admin.token_file.as_ref().map(|path| read_token(Path::new(path)));
         let token = token.transpose().map_err(|error| format!("cannot read admin.token_file: {error}"))?;
         settle_table(&mut state, &orchestrator.name, config.peers().map_err(|error| error.to_string())?);
-        let mut stale = Partitions::NONE;
+        let mut left_behind = Partitions::NONE;
         if let Some(arriving) = state.arriving.take() {
             // What came for it since is not known any more: its sender still has everything.
             state::remember(&mut state.given_up, &arriving.id);
-            stale = arriving.partitions;
+            left_behind = arriving.partitions;
         }
         file.save(&state).map_err(|error| unreadable(&error))?;
         Ok(Arc::new(Self {
@@ -97,7 +97,7 @@ impl HomesKeeper {
             settle: orchestrator.move_settle,
             token,
             file,
-            stale,
+            left_behind,
             state: Mutex::new(state),
             step: Mutex::default(),
             node: OnceLock::new(),
@@ -133,7 +133,7 @@ impl HomesKeeper {
 
     /// The node runs: what was left between two steps is brought to its end.
     pub(crate) fn begin(self: &Arc<Self>, node: NodeHandle) {
-        if let Err(error) = node.forget_partitions(self.stale) {
+        if let Err(error) = node.forget_partitions(self.left_behind) {
             tracing::error!(%error, "copies that a move has left behind could not be removed");
         }
         let _ = self.node.set(node);
@@ -296,6 +296,12 @@ fn settle_table(state: &mut State, name: &str, peers: Vec<Place>) {
     }
     let epoch = state.table.as_ref().map_or(1, |table| table.epoch + 1);
     state.table = Some(Table::by_hash(epoch, places));
+}
+
+/// Waits before something is looked at again that tells nobody when it changes: brokers, and orchestrators elsewhere.
+#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
 }
 
 /// Where a place takes relayed clients, found anew with each table.

@@ -64,7 +64,7 @@ fn what_is_wrong_is_said_with_the_line_or_the_flag() {
     let unsorted = folder.write("unsorted.csv", "time_s,rate\n10,1\n5,1\n");
     let empty = folder.write("empty.csv", "");
     let negative = folder.write("negative.csv", "time_s,rate\n0,1\n1,-1\n");
-    let cases: [(&[&str], i32, &str); 9] = [
+    let cases: [(&[&str], i32, &str); 11] = [
         (&[&unsorted, "--capacity", "100"], 1, "unsorted.csv: line 3: the time 5 comes after 10"),
         (&[&empty, "--capacity", "100"], 1, "empty.csv: the trace is empty"),
         (&[&negative, "--capacity", "100"], 1, "negative.csv: line 3: a rate of -1"),
@@ -78,6 +78,8 @@ fn what_is_wrong_is_said_with_the_line_or_the_flag() {
         (&[&trace, "--capacity", "100", "--lower", "70%"], 2, "--lower and --upper"),
         (&[&trace, "--capacity", "100", "--policy", "fast"], 2, "no policy is called `fast`: choose one of default"),
         (&[&trace], 2, "--capacity"),
+        (&[&trace, "--capacity", "100", "--smoothing", "1.5"], 2, "`1.5` is no fraction"),
+        (&[&trace, "--suite"], 2, "--suite"),
     ];
     for (args, code, text) in cases {
         let ended = run(&[&["fleet", "simulate"], args].concat());

@@ -38,6 +38,12 @@ fn free_ports() -> Ports {
     Ports { mqtt, relay, admin }
 }
 
+/// Time in which something of another process may go on.
+#[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
+fn pause(milliseconds: u64) {
+    thread::sleep(Duration::from_millis(milliseconds));
+}
+
 /// Asks until an answer is right.
 fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -46,7 +52,7 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
             return answer;
         }
         assert!(Instant::now() < deadline, "it did not come");
-        thread::sleep(Duration::from_millis(5));
+        pause(5);
     }
 }
 
@@ -276,7 +282,7 @@ fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
             let fleet = &fleet;
             scope.spawn(move || fleet.ask(A, "POST", "/api/v1/homes/move", &order));
             // Somewhere on its way, or just behind; whatever it is, the outcome has to be right.
-            thread::sleep(Duration::from_millis(delay));
+            pause(delay);
             fleet.running[A].as_ref().unwrap().signal("KILL");
         });
         fleet.running[A].take().unwrap().wait();

@@ -1,7 +1,7 @@
 //! `tidegate up`, `manager` and `fleet`: a fleet of real processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -61,8 +61,12 @@ impl Fleet {
     }
 
     fn status(&self) -> serde_json::Value {
+        self.status_with(0)
+    }
+
+    fn status_with(&self, code: i32) -> serde_json::Value {
         let ended = self.fleet(&["status", "--json"]);
-        assert_eq!(ended.code, Some(0), "{}", ended.err);
+        assert_eq!(ended.code, Some(code), "{}", ended.err);
         serde_json::from_str(&ended.out).unwrap()
     }
 
@@ -203,11 +207,23 @@ fn a_fleet_comes_up_carries_messages_heals_and_goes() {
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));
     assert!(last.iter().all(|pid| !lives(*pid)));
+    let stopped = fleet.status();
+    assert_eq!((&stopped["state"], &stopped["manager"]["state"]), (&"stopped".into(), &"stopped".into()));
+    assert_eq!(
+        (&stopped["levels"]["broker"]["stopped"], &stopped["levels"]["broker"]["serving"]),
+        (&2.into(), &0.into())
+    );
+    assert!(fleet.fleet(&["status"]).out.contains("stopped at "), "{stopped}");
+    assert!(fleet.fleet(&["plan"]).out.starts_with("stopped at "));
+    assert_eq!(fleet.fleet(&["explain"]).code, Some(0));
 
     // What the orchestrator has stored is there, and it is the same one again.
     fleet.start(&["up", &file]);
     let again = fleet.sized(2, 1);
     assert_eq!(again["levels"]["orchestrator"]["resources"][0]["name"], orchestrator["name"]);
+    assert_eq!(again["totals"]["healed"], 2);
+    let history = fleet.fleet(&["history", "--actions"]).out;
+    assert!(history.contains("start of orchestrator-1, done: the fleet starts again"), "{history}");
     Fleet::carries_messages(&again);
     fleet.signal("TERM");
     assert_eq!(fleet.wait(), Some(0));
@@ -221,9 +237,9 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let before = pids(&fleet.sized(1, 1));
     fleet.signal("KILL");
     fleet.wait();
-    let dead = fleet.status();
+    let dead = fleet.status_with(1);
     assert_eq!(dead["manager"]["state"], "dead");
-    assert!(fleet.fleet(&["status"]).out.contains("manager dead (as it was last, from"));
+    assert!(fleet.fleet(&["status"]).out.starts_with("fleet test: manager dead; as it was at "));
     assert!(before.iter().all(|pid| lives(*pid)));
 
     let file = fleet.file("{ min = 3, max = 3 }", "{ min = 2, max = 2 }");
@@ -257,6 +273,40 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     assert_eq!(shrunk["totals"]["failed"], 0);
     Fleet::carries_messages(&shrunk);
     fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+}
+
+#[test]
+fn a_stop_that_is_cut_off_is_told_and_finished_by_the_next_manager() {
+    let mut fleet = Fleet::new();
+    // Its shell does not hear SIGTERM, so that the stop lasts until somebody else ends it.
+    let text = "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\n[brokers]\ntemplate = \"stubborn\"\n\
+         [templates.stubborn]\ncommand = \"sh\"\nargs = [\"-c\", \"trap '' TERM; \\\"$0\\\" \\\"$@\\\" & sleep 1000\", \"{exe}\", \
+         \"run\", \"--listen\", \"{host}:{port}\", \"--shards\", \"1\"]\nprobe = { kind = \"mqtt\" }\nstop = { limit = \"300s\" }\n";
+    let file = fleet.folder.write("fleet.toml", text);
+    fleet.start(&["up", &file]);
+    let before = fleet.sized(1, 1);
+    fleet.signal("INT");
+    let stops = |status: &serde_json::Value| status["levels"]["orchestrator"]["stopped"] == 1;
+    let stopping = fleet.status_when("stopping the orchestrator", stops);
+    assert_eq!(stopping["state"], "stopping");
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(1));
+    let cut = fleet.status_with(1);
+    assert_eq!((&cut["state"], &cut["manager"]["state"]), (&"stopping".into(), &"dead".into()));
+    assert_eq!(cut["levels"]["broker"]["serving"], 1);
+    assert!(fleet.fleet(&["status"]).out.contains("was cut off"));
+
+    let broker = &before["levels"]["broker"]["resources"][0];
+    kill("KILL", broker["pid"].as_u64().unwrap());
+    fleet.start(&["up", &file]);
+    let again = fleet.sized(1, 1);
+    assert_ne!(again["levels"]["broker"]["resources"][0]["name"], broker["name"]);
+    assert_eq!((&again["totals"]["healed"], &again["totals"]["failed"]), (&0.into(), &0.into()));
+    Fleet::carries_messages(&again);
+    fleet.signal("INT");
+    let stopping = fleet.status_when("stopping the orchestrator again", stops);
+    kill("KILL", stopping["levels"]["broker"]["resources"][0]["pid"].as_u64().unwrap());
     assert_eq!(fleet.wait(), Some(0));
 }
 
@@ -372,5 +422,15 @@ fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
         "[fleet]\nname = \"missing\"\ncheck = \"50ms\"\n[sla]\n[brokers]\ntemplate = \"mine\"\n\
          [templates.mine]\ncommand = \"no-such-broker\"\nprobe = { kind = \"tcp\" }\n",
     );
-    told(&["up", &missing], 1, &["the fleet does not start", "no-such-broker", "install"]);
+    told(&["up", &missing], 1, &["no-such-broker", "template `mine`", "install"]);
+    let head = "[fleet]\nname = \"x\"\n[sla]\n";
+    // A documentation address, which no machine has (RFC 5737).
+    let host = fleet.folder.write("host.toml", &format!("{head}[brokers]\nhost = \"192.0.2.1\"\n"));
+    told(&["up", &host], 1, &["cannot listen on 192.0.2.1", "`brokers.host`"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let api = fleet.folder.write("api.toml", &head.replace("[sla]", &format!("api_port = {port}\n[sla]")));
+    told(&["up", &api], 1, &[&format!("127.0.0.1:{port}"), "`fleet.api_port`"]);
+    let ports = fleet.folder.write("ports.toml", &format!("{head}[brokers]\nports = \"30-20\"\n"));
+    told(&["up", &ports], 2, &["FIRST <= LAST", "30 comes after 20"]);
 }

@@ -5,6 +5,7 @@ mod homes_api;
 mod local_api;
 mod logins;
 mod orchestrator_api;
+mod stopping;
 
 pub use entry_point::{EntryPoint, NoEntryPoint, Remembered};
 pub use logins::Logins;
@@ -25,10 +26,9 @@ use self::local_api::{LocalApi, Shown};
 use self::orchestrator_api::OrchestratorApi;
 use super::history::{History, HistoryError};
 use super::journal::{Journal, JournalError};
-use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Phase, Record, Settings, Sight};
+use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Settings, Sight};
 use crate::level::Level;
-use crate::provider::attached::ATTACHED;
-use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resource, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -39,8 +39,6 @@ const LOCK_FILE: &str = "manager.lock";
 const ASKED_AT_ONCE: usize = 16;
 /// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
 const FIRST_CHECK: Duration = Duration::from_millis(20);
-/// Pause between looks while something is stopped.
-const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// Why a manager does not run, or stops.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +46,16 @@ pub enum DriverError {
     /// Another manager runs this fleet.
     #[error("another manager runs the fleet in {}; stop it first, or name another state directory", .0.display())]
     Running(PathBuf),
+    /// The manager's own endpoint.
+    #[error(
+        "cannot listen on 127.0.0.1:{port} for the manager: {source}; choose another `fleet.api_port`, or leave it out for any free one"
+    )]
+    Listen {
+        /// The port.
+        port: u16,
+        /// What the system says.
+        source: io::Error,
+    },
     /// A file of the state directory.
     #[error("cannot {what} {}: {source}", .path.display())]
     Io {
@@ -124,15 +132,15 @@ impl Driver {
         let last = History::last_observation(&directory)?;
         let history = History::open(&directory)?;
         let shown = Shown::default();
-        let api =
-            LocalApi::start(parts.port, shown.clone()).map_err(io_at("listen for", &directory.join(MANAGER_FILE)))?;
+        let failed = |source| DriverError::Listen { port: parts.port, source };
+        let api = LocalApi::start(parts.port, shown.clone()).map_err(failed)?;
         let mut settings = parts.settings;
         for (level, level_settings) in &mut settings.levels {
             level_settings.stack = parts.provider.stack(*level);
         }
         let name = settings.fleet.clone();
         let manager = Manager::new(settings, parts.judges, book, last);
-        let driver = Self {
+        let mut driver = Self {
             manager,
             provider: parts.provider,
             entry_point: parts.entry_point,
@@ -149,6 +157,7 @@ impl Driver {
             complaints: BTreeMap::new(),
             _lock: lock,
         };
+        driver.finish_stop()?;
         driver.show();
         let about = json!({"fleet": name, "pid": std::process::id(), "http": format!("http://{}", driver.address())});
         write(&driver.directory.join(MANAGER_FILE), &about)?;
@@ -215,54 +224,6 @@ impl Driver {
         self.look(Look::Conditions);
         let commands = self.manager.check(now(), &self.sight);
         self.execute(&commands)
-    }
-
-    /// Stops the whole fleet: orchestrators first, so that nobody publishes to brokers that go, then brokers. Orchestrators keep what
-    /// they have stored and start again on it; brokers do not, since what they owe is with the orchestrators. What is attached stays.
-    ///
-    /// # Errors
-    /// When a process cannot be stopped.
-    pub fn stop_all(&mut self) -> Result<(), DriverError> {
-        if let Err(error) = self.entry_point.set_endpoints(&[]) {
-            tracing::warn!(error, "the entry point keeps its names");
-        }
-        self.stop_level(Level::Orchestrator)?;
-        self.stop_level(Level::Broker)?;
-        let mut book = self.manager.book().clone();
-        book.actions.clear();
-        book.members
-            .retain(|_, member| member.wanted.level == Level::Orchestrator && member.wanted.template != ATTACHED);
-        for member in book.members.values_mut() {
-            member.phase = Phase::Lost;
-        }
-        book.started.retain(|level| *level != Level::Broker);
-        self.journal.keep(&[Record::Whole(book)])?;
-        remove(&self.directory.join(STATUS_FILE))
-    }
-
-    fn stop_level(&mut self, level: Level) -> Result<(), DriverError> {
-        let of_level = self.provider.list()?.into_iter().filter(|resource| resource.level == level);
-        let mut left: Vec<ResourceName> = of_level.map(|resource| resource.name).collect();
-        let (_never, nothing) = std::sync::mpsc::channel::<()>();
-        while !left.is_empty() {
-            let mut stopping = Vec::new();
-            for name in left {
-                let release = match level {
-                    Level::Orchestrator => self.provider.stop(&name),
-                    Level::Broker => self.provider.release(&name),
-                };
-                match release {
-                    Ok(Release::Gone) | Err(ProviderError::Attached(_)) => {}
-                    Ok(Release::Stopping) => stopping.push(name),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            left = stopping;
-            if !left.is_empty() {
-                let _ = nothing.recv_timeout(STOP_CHECK);
-            }
-        }
-        Ok(())
     }
 
     fn look(&mut self, look: Look) {

@@ -23,7 +23,7 @@ impl Manager {
             return;
         }
         // One that is dead comes back, and keeps its share.
-        let mut names = self.book.names(Level::Orchestrator, &[Phase::Serving, Phase::Lost]);
+        let mut names = self.book.names(Level::Orchestrator, &[Phase::Serving, Phase::Lost, Phase::Stopped]);
         names.retain(|name| table.places.contains_key(name));
         let able = self.able(&table, sight);
         let strays = (0..).zip(&table.homes).filter_map(|(partition, home)| {

@@ -100,6 +100,29 @@ fn an_orchestrator_that_died_comes_back_with_what_it_has() {
 }
 
 #[test]
+fn what_was_stopped_with_the_fleet_starts_again_without_healing_and_is_never_taken_away() {
+    let mut run = run(vec![(0, 2)]);
+    run.turns(38, &[], &[]);
+    let stopped = run.world.names(Level::Orchestrator);
+    let ended = run.world.history.iter().filter(|entry| entry["kind"] == "action").count();
+    run.world.kill(Level::Orchestrator);
+    run.manager.book.members.get_mut(&stopped[0]).unwrap().phase = Phase::Stopped;
+    run.world.stillborn = true;
+    run.turns(12, &[], &[]);
+    run.world.stillborn = false;
+    run.turns(30, &[], &[]);
+    assert_eq!(
+        (action_of(&run, ended)["outcome"].as_str(), action_of(&run, ended)["action"].as_str()),
+        (Some("failed"), Some("start"))
+    );
+    assert_eq!(run.world.names(Level::Orchestrator), stopped);
+    assert_eq!((run.world.endpoints.len(), run.manager.book().totals.healed), (1, 0));
+    run.world.traffic = false;
+    run.turns(20, &[], &[]);
+    run.settled(2, 1);
+}
+
+#[test]
 fn a_broker_that_is_too_busy_for_a_probe_is_not_replaced() {
     let mut run = run(vec![(0, 2)]);
     run.turns(38, &[], &[]);

@@ -5,6 +5,7 @@
 //! environment, so that nothing is left of it when it is released, nor lost when the manager dies before its process id is written down.
 
 mod cgroup;
+mod check;
 pub mod placeholder;
 mod ports;
 pub(super) mod probe;

@@ -86,7 +86,7 @@ fn failed(what: &'static str, path: &Path, source: io::Error) -> ProviderError {
 }
 
 /// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
-fn find(command: &str) -> Option<PathBuf> {
+pub(super) fn find(command: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };

@@ -16,12 +16,13 @@ pub(super) fn seconds(text: &str) -> Result<u64, String> {
     if time.subsec_nanos() == 0 { Ok(time.as_secs()) } else { Err(format!("`{text}` is no whole number of seconds")) }
 }
 
-/// `0.7`, `70%` or `70`, which are the same.
+/// `0.7` or `70%`, which are the same. A number above 1 needs its `%`: `1.5` may be meant as 150 % as well as 1.5 %.
 pub(super) fn fraction(text: &str) -> Result<f64, String> {
-    let problem = || format!("`{text}` is no fraction: write 0.7 or 70%");
+    let problem =
+        || format!("`{text}` is no fraction: write a number from 0 to 1, such as 0.7, or a percentage, such as 70%");
     let (digits, percent) = text.strip_suffix('%').map_or((text, false), |digits| (digits, true));
     let number: f64 = digits.trim().parse().map_err(|_| problem())?;
-    let fraction = if percent || number > 1.0 { number / 100.0 } else { number };
+    let fraction = if percent { number / 100.0 } else { number };
     if (0.0..=1.0).contains(&fraction) { Ok(fraction) } else { Err(problem()) }
 }
 
@@ -41,11 +42,9 @@ mod tests {
 
     #[test]
     fn fractions_may_be_percents() {
-        assert_eq!(
-            [fraction("0.5"), fraction("50%"), fraction("50"), fraction("1")],
-            [Ok(0.5), Ok(0.5), Ok(0.5), Ok(1.0)]
-        );
-        for text in ["150", "-0.1", "x", "NaN"] {
+        let read = ["0.5", "50%", "1", "1.5%"].map(fraction);
+        assert_eq!(read, [Ok(0.5), Ok(0.5), Ok(1.0), Ok(0.015)]);
+        for text in ["1.5", "50", "150%", "-0.1", "x", "NaN"] {
             assert!(fraction(text).is_err(), "{text}");
         }
     }

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use tidegate_fleet::manage::History;
 
-use super::status::show_action;
+use super::status::{percent, show_action};
 use crate::admin_client::time;
 use crate::exit::{Exit, print_and_exit, report};
 use crate::fleet::{FleetArgs, text_of};
@@ -85,6 +85,11 @@ fn shown(value: &Value) -> String {
     text
 }
 
+/// A number with at most two digits after the point.
+fn number(value: &Value) -> String {
+    value.as_f64().map_or_else(|| "-".to_owned(), |number| ((number * 100.0).round() / 100.0).to_string())
+}
+
 /// A level as it was seen, what was decided and what was done; also for `plan`.
 pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
     if level.is_null() {
@@ -103,10 +108,10 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
             text,
             "  {:<18} cpu {} of {} cores, {} messages/s, {} waiting",
             text_of(&member["name"]),
-            member["cpu"],
-            member["cores"],
-            member["rate"],
-            member["queued"]
+            percent(&member["cpu"]),
+            number(&member["cores"]),
+            number(&member["rate"]),
+            text_of(&member["queued"])
         );
     }
     let count =
@@ -114,7 +119,7 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
     let _ = writeln!(
         text,
         "  load {}, so {}{count}: {}",
-        level["load"],
+        percent(&level["load"]),
         text_of(&level["wish"]),
         text_of(&level["reason"])
     );
@@ -125,7 +130,7 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
             "  policy {}, rule {}, threshold {}, wanted {}",
             text_of(&details["policy"]),
             text_of(&details["rule"]),
-            details["threshold"],
+            number(&details["threshold"]),
             text_of(&details["wanted"])
         );
         for held in details["held_back"].as_array().into_iter().flatten() {
@@ -133,4 +138,25 @@ pub(super) fn show_level(text: &mut String, name: &str, level: &Value) {
         }
     }
     let _ = writeln!(text, "  did {}", text_of(&level["did"]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_rounded_and_what_is_not_known_is_a_dash() {
+        let member =
+            json!({"name": "broker-1", "cpu": 0.001_963_149_306, "cores": 0.25, "rate": 10.333_333, "queued": null});
+        let seen = json!({"serving": 1, "pending": 0, "leaving": 0, "members": [member]});
+        let details = json!({"policy": "default", "rule": "within", "threshold": null, "wanted": 1});
+        let level = json!({
+            "seen": seen, "load": null, "wish": "hold", "count": 0, "reason": "r", "details": details, "did": "nothing",
+        });
+        let mut text = String::new();
+        show_level(&mut text, "broker", &level);
+        assert!(text.contains("cpu 0% of 0.25 cores, 10.33 messages/s, - waiting"), "{text}");
+        assert!(text.contains("load -, so hold") && text.contains("threshold -, wanted 1"), "{text}");
+        assert!(!text.contains("null"), "{text}");
+    }
 }

@@ -11,7 +11,8 @@ Examples:
   tidegate fleet plan
   tidegate fleet plan --json
 
-It is what the last observation decided, with everything that held it back. More: docs/manager.md.";
+It is what the last observation decided, with everything that held it back. Exit codes are those of
+`fleet status`. More: docs/manager.md.";
 
 /// The flags of `tidegate fleet plan`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -27,8 +28,8 @@ pub(crate) struct Args {
 /// Shows the plan.
 pub(crate) fn run(args: &Args) -> Exit {
     match args.fleet.find().and_then(|place| place.known()) {
-        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.plan), Exit::Ok),
-        Ok(known) => print_and_exit(&shown(&known), Exit::Ok),
+        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.plan), known.exit()),
+        Ok(known) => print_and_exit(&shown(&known), known.exit()),
         Err(error) => {
             report(&error);
             Exit::Failure
@@ -37,7 +38,9 @@ pub(crate) fn run(args: &Args) -> Exit {
 }
 
 fn shown(known: &Known) -> String {
-    let mut text = format!("after observation {} ({})\n", known.plan["observation"], known.source);
+    let age = known.age();
+    let age = if age.is_empty() { age } else { format!("{age}; the last plan, ") };
+    let mut text = format!("{age}after observation {} ({})\n", known.plan["observation"], known.source);
     for (name, level) in known.plan["levels"].as_object().into_iter().flatten() {
         show_level(&mut text, name, level);
     }

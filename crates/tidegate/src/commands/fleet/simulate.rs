@@ -47,10 +47,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// List the policies
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["trace", "policies", "json", "svg"])]
     list: bool,
     /// Run the suite of spikes and rises that policies are compared by, and print its tables
-    #[arg(long, conflicts_with = "list")]
+    #[arg(long, conflicts_with_all = ["list", "trace", "policies", "json", "svg"])]
     suite: bool,
     #[command(flatten)]
     model: ModelArgs,

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::Value;
 
 use crate::exit::{Exit, print_and_exit, report};
-use crate::fleet::{FleetArgs, Known, text_of};
+use crate::fleet::{FleetArgs, Known, ManagerState, text_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -14,8 +14,10 @@ Examples:
   tidegate fleet status --json
   tidegate fleet status --fleet fleet.toml
 
-Without --fleet and --state it is the fleet of this user that runs, when there is one. A manager that has died is said to be
-dead, and what it knew last is shown. More: docs/manager.md.";
+Without --fleet and --state it is the fleet of this user that runs, else the only one that is known. Of a fleet that was stopped,
+or whose manager has died, it shows what was known last, and since when.
+Exit codes: 0 the manager runs or has stopped its fleet, 1 it is dead or there is no answer, 2 the command line is wrong.
+More: docs/manager.md.";
 
 /// The flags of `tidegate fleet status`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -31,8 +33,8 @@ pub(crate) struct Args {
 /// Shows the status.
 pub(crate) fn run(args: &Args) -> Exit {
     match args.fleet.find().and_then(|place| place.known()) {
-        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.status), Exit::Ok),
-        Ok(known) => print_and_exit(&shown(&known), Exit::Ok),
+        Ok(known) if args.json => print_and_exit(&format!("{}\n", known.status), known.exit()),
+        Ok(known) => print_and_exit(&shown(&known), known.exit()),
         Err(error) => {
             report(&error);
             Exit::Failure
@@ -42,14 +44,16 @@ pub(crate) fn run(args: &Args) -> Exit {
 
 fn shown(known: &Known) -> String {
     let status = &known.status;
+    let now = match known.manager {
+        ManagerState::Running => format!("{}; manager running", text_of(&status["state"])),
+        ManagerState::Stopped | ManagerState::Dead => known.age(),
+    };
     let mut text = format!(
-        "fleet {}: {}, observation {}, every {} ms; manager {} ({})\n",
+        "fleet {}: {now} ({}); observation {}, every {} ms\n",
         text_of(&status["fleet"]),
-        text_of(&status["state"]),
+        known.source,
         status["observation"],
         status["interval_ms"],
-        text_of(&status["manager"]["state"]),
-        known.source
     );
     for level in ["orchestrator", "broker"] {
         show_level(&mut text, level, &status["levels"][level]);
@@ -66,11 +70,16 @@ fn shown(known: &Known) -> String {
 fn show_level(text: &mut String, name: &str, level: &Value) {
     let _ = writeln!(
         text,
-        "{name}s: {} serving, {} pending, {} draining, {} dead (SLA {} to {}); load {}: {}",
+        "{name}s: {} serving, {} pending, {} draining, {} dead{} (SLA {} to {}); load {}: {}",
         level["serving"],
         level["pending"],
         level["draining"],
         level["dead"],
+        level["stopped"]
+            .as_u64()
+            .filter(|count| *count > 0)
+            .map(|count| format!(", {count} stopped"))
+            .unwrap_or_default(),
         level["min"],
         level["max"],
         percent(&level["load"]),
@@ -123,6 +132,7 @@ fn note(note: &Value) -> String {
     }
 }
 
-fn percent(value: &Value) -> String {
+/// A fraction as a percentage, `-` where it is not known.
+pub(super) fn percent(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |part| format!("{:.0}%", part * 100.0))
 }

@@ -1,0 +1,125 @@
+"""Bars, stacked bars and lines as SVG, with axes, labels and legends."""
+import math
+from html import escape
+
+COLOURS = ["#4269d0", "#efb118", "#3ca951", "#ff725c", "#a463f2", "#6cc5b0", "#9c6b4e", "#97bbf5", "#ff8ab7", "#9498a0"]
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 34, 46
+
+
+def ticks(most, wanted=5):
+    """Round values from 0 to at least `most`."""
+    step = 10 ** math.floor(math.log10(most / wanted)) if most > 0 else 1
+    step *= next(factor for factor in (1, 2, 5, 10) if most / (step * factor) <= wanted)
+    return [step * n for n in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def number(value):
+    return f"{value:g}" if abs(value) < 1e5 else f"{value / 1000:g}k"
+
+
+class Figure:
+    """A panel with a title, a legend below it, and axes."""
+
+    def __init__(self, title, x_label, y_label, width=760, height=320, legend=()):
+        self.rows = max(1, math.ceil(len(legend) / 5)) if legend else 0
+        self.width, self.height = width, height + 18 * self.rows
+        self.plot = (LEFT, TOP + 18 * self.rows, width - LEFT - RIGHT, height - TOP - BOTTOM)
+        self.parts = [f'<rect width="{width}" height="{self.height}" fill="white"/>']
+        self.text(width / 2, 20, title, 14, "middle", bold=True)
+        for index, name in enumerate(legend):
+            x, y = LEFT + (index % 5) * (width - LEFT - RIGHT) / 5, TOP + 18 * (index // 5)
+            self.parts.append(f'<rect x="{x:.1f}" y="{y - 9}" width="11" height="11" fill="{COLOURS[index % len(COLOURS)]}"/>')
+            self.text(x + 15, y, name, 11)
+        left, top, wide, high = self.plot
+        self.text(left + wide / 2, self.height - 8, x_label, 12, "middle")
+        self.text(16, top + high / 2, y_label, 12, "middle", turned=True)
+
+    def text(self, x, y, words, size, anchor="start", bold=False, turned=False):
+        turn = f' transform="rotate(-90 {x:.1f} {y:.1f})"' if turned else ""
+        weight = ' font-weight="bold"' if bold else ""
+        self.parts.append(
+            f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-family="sans-serif" fill="#222" text-anchor="{anchor}"{weight}{turn}>'
+            f"{escape(str(words))}</text>")
+
+    def line(self, x1, y1, x2, y2, colour="#ddd"):
+        self.parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"/>')
+
+    def y_axis(self, most):
+        """Draws it and returns what turns a value into a height on the page."""
+        left, top, wide, high = self.plot
+        values = ticks(most)
+        for value in values:
+            y = top + high - high * value / values[-1]
+            self.line(left, y, left + wide, y)
+            self.text(left - 6, y + 4, number(value), 11, "end")
+        self.line(left, top, left, top + high, "#222")
+        return lambda value: top + high - high * value / values[-1]
+
+    def x_axis(self, most):
+        left, top, wide, high = self.plot
+        values = ticks(most, 8)
+        for value in values:
+            x = left + wide * value / values[-1]
+            self.line(x, top + high, x, top + high + 4, "#222")
+            self.text(x, top + high + 17, number(value), 11, "middle")
+        self.line(left, top + high, left + wide, top + high, "#222")
+        return lambda value: left + wide * value / values[-1]
+
+    def save(self, path):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}">\n' + "\n".join(self.parts) + "\n</svg>\n")
+
+
+def label(value, wide):
+    """A value in few characters where bars are narrow."""
+    if wide >= 24:
+        return f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}".removeprefix("0")
+
+
+def bars(path, title, y_label, groups, series, values, stacked=False, x_label="scenario, SLA"):
+    """`values[group][name]`, side by side or on top of each other; what is missing is left out."""
+    figure = Figure(title, x_label, y_label, legend=series)
+    left, top, wide, high = figure.plot
+    sums = [sum(v for v in of.values() if v) if stacked else max((v for v in of.values() if v), default=0) for of in values.values()]
+    at = figure.y_axis(max(sums, default=1) * (1.0 if stacked else 1.08) or 1)
+    slot = wide / max(1, len(groups))
+    for index, group in enumerate(groups):
+        x, floor = left + slot * (index + 0.1), 0.0
+        each = slot * 0.8 / (1 if stacked else len(series))
+        for place, name in enumerate(series):
+            value = values[group].get(name)
+            if value is None:
+                continue
+            # What is below zero is told by its label alone.
+            y, base = at(floor + max(0, value)), at(floor)
+            x_bar = x if stacked else x + place * each
+            figure.parts.append(
+                f'<rect x="{x_bar:.1f}" y="{min(y, base):.1f}" width="{each * 0.94:.1f}" height="{abs(base - y):.1f}" '
+                f'fill="{COLOURS[place % len(COLOURS)]}"><title>{escape(f"{group}, {name}: {value:.4g}")}</title></rect>')
+            if stacked:
+                floor += value
+            elif len(groups) * len(series) <= 60:
+                figure.text(x_bar + each * 0.47, y - 3, label(value, each), 9, "middle")
+        figure.text(left + slot * (index + 0.5), top + high + 17, group, 10 if len(groups) > 7 else 11, "middle")
+    figure.line(left, top + high, left + wide, top + high, "#222")
+    figure.save(path)
+
+
+def lines(path, title, x_label, y_label, series, steps=False, dashed=()):
+    """`series` is a list of name and points; with `steps` a value holds until the next point."""
+    figure = Figure(title, x_label, y_label, legend=[name for name, _ in series])
+    most_x = max((x for _, points in series for x, _ in points), default=1)
+    most_y = max((y for _, points in series for _, y in points), default=1)
+    at_y, at_x = figure.y_axis(most_y * 1.02), figure.x_axis(most_x)
+    for index, (name, points) in enumerate(series):
+        path_of, before = [], None
+        for x, y in points:
+            if steps and before is not None:
+                path_of.append(f"{at_x(x):.1f},{at_y(before):.1f}")
+            path_of.append(f"{at_x(x):.1f},{at_y(y):.1f}")
+            before = y
+        dash = ' stroke-dasharray="5 4"' if name in dashed else ""
+        figure.parts.append(
+            f'<polyline points="{" ".join(path_of)}" fill="none" stroke="{COLOURS[index % len(COLOURS)]}" stroke-width="2"{dash}/>')
+    figure.save(path)

@@ -1,0 +1,36 @@
+//! What can be known to go wrong before anything is started.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+
+use super::{Processes, placeholder, spawn};
+use crate::level::Level;
+use crate::provider::ProviderError;
+
+impl Processes {
+    /// Finds out whether processes can listen where they shall, and whether the programs of some templates are installed.
+    ///
+    /// # Errors
+    /// What is missing first.
+    pub fn check<'a>(&self, templates: impl Iterator<Item = &'a str>) -> Result<(), ProviderError> {
+        for level in Level::ALL {
+            let host = self.settings.place(level).host;
+            // Any port: whether those that are meant are free is found out when one is needed.
+            if let Err(source) = TcpListener::bind((host.as_str(), 0)) {
+                return Err(ProviderError::Address { level, host, source });
+            }
+        }
+        let values = BTreeMap::from([("exe".to_owned(), self.settings.executable.display().to_string())]);
+        for name in templates {
+            let template = self.template_of(name)?;
+            let commands: Result<Vec<String>, _> =
+                template.commands.iter().map(|command| placeholder::fill(command, &values)).collect();
+            // A program below the directory of a process that is not there yet cannot be looked for.
+            let Ok(commands) = commands else { continue };
+            if !commands.iter().any(|command| spawn::find(command).is_some()) {
+                return Err(ProviderError::MissingCommand { template: name.to_owned(), commands });
+            }
+        }
+        Ok(())
+    }
+}
