@@ -67,7 +67,10 @@ impl Manager {
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
             Step::Configure => self.configured(action, waited, sight),
-            Step::Announce => published(action.targets.iter().all(|name| self.is_published(name))),
+            // One that has died since it was configured is healed like any that serves.
+            Step::Announce => {
+                published(action.targets.iter().all(|name| self.is_published(name) || self.is_dead(name, sight)))
+            }
             Step::Withdraw => published(!action.targets.iter().any(|name| self.is_published(name))),
             Step::Ttl => match self.settings.entry_ttl.checked_sub(waited) {
                 None | Some(Duration::ZERO) => Progress::Done,

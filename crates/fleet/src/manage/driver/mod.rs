@@ -28,7 +28,7 @@ use super::history::{History, HistoryError};
 use super::journal::{Journal, JournalError};
 use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Settings, Sight};
 use crate::level::Level;
-use crate::provider::{Condition, Look, Observed, Provider, ProviderError, ResourceName};
+use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resource, ResourceName};
 
 /// Where a manager says how it can be asked.
 pub const MANAGER_FILE: &str = "manager.json";
@@ -252,15 +252,19 @@ impl Driver {
 
     /// Asks all orchestrators, several at once, so that one that hangs holds up few.
     fn ask(&mut self, resources: &BTreeMap<ResourceName, Observed>) -> BTreeMap<ResourceName, OrchestratorView> {
-        let asked: Vec<(&ResourceName, &str)> =
-            resources.iter().filter_map(|(name, observed)| Some((name, observed.resource.admin.as_deref()?))).collect();
+        let asked: Vec<(&Resource, &str)> = resources
+            .values()
+            .filter_map(|observed| Some((&observed.resource, observed.resource.admin.as_deref()?)))
+            .collect();
         let mut views = BTreeMap::new();
         let mut problems = Vec::new();
         for group in asked.chunks(ASKED_AT_ONCE) {
             thread::scope(|scope| {
                 let api = &self.orchestrators;
-                let threads: Vec<_> =
-                    group.iter().map(|(name, admin)| (*name, scope.spawn(move || api.view(name, admin)))).collect();
+                let threads: Vec<_> = group
+                    .iter()
+                    .map(|(asked, admin)| (&asked.name, scope.spawn(move || api.view(asked, admin))))
+                    .collect();
                 for (name, thread) in threads {
                     match thread.join() {
                         Ok(Ok(view)) => {

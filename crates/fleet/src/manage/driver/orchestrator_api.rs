@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use ureq::http::{Method, Request};
 
 use crate::manage::sight::{BrokerView, OrchestratorView};
-use crate::provider::ResourceName;
+use crate::provider::{Resource, ResourceName};
 
 /// Time for an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -90,7 +90,7 @@ impl OrchestratorApi {
     }
 
     /// What an orchestrator says of itself and of its brokers. Brokers whose names this fleet cannot have given are left out.
-    pub(super) fn view(&self, name: &ResourceName, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
+    pub(super) fn view(&self, asked: &Resource, admin: &str) -> Result<OrchestratorView, OrchestratorError> {
         let strange = |error: serde_json::Error| OrchestratorError::Strange(error.to_string());
         let fleet: Fleet =
             serde_json::from_value(self.ask(Method::GET, admin, "/api/v1/fleet", None)?).map_err(strange)?;
@@ -105,7 +105,8 @@ impl OrchestratorApi {
             messages_in: fleet.messages_in,
             messages_out: fleet.messages_out,
             draining: drain.draining,
-            homes: self.homes(name, admin)?,
+            // One that takes no relayed clients is no place of a table.
+            homes: if asked.relay.is_some() { self.homes(&asked.name, admin)? } else { None },
             brokers: named.collect(),
         })
     }

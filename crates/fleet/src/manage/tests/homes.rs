@@ -173,9 +173,8 @@ fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
 fn a_manager_may_be_killed_at_any_command_about_homes() {
     let commands = run(&[]).commands;
     for at in 0..commands {
-        for done in [false, true] {
-            run(&[(at, done), (at + 3, !done)]);
-        }
+        // After this one, and its successor before its first.
+        run(&[(at, true), (at + 1, false)]);
     }
 }
 
