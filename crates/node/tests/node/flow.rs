@@ -66,7 +66,7 @@ fn the_last_bytes_before_the_end_count() {
 /// A message to many is written to some of them in each turn, so that everybody else is served between. All get it.
 #[test]
 fn a_message_to_many_does_not_make_a_long_turn() {
-    const READERS: usize = 600;
+    const READERS: usize = 2_400;
     const MESSAGES: usize = 5;
     let node = node(1);
     let [tcp, ..] = addresses(&node);
