@@ -101,8 +101,9 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let tenant = session.tenant;
         let client = hash_name(tenant, &session.client_id);
-        let home = self.place.home_of(group_partition(tenant, share, filter));
-        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), home, member });
+        let partition = group_partition(tenant, share, filter);
+        let home = self.roster.home_of(partition);
+        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), partition, member });
         let memberships = &mut session.rare_mut().memberships;
         if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
             *other = membership;
@@ -126,14 +127,53 @@ impl Engine {
         let client = hash_name(session.tenant, &session.client_id);
         session.rare_mut().memberships.push(Rc::clone(membership));
         self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        if membership.home == self.place.shard {
+        let home = self.roster.home_of(membership.partition);
+        if home == self.place.shard {
             self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
             self.groups.set_online(group, self.place.shard, key.0, false);
         } else {
-            self.links.send(membership.home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-            self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online: false });
+            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+            self.links.send(home, Record::GroupPresence { group, session: key.0, online: false });
         }
+    }
+
+    /// A group has another home: its member takes its seat there.
+    pub(crate) fn take_seat_anew(&mut self, now: Now, key: SessionKey, membership: &Membership) {
+        let Some(session) = self.desk.sessions.get(key.0) else { return };
+        let (client, online) = (hash_name(session.tenant, &session.client_id), session.connection.is_some());
+        self.seat_away(now, key, client, membership);
+        if online {
+            self.announce_presence_in(membership, key, true);
+        }
+    }
+
+    /// And leaves the one that it had.
+    pub(crate) fn leave_seat(&mut self, now: Now, key: SessionKey, membership: &Membership, old: ShardId) {
+        let group = membership.group();
+        if old == self.place.shard {
+            self.handle_group_leave(now, old, group, key.0);
+        } else if self.roster.has(old) {
+            self.links.send(old, Record::GroupLeave { group, session: key.0 });
+        }
+    }
+
+    /// A shard of another node is gone, and all members there with it.
+    pub(crate) fn leave_groups_of(&mut self, now: Now, peer: ShardId) {
+        let mut left = Vec::new();
+        for (_, dealt) in self.groups.dealt.iter() {
+            let members = dealt.members.members().iter().filter(|member| member.receiver.0 == peer);
+            left.extend(members.map(|member| (dealt.tenant, dealt.share.clone(), dealt.filter.clone(), member.receiver.1)));
+        }
+        for (tenant, share, filter, session) in left {
+            self.handle_group_leave(now, peer, GroupName { tenant, share: &share, filter: &filter }, session);
+        }
+        self.groups.joining.retain(|_, joining| joining.shard != peer);
     }
 
     /// Seats a member at a group of this shard; returns how many shards were told of the group and will confirm it.
@@ -232,11 +272,11 @@ impl Engine {
 
     /// Tells a group's home that a member is gone.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let group = membership.group();
-        if membership.home == self.place.shard {
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
             self.handle_group_leave(now, self.place.shard, group, key.0);
         } else {
-            self.links.send(membership.home, Record::GroupLeave { group, session: key.0 });
+            self.links.send(home, Record::GroupLeave { group, session: key.0 });
         }
     }
 
@@ -259,13 +299,17 @@ impl Engine {
     /// A session went online or offline: its groups prefer members that are there.
     pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
         let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
-        for membership in &rare.memberships {
-            let group = membership.group();
-            if membership.home == self.place.shard {
-                self.groups.set_online(group, self.place.shard, key.0, online);
-            } else {
-                self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online });
-            }
+        for membership in rare.memberships.clone() {
+            self.announce_presence_in(&membership, key, online);
+        }
+    }
+
+    fn announce_presence_in(&mut self, membership: &Membership, key: SessionKey, online: bool) {
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
+            self.groups.set_online(group, self.place.shard, key.0, online);
+        } else {
+            self.links.send(home, Record::GroupPresence { group, session: key.0, online });
         }
     }
 
@@ -278,14 +322,14 @@ impl Engine {
         publication: &mut Publication<'_>,
     ) {
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let group = membership.group();
-        if membership.home == self.place.shard {
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
-            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), membership.home);
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), home);
             let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(membership.home, Record::Return { group, not_to: from.0, envelope });
-            self.links.send_crossing(membership.home, crossing);
+            self.links.send(home, Record::Return { group, not_to: from.0, envelope });
+            self.links.send_crossing(home, crossing);
         }
     }
 

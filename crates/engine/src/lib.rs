@@ -62,6 +62,7 @@ mod admission;
 mod alias;
 mod audit;
 mod close;
+mod cluster;
 mod completion;
 mod connect;
 mod connection;
@@ -100,6 +101,7 @@ mod reason;
 mod reservations;
 mod retained;
 mod retained_fetch;
+mod roster;
 mod session;
 mod settings;
 mod shared_group;
@@ -135,6 +137,7 @@ pub use link::Batch;
 pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
+pub use roster::Roster;
 pub use settings::{
     Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
     PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,

@@ -108,7 +108,10 @@ impl Shard {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
+                Some(ToShard::Batch(batch)) => {
+                    let whole = self.engine.handle_batch(self.now, batch);
+                    debug_assert!(whole.is_ok(), "both ends are this process");
+                }
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),

@@ -10,6 +10,7 @@ use tidegate_engine::{
 
 use super::client::Client;
 use super::net::crash::Crash;
+use super::net::nodes::Nodes;
 use super::net::{Net, Schedule};
 use super::side::Side;
 use super::store::Pairs;
@@ -69,7 +70,37 @@ fn changed(change: impl Fn(&mut Settings)) -> Settings {
 
 impl World {
     fn build(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
-        Self(Rc::new(RefCell::new(Net::new(shards, settings, schedule, causal, title.to_owned()))))
+        let nodes = match std::env::var("TIDEGATE_TEST_NODES") {
+            Ok(_) if shards > 1 && settings.durability == tidegate_engine::Durability::Memory && settings.uplinks.is_none() => Nodes::new(shards, 1),
+            _ => Nodes::one(shards),
+        };
+        Self::of_nodes(nodes, settings, schedule, causal, title)
+    }
+
+    fn of_nodes(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
+        Self(Rc::new(RefCell::new(Net::new(nodes, settings, schedule, causal, title.to_owned()))))
+    }
+
+    /// A cluster of so many nodes with so many shards each.
+    pub(crate) fn cluster(nodes: u16, shards: u16, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let title = format!("{nodes} nodes of {shards} shards in turn");
+        Self::of_nodes(Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
+    }
+
+    /// The same, in which the seed decides what happens next.
+    pub(crate) fn seeded_cluster(
+        nodes: u16,
+        shards: u16,
+        seed: u64,
+        title: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let schedule = Schedule::Seeded(Random::salted(seed, 1));
+        Self::of_nodes(Nodes::new(nodes, shards), settings, schedule, false, title)
     }
 
     /// A world of so many shards with default settings.
