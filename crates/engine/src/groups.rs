@@ -168,7 +168,9 @@ impl Engine {
         let mut left = Vec::new();
         for (_, dealt) in self.groups.dealt.iter() {
             let members = dealt.members.members().iter().filter(|member| member.receiver.0 == peer);
-            left.extend(members.map(|member| (dealt.tenant, dealt.share.clone(), dealt.filter.clone(), member.receiver.1)));
+            left.extend(
+                members.map(|member| (dealt.tenant, dealt.share.clone(), dealt.filter.clone(), member.receiver.1)),
+            );
         }
         for (tenant, share, filter, session) in left {
             self.handle_group_leave(now, peer, GroupName { tenant, share: &share, filter: &filter }, session);

@@ -6,8 +6,8 @@
 
 pub(crate) mod awaited;
 mod between_nodes;
-mod marks;
 pub(crate) mod envelope;
+mod marks;
 pub(crate) mod record;
 
 use std::collections::{BTreeSet, VecDeque};

@@ -203,7 +203,8 @@ impl SubscriptionIndex {
     /// Forgets all that another shard wants.
     pub(crate) fn remove_remote(&mut self, shard: ShardId) {
         self.remote.remove_all(shard);
-        let wanted: Vec<u32> = self.entries.iter().filter(|(_, entry)| entry.is_remote(shard)).map(|(key, _)| key).collect();
+        let wanted: Vec<u32> =
+            self.entries.iter().filter(|(_, entry)| entry.is_remote(shard)).map(|(key, _)| key).collect();
         for key in wanted {
             self.entries[key].set_remote(shard, false);
             self.remove_if_empty(key);
