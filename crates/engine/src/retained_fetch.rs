@@ -176,7 +176,7 @@ impl Engine {
         let tenant = self.desk.sessions.get(session.0)?.tenant;
         let wildcard = request.filter.contains(['+', '#']);
         let home = self.roster.home_of_topic(tenant, &request.filter);
-        let shards = if wildcard { self.roster.homes_for(&request.filter).collect() } else { vec![home] };
+        let shards = if wildcard { self.roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
         self.end_fetch_of(session, &request.filter);
         let id = self.fetches.add(Fetch {
             session,

@@ -72,7 +72,7 @@ impl Roster {
     /// Whether there is no other shard.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
-        self.live & (self.live - 1) == 0
+        self.live.is_power_of_two()
     }
 
     /// How many shards there are.
@@ -131,7 +131,21 @@ impl Shards {
     }
 }
 
-impl Iterator for Shards {
+impl IntoIterator for Shards {
+    type Item = ShardId;
+    type IntoIter = ShardsInOrder;
+
+    #[inline]
+    fn into_iter(self) -> ShardsInOrder {
+        ShardsInOrder(self.0)
+    }
+}
+
+/// Each of some shards.
+#[derive(Debug)]
+pub(crate) struct ShardsInOrder(u64);
+
+impl Iterator for ShardsInOrder {
     type Item = ShardId;
 
     #[inline]

@@ -200,7 +200,7 @@ impl Net {
         let engine = |at: u16| Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
         let count = usize::from(nodes.engines());
         let mut engines: Vec<Engine> = (0..nodes.engines()).map(engine).collect();
-        nodes.introduce(&mut engines, now, |_| true);
+        nodes.introduce(&mut engines, now);
         let mut net = Self {
             settings,
             nodes,

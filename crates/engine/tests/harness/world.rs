@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_engine::{
-    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, PartitionId, Place, Reason,
-    Settings, ShardId, TenantId, Verdict, partition_of,
+    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, Reason, Settings, TenantId,
+    Verdict, partition_of,
 };
 
 use super::client::Client;
@@ -294,6 +294,18 @@ impl World {
         self.0.borrow().store.swept()
     }
 
+    /// A node of the cluster dies, and the others hear of it.
+    pub(crate) fn end_node(&self, node: usize) {
+        self.0.borrow_mut().end_node(node);
+        self.run();
+    }
+
+    /// It comes back with nothing.
+    pub(crate) fn begin_node(&self, node: usize) {
+        self.0.borrow_mut().begin_node(node);
+        self.run();
+    }
+
     /// The process dies, and another one goes on.
     pub(crate) fn crash(&self, crash: Crash) {
         self.0.borrow_mut().crash(crash);
@@ -312,9 +324,7 @@ impl World {
 
     /// The home of a client id, a retained topic, or (`share/filter`) a shared group.
     pub(crate) fn home_of(&self, name: &str) -> u16 {
-        let place = Place { shard: ShardId(0), shards: self.shards() };
-        let partition: PartitionId = partition_of(TenantId::DEFAULT, name);
-        place.home_of(partition).0
+        self.0.borrow().nodes.home_of(partition_of(TenantId::DEFAULT, name)) as u16
     }
 
     /// A name that starts with `stem` and whose home is the given shard.
