@@ -16,7 +16,7 @@ fn id_at(shard: u16, prefix: &str) -> String {
 fn what_was_sent_behind_the_connect_goes_along() {
     let node = node(2);
     let mut clients = Vec::new();
-    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "tls", "wss"]) {
+    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "quic", "tls", "wss"]) {
         for shard in [0, 1] {
             let mut client = Client::dial(address);
             client.send(&[&connect(&id_at(shard, prefix))[..], &PINGREQ, &PINGREQ].concat());
