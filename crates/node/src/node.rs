@@ -336,7 +336,11 @@ fn open_tls(settings: &NodeSettings) -> Result<TlsListeners, TlsError> {
     for (position, address) in settings.listeners.iter().enumerate() {
         match settings.tls.get(&position) {
             Some(of_listener) if address.is_tls() => {
-                let alpn = if matches!(address, ListenAddress::Tls(_) | ListenAddress::Quic(_)) { ALPN_MQTT } else { ALPN_HTTP };
+                let alpn = if matches!(address, ListenAddress::Tls(_) | ListenAddress::Quic(_)) {
+                    ALPN_MQTT
+                } else {
+                    ALPN_HTTP
+                };
                 listeners.insert(position, Arc::new(TlsListener::new(of_listener.clone(), alpn)?));
             }
             None if !address.is_tls() => {}

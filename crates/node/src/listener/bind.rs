@@ -15,8 +15,8 @@ use tidegate_engine::ListenerId;
 use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
-use crate::quic::{self, QuicSocket};
 use crate::proxy_protocol::Network;
+use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
 
 /// A listener could not be started.

@@ -3,8 +3,8 @@
 use std::io;
 use std::time::Instant;
 
-use mio::event::Event as Readiness;
 use mio::Token;
+use mio::event::Event as Readiness;
 use quinn_proto::{ConnectionEvent, ConnectionHandle, Incoming};
 use tidegate_engine::{ConnectionKey, Millis, ShardId};
 

@@ -157,7 +157,10 @@ impl fmt::Debug for QuicBatch {
 
 impl fmt::Debug for QuicNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuicNotice").field("handle", &self.handle).field("events", &self.events.len()).finish_non_exhaustive()
+        f.debug_struct("QuicNotice")
+            .field("handle", &self.handle)
+            .field("events", &self.events.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -27,9 +27,9 @@ fn what_was_sent_behind_the_connect_goes_along() {
     }
     let report = node.handle().report().unwrap();
     // Each listener's shard hands over the client whose home is the other one.
-    assert_eq!((report.shell.handed_over, report.shell.adopted), (5, 5));
+    assert_eq!((report.shell.handed_over, report.shell.adopted), (6, 6));
     let at: Vec<u64> = report.shards.iter().map(|shard| shard.gauges.sessions_connected).collect();
-    assert_eq!(at, [5, 5]);
+    assert_eq!(at, [6, 6]);
 }
 
 #[test]

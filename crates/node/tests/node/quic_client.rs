@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What a client is made with.
 pub(crate) struct QuicOptions {
     pub(crate) tls: Arc<rustls::ClientConfig>,
+    /// None if it is empty.
     pub(crate) alpn: &'static [u8],
     pub(crate) idle_timeout_ms: u32,
     /// Bytes that the server may send before they are read.
@@ -36,7 +37,7 @@ impl Default for QuicOptions {
 impl QuicOptions {
     fn config(&self) -> ClientConfig {
         let mut tls = (*self.tls).clone();
-        tls.alpn_protocols = vec![self.alpn.to_vec()];
+        tls.alpn_protocols = [self.alpn].into_iter().filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect();
         let mut transport = TransportConfig::default();
         transport.max_idle_timeout(Some(VarInt::from_u32(self.idle_timeout_ms).into()));
         transport.stream_receive_window(VarInt::from_u32(self.window)).receive_window(VarInt::from_u32(self.window));
@@ -57,8 +58,8 @@ pub(crate) struct QuicSocket {
     pub(crate) lost: Option<ConnectionError>,
 }
 
-fn bind() -> UdpSocket {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap()
+fn bind(at: Ipv4Addr) -> UdpSocket {
+    UdpSocket::bind((at, 0)).unwrap()
 }
 
 impl QuicSocket {
@@ -66,7 +67,7 @@ impl QuicSocket {
     pub(crate) fn begin(at: SocketAddr, options: &QuicOptions) -> Self {
         let mut endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None);
         let (handle, connection) = endpoint.connect(Instant::now(), options.config(), at, "localhost").unwrap();
-        let socket = bind();
+        let socket = bind(Ipv4Addr::LOCALHOST);
         Self { endpoint, handle, connection, socket, stream: None, connected: false, lost: None }
     }
 
@@ -88,19 +89,19 @@ impl QuicSocket {
         self.stream.unwrap()
     }
 
-    /// Goes on from another port of this machine.
-    pub(crate) fn rebind(&mut self) {
-        self.socket = bind();
+    /// Goes on from another port of this machine, and from this address of it.
+    pub(crate) fn rebind(&mut self, from: Ipv4Addr) {
+        self.socket = bind(from);
         self.connection.local_address_changed();
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.socket.local_addr().unwrap().port()
-    }
-
-    /// The socket below.
-    pub(crate) fn raw(&self) -> &UdpSocket {
-        &self.socket
+    /// Proves the address as the server has asked, with the next datagram, and takes nothing of what comes then.
+    pub(crate) fn prove(&mut self) {
+        let mut buffer = [0; 2_000];
+        self.socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (length, from) = self.socket.recv_from(&mut buffer).unwrap();
+        self.receive(from, &buffer[..length]);
+        self.transmit();
     }
 
     /// Sends all that may be sent now.
@@ -137,14 +138,14 @@ impl QuicSocket {
     }
 
     fn receive(&mut self, from: SocketAddr, datagram: &[u8]) {
-        let event =
-            self.endpoint.handle(Instant::now(), from, None, None, BytesMut::from(datagram), &mut Vec::new());
+        let event = self.endpoint.handle(Instant::now(), from, None, None, BytesMut::from(datagram), &mut Vec::new());
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
             self.connection.handle_event(event);
         }
     }
 
-    fn note(&mut self) {
+    /// Takes note of what has happened to the connection.
+    pub(crate) fn note(&mut self) {
         while let Some(event) = self.connection.poll() {
             match event {
                 Event::Connected => self.connected = true,

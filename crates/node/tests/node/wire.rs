@@ -35,9 +35,7 @@ impl Client {
                 (Box::new(stream), None)
             }
             LocalAddress::Tls(at) => (Box::new(tls(*at, &COMMON.client)), None),
-            LocalAddress::Quic(at) => {
-                (Box::new(QuicSocket::connect(*at, &QuicOptions::default()).unwrap()), None)
-            }
+            LocalAddress::Quic(at) => (Box::new(QuicSocket::connect(*at, &QuicOptions::default()).unwrap()), None),
             LocalAddress::WebSocket(at, path) => (Box::new(tcp(*at)), Some(path)),
             LocalAddress::WebSocketTls(at, path) => (Box::new(tls(*at, &COMMON.client)), Some(path)),
         };
