@@ -213,9 +213,4 @@ impl QuicEndpoint {
         }
         self.endpoint.handle_event(handle, event)
     }
-
-    /// Connections that it knows.
-    pub(super) fn connections(&self) -> usize {
-        self.endpoint.open_connections()
-    }
 }

@@ -103,11 +103,6 @@ impl QuicState {
         }
     }
 
-    /// Connections that its sockets know, on whichever shard.
-    pub(crate) fn connections(&self) -> usize {
-        self.endpoints.iter().map(QuicEndpoint::connections).sum()
-    }
-
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.owners.shrink_to_fit();
