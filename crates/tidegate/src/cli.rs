@@ -127,7 +127,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         effective: bool,
         #[command(flatten)]
-        sources: ConfigArgs,
+        sources: Box<ConfigArgs>,
     },
     /// Explain a key, the keys of a section, or list the sections
     Explain {

@@ -26,7 +26,7 @@ pub(super) static METRICS: &[Metric] = &[
         },
     ),
     counter("tidegate_quic_datagrams_received_total", &[], "Datagrams received by QUIC sockets.", |it, out| {
-        out.add(&[], it.status.shell.quic.datagrams_in)
+        out.add(&[], it.status.shell.quic.datagrams_in);
     }),
     counter(
         "tidegate_quic_datagrams_passed_on_total",

@@ -176,16 +176,15 @@ impl Shard {
             return;
         }
         match self.shared.admission.admit(self.now, Some(listener), Some(address)) {
-            Ok(seat) => match endpoint.accept(incoming, slot, self.place.shard) {
-                Some(quic) => {
+            Ok(seat) => {
+                if let Some(quic) = endpoint.accept(incoming, slot, self.place.shard) {
                     self.counters.quic_begun += 1;
                     self.take_in(Transport::Quic(Box::new(quic)), listener, seat);
-                }
-                None => {
+                } else {
                     self.counters.quic_failed += 1;
                     self.free_seat(seat);
                 }
-            },
+            }
             Err(reason) => {
                 endpoint.refuse(incoming);
                 self.counters.accepted += 1;

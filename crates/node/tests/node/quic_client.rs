@@ -123,7 +123,7 @@ impl QuicSocket {
         let until = self.connection.poll_timeout().map_or(deadline, |timer| timer.min(deadline));
         let wait = until.saturating_duration_since(now).max(Duration::from_micros(100));
         self.socket.set_read_timeout(Some(wait)).unwrap();
-        let mut buffer = [0; 65_536];
+        let mut buffer = vec![0; 65_536];
         match self.socket.recv_from(&mut buffer) {
             Ok((length, from)) => self.receive(from, &buffer[..length]),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
