@@ -151,6 +151,108 @@ impl Load {
                 outcome => drop(outcome?),
             }
         }
+        let due = client.connection.poll_timeout();
+        if due != client.due {
+            client.due = due;
+            self.timers.extend(due.map(|due| Reverse((due, number))));
+        }
+        Ok(())
+    }
+
+    /// Takes what the socket has, waiting for it no longer than this.
+    fn receive(&mut self, wait: Duration) -> Result<(), Failure> {
+        let mut buffer = [0; 2_048];
+        for count in 0..DATAGRAMS_PER_TURN {
+            self.socket.set_nonblocking(count > 0 || wait.is_zero())?;
+            if count == 0 && !wait.is_zero() {
+                self.socket.set_read_timeout(Some(wait))?;
+            }
+            let (length, from) = match self.socket.recv_from(&mut buffer) {
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
+                outcome => outcome?,
+            };
+            let bytes = BytesMut::from(&buffer[..length]);
+            let arrived = self.endpoint.handle(Instant::now(), from, None, None, bytes, &mut Vec::new());
+            if let Some(DatagramEvent::ConnectionEvent(handle, event)) = arrived {
+                let number = self.numbers.get(handle.0).copied().unwrap_or_default();
+                if let Some(client) = self.clients.get_mut(number) {
+                    client.connection.handle_event(event);
+                }
+                self.serve(number)?;
+            }
+        }
+        self.socket.set_nonblocking(true)?;
+        Ok(())
+    }
+
+    fn run_timers(&mut self) -> Result<(), Failure> {
+        let now = Instant::now();
+        while let Some(Reverse((due, number))) = self.timers.peek().copied() {
+            if due > now {
+                break;
+            }
+            self.timers.pop();
+            let Some(client) = self.clients.get_mut(number).filter(|client| client.due == Some(due)) else { continue };
+            client.due = None;
+            client.connection.handle_timeout(now);
+            self.serve(number)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: &str, seconds: f64) {
+        let mut times: Vec<f64> = self.clients.iter().filter_map(Client::milliseconds).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |share: usize| times.get(times.len().saturating_sub(1) * share / 100).copied().unwrap_or_default();
+        let lost = self.clients.iter().filter(|client| client.state == State::Lost).count();
+        println!(
+            "{{\"event\":\"{event}\",\"up\":{},\"lost\":{lost},\"seconds\":{seconds:.3},\"p50_ms\":{:.2},\"p99_ms\":{:.2},\"max_ms\":{:.2}}}",
+            times.len(),
+            at(50),
+            at(99),
+            at(100),
+        );
+    }
+}
+
+impl Client {
+    fn read(&mut self) {
+        let Some(stream) = self.stream else { return };
+        let mut receiving = self.connection.recv_stream(stream);
+        let Ok(mut chunks) = receiving.read(true) else { return };
+        while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+            self.received += chunk.bytes.len();
+        }
+        let _ = chunks.finalize();
+        if self.state == State::Opening && self.received >= ANSWERS {
+            self.state = State::Up(self.begun.elapsed());
+        }
+    }
+
+    fn milliseconds(&self) -> Option<f64> {
+        match self.state {
+            State::Up(time) => Some(time.as_secs_f64() * 1e3),
+            _ => None,
+        }
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [server, authority, count, per_second, window] = arguments.as_slice() else {
+        return Err("usage: quic_load HOST:PORT CA_FILE COUNT PER_SECOND WINDOW".into());
+    };
+    let (count, per_second, window): (usize, u32, usize) = (count.parse()?, per_second.parse()?, window.parse()?);
+    let mut load = Load::new(server.parse()?, Path::new(authority))?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&ended);
+    std::thread::spawn(move || {
+        // Whatever ends standard input, the load ends with it.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        end.store(true, Ordering::Relaxed);
+    });
+    let (began, mut told) = (Instant::now(), false);
+    while !ended.load(Ordering::Relaxed) {
         let passed = began.elapsed().as_micros() * u128::from(per_second) / 1_000_000;
         let due = if per_second == 0 { count } else { usize::try_from(passed).unwrap_or(count) };
         let opens = |load: &Load| load.clients.len() < due.min(count) && (window == 0 || load.opening < window);
