@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, StreamId, VarInt,
+    ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig, Event, StreamId,
+    TransportConfig, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -76,7 +77,12 @@ fn config(authority: &Path) -> Result<ClientConfig, Failure> {
     tls.alpn_protocols = vec![b"mqtt".to_vec()];
     // Each client is another device, which has no ticket.
     tls.resumption = rustls::client::Resumption::disabled();
-    Ok(ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?)))
+    let mut transport = TransportConfig::default();
+    // Who is silent is still there.
+    transport.max_idle_timeout(None);
+    let mut config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    config.transport_config(Arc::new(transport));
+    Ok(config)
 }
 
 fn text(text: &str) -> Vec<u8> {
@@ -87,7 +93,7 @@ fn text(text: &str) -> Vec<u8> {
 /// CONNECT of MQTT 3.1.1 without a keep-alive, and SUBSCRIBE.
 fn greeting(number: usize) -> Vec<u8> {
     let packet = |first: u8, body: Vec<u8>| [vec![first, u8::try_from(body.len()).unwrap_or(u8::MAX)], body].concat();
-    let connect = [b"\0\x04MQTT\x04\x02\0\0".to_vec(), text(&format!("load-{number}"))].concat();
+    let connect = [b"\0\x04MQTT\x04\x02\0\0".to_vec(), text(&format!("load-{}-{number}", std::process::id()))].concat();
     let subscribe = [vec![0, 1], text(&format!("load/{number}")), vec![0]].concat();
     [packet(0x10, connect), packet(0x82, subscribe)].concat()
 }

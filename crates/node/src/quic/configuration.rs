@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use quinn_proto::crypto::HandshakeTokenKey;
 use quinn_proto::crypto::rustls::QuicServerConfig;
-use quinn_proto::{EndpointConfig, ServerConfig, TransportConfig, VarInt};
+use quinn_proto::{
+    ConnectionIdGenerator, EndpointConfig, RandomConnectionIdGenerator, ServerConfig, TransportConfig, VarInt,
+};
 use ring::hkdf;
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::limits::{CRYPTO_BUFFER_BYTES, IDLE_TIMEOUT_MS, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES};
+use super::limits::{
+    CONNECTION_ID_BYTES, CRYPTO_BUFFER_BYTES, IDLE_TIMEOUT_MS, RECEIVE_WINDOW_BYTES, SEND_WINDOW_BYTES,
+};
 
 /// The key with which the addresses of clients are proved. It outlives a reload of certificates, so that nobody who is about to
 /// prove an address has to begin anew.
@@ -20,7 +24,15 @@ pub(super) fn token_key() -> Result<Arc<dyn HandshakeTokenKey>, ring::error::Uns
 
 /// What all endpoints have: packets that belong to nobody are answered by a reset that needs no state.
 pub(super) fn endpoint() -> Arc<EndpointConfig> {
-    Arc::new(EndpointConfig::default())
+    let mut config = EndpointConfig::default();
+    config.cid_generator(connection_ids);
+    Arc::new(config)
+}
+
+/// Connection ids of which all bytes are random. By default only three are: with 10,000 clients, who have several ids each, one
+/// in two hundred that prove their address would be given the id of another client, and never get an answer.
+fn connection_ids() -> Box<dyn ConnectionIdGenerator> {
+    Box::new(RandomConnectionIdGenerator::new(CONNECTION_ID_BYTES))
 }
 
 /// What new connections get with these certificates.
@@ -54,4 +66,20 @@ fn transport() -> TransportConfig {
         // several datagrams when it comes and again every ten minutes.
         .mtu_discovery_config(None);
     transport
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// Of a space of three bytes a dozen would come twice.
+    #[test]
+    fn no_connection_id_comes_twice() {
+        const COUNT: usize = 20_000;
+        let mut generator = connection_ids();
+        let ids: HashSet<Vec<u8>> = (0..COUNT).map(|_| generator.generate_cid().to_vec()).collect();
+        assert_eq!(ids.len(), COUNT);
+    }
 }
