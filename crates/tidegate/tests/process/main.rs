@@ -12,6 +12,7 @@ mod drain;
 mod fleet;
 mod homes;
 mod life;
+mod quic;
 mod reload;
 mod store;
 mod tenants;
