@@ -206,3 +206,21 @@ proptest! {
         prop_assert!(shares(&run).iter().all(|share| *share > 16));
     }
 }
+
+#[test]
+fn orchestrators_may_die_unseen_while_another_joins() {
+    let mut run =
+        Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2), (16_000, 4), (31_000, 1), (300_000, 2)]]);
+    let kill = (66, Event::Kill(Level::Orchestrator));
+    let events = [
+        (64, Event::Kill(Level::Orchestrator)),
+        (66, Event::Mute(true)),
+        kill,
+        kill,
+        (310, Event::Mute(false)),
+        (400, Event::Traffic(false)),
+    ];
+    run.turns(1000, &[], &events);
+    run.settled(2, 2);
+    assert_eq!(shares(&run).iter().sum::<usize>(), 64);
+}
