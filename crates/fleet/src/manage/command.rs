@@ -30,6 +30,8 @@ pub enum Command {
     Allocate(Allocation),
     /// Have the provider take a resource away.
     Release(ResourceName),
+    /// Have the provider end a resource and keep what it has stored where nothing starts it again.
+    SetAside(ResourceName),
     /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
     AddBroker {
         /// The orchestrator.
@@ -73,6 +75,8 @@ pub enum Command {
         table: HomesTable,
         /// The epoch of the table that it must have until then; 0 for none.
         if_epoch: u64,
+        /// Places that are gone for good: a move with one of them ends where it is.
+        gone: Vec<ResourceName>,
     },
     /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
     MovePartitions {
@@ -98,6 +102,7 @@ impl Command {
             Self::Keep(records) => format!("keep {} records", records.len()),
             Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
             Self::Release(name) => format!("release {name}"),
+            Self::SetAside(name) => format!("set {name} aside"),
             Self::AddBroker { at, broker } => format!("add {broker} at {at}"),
             Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
             Self::RemoveBroker { at, broker, force } => {
@@ -118,7 +123,7 @@ impl Command {
     pub fn subject(&self) -> Option<&ResourceName> {
         match self {
             Self::Allocate(wanted) => Some(&wanted.name),
-            Self::Release(name) => Some(name),
+            Self::Release(name) | Self::SetAside(name) => Some(name),
             Self::AddBroker { broker, .. } | Self::DrainBroker { broker, .. } | Self::RemoveBroker { broker, .. } => {
                 Some(broker)
             }

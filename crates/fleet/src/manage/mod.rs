@@ -17,6 +17,7 @@ mod decided_elsewhere;
 pub mod driver;
 mod evacuate;
 mod explain;
+mod give_up;
 mod history;
 mod homes;
 mod journal;

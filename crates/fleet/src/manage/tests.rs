@@ -1,6 +1,7 @@
 //! The manager against a model of a provider and of orchestrators.
 
 mod cases;
+mod commands;
 mod homes;
 mod kills;
 mod stacked;

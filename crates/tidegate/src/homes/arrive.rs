@@ -197,7 +197,7 @@ impl HomesKeeper {
     }
 
     /// Forgets what has come by a move, which is never taken in again.
-    fn give_up(&self, id: &str, partitions: Partitions) -> Result<(), ControlError> {
+    pub(super) fn give_up(&self, id: &str, partitions: Partitions) -> Result<(), ControlError> {
         let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
         self.change(|state| {
             state.arriving = None;

@@ -270,6 +270,65 @@ fn the_new_home_may_be_killed_before_it_serves() {
 }
 
 #[test]
+fn a_move_to_a_place_that_is_gone_for_good_ends_where_it_is() {
+    let mut fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "survivor");
+    fleet.subscribe(A, &id);
+    fleet.publish(A, 0..6);
+    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
+    fleet.kill(B);
+    let mut table = fleet.homes(A);
+    (table["epoch"], table["homes"]) = (json!(2), json!(vec!["a"; 64]));
+    // While the other side may come back, nothing is decided.
+    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    for strange in [json!("b"), json!([1])] {
+        table["gone"] = strange;
+        assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    }
+    table["gone"] = json!(["b"]);
+    let set = fleet.ask(A, "PUT", "/api/v1/homes", &table);
+    assert_eq!((&set["here"], &set["leaving"]), (&json!(64), &Value::Null), "{set}");
+    fleet.publish(A, 6..8);
+    fleet.expect_owed(A, &id, 8);
+}
+
+#[test]
+fn a_client_whose_partition_moves_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "mover");
+    let there = format!("127.0.0.1:{}", fleet.ports[B].mqtt);
+    let mut goodbyes = Vec::new();
+    // One is connected at its home, the other one relayed there.
+    for by in [A, B] {
+        let mut client = connect(fleet.ports[by].mqtt, &id);
+        let to = NAMES[if by == A { B } else { A }];
+        let order = json!({"partition": partition, "to": to});
+        assert_eq!(fleet.ask(if by == A { A } else { B }, "POST", "/api/v1/homes/move", &order)["error"], Value::Null);
+        let mut goodbye = Vec::new();
+        client.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+        goodbyes.push(String::from_utf8_lossy(&goodbye).into_owned());
+    }
+    assert!(goodbyes[0].contains(&there), "{goodbyes:?}");
+}
+
+#[test]
+fn a_relayed_client_of_a_leaver_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, _) = fleet.id_at(B, "relayed");
+    let mut client = connect(fleet.ports[A].mqtt, &id);
+    let order = json!({"server_reference": "elsewhere.example:1883", "per_second": 1000, "evict_after_s": 60});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &order)["error"], Value::Null);
+    let mut goodbye = Vec::new();
+    client.read_to_end(&mut goodbye).unwrap();
+    assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+    assert!(String::from_utf8_lossy(&goodbye).contains("elsewhere.example:1883"));
+    // What its home has said before comes first, and nothing behind.
+    assert_eq!(usize::from(goodbye[1]) + 2, goodbye.len());
+}
+
+#[test]
 fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
     let mut fleet = Fleet::start();
     let mut owners = BTreeSet::new();

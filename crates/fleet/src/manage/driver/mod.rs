@@ -318,6 +318,7 @@ impl Driver {
             }
             Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(|error| error.to_string()),
             Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
+            Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(|error| error.to_string()),
             Command::SetEndpoints(endpoints) => self.entry_point.set_endpoints(endpoints),
             Command::AddBroker { at, broker } => {
                 let address = self.address_of(broker);
@@ -336,8 +337,8 @@ impl Driver {
                 });
                 self.tell(at, |api, admin| api.evict(admin, &body))
             }
-            Command::SetHomes { at, table, if_epoch } => {
-                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch))
+            Command::SetHomes { at, table, if_epoch, gone } => {
+                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))
             }
             Command::MovePartitions { at, to, partitions, epoch } => {
                 self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))
