@@ -61,9 +61,8 @@ impl Manager {
         }
         match step {
             Step::Discard => gone(action.old.iter(), sight),
-            Step::SetAside => gone(action.targets.iter(), sight),
             Step::Release if action.kind == Kind::Evacuate => left(action, sight),
-            Step::Release => gone(action.targets.iter(), sight),
+            Step::SetAside | Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),

@@ -89,7 +89,7 @@ pub(super) fn wrong(all: &BTreeMap<ResourceName, &Homes>) -> Option<String> {
             let home = homes.table.as_ref().and_then(|table| table.home(partition));
             home.is_some_and(|home| !all.contains_key(home))
         };
-        let given_up = owners.is_empty() && all.values().any(|homes| is_lost(homes));
+        let given_up = owners.is_empty() && all.values().any(is_lost);
         (owners.len() != 1 && !given_up).then(|| format!("partition {partition} is at home at {owners:?}"))
     })
 }
