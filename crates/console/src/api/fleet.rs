@@ -24,7 +24,7 @@ pub struct FleetStatus {
     pub orchestrator: String,
     /// How publishes are spread.
     pub policy: &'static str,
-    /// Clients that are connected.
+    /// Clients that are connected, at home here or relayed to their home.
     pub clients: u64,
     /// Their sessions, and those of clients that are away.
     pub sessions: u64,
@@ -86,7 +86,7 @@ pub struct BrokerStatus {
 pub struct DrainStatus {
     /// Whether it sends them elsewhere.
     pub draining: bool,
-    /// Clients still connected.
+    /// Clients still connected, relayed ones too.
     pub clients: u64,
     /// Messages accepted and not settled by brokers, and those that sessions are owed.
     pub owed: u64,

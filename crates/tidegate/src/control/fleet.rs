@@ -3,7 +3,7 @@
 use tidegate_console::Unavailable;
 use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_engine::RoutingPolicy;
-use tidegate_node::{BrokerReport, BrokerSettings, FleetError};
+use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
 use crate::config::Config;
 use crate::config::value::Words;
@@ -32,7 +32,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     Ok(FleetStatus {
         orchestrator: config.orchestrator.name.clone(),
         policy: policy.map_or("", |(_, (word, _))| word),
-        clients: report.gauges.sessions_connected,
+        clients: clients(&report),
         sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
         filters: fleet.filters,
         open: fleet.open,
@@ -41,6 +41,11 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         messages_out: report.counters.messages_out.iter().sum(),
         brokers: fleet.brokers.iter().map(broker).collect(),
     })
+}
+
+/// Clients that are connected to this process: those at home here, and those that it relays to their home.
+fn clients(report: &NodeReport) -> u64 {
+    report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
 }
 
 /// How a broker of the fleet is.
@@ -117,7 +122,7 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
     let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
     Ok(DrainStatus {
         draining: status.drainer().is_running(),
-        clients: report.gauges.sessions_connected,
+        clients: clients(&report),
         owed: sessions_are_owed + unreturned,
     })
 }
