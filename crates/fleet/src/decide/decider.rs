@@ -85,10 +85,10 @@ impl Decider {
 
     /// After too long a gap a policy that cannot make anything of it begins anew.
     fn note_gap(&mut self, now: Duration) {
-        let Some(gap) = self.observed.replace(now).map(|then| now.saturating_sub(then)) else { return };
-        if !self.policy.bridges(gap, self.settings.interval)
-            && let Ok(policy) = self.name.build(&self.settings)
-        {
+        let Some(then) = self.observed.replace(now) else { return };
+        // A clock that was set back says nothing of how long ago anything was.
+        let bridged = now >= then && self.policy.bridges(now.saturating_sub(then), self.settings.interval);
+        if !bridged && let Ok(policy) = self.name.build(&self.settings) {
             self.policy = policy;
         }
     }

@@ -23,6 +23,7 @@ mod homes;
 mod journal;
 mod judge;
 mod machine;
+mod memory;
 mod moment;
 mod policy;
 mod reconcile;

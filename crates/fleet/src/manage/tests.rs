@@ -4,5 +4,6 @@ mod cases;
 mod commands;
 mod homes;
 mod kills;
+pub(super) mod memory;
 mod stacked;
 mod world;

@@ -4,6 +4,7 @@ mod entry_point;
 mod homes_api;
 mod local_api;
 mod logins;
+mod memory;
 mod orchestrator_api;
 mod stopping;
 
@@ -116,6 +117,8 @@ pub struct Driver {
     cpu: BTreeMap<ResourceName, f64>,
     /// What was complained about last, by subject, so that it is said once.
     complaints: BTreeMap<String, String>,
+    /// When what policies remember was kept last.
+    remembered: Option<Instant>,
     _lock: File,
 }
 
@@ -139,7 +142,8 @@ impl Driver {
             level_settings.stack = parts.provider.stack(*level);
         }
         let name = settings.fleet.clone();
-        let manager = Manager::new(settings, parts.judges, book, last);
+        let mut manager = Manager::new(settings, parts.judges, book, last);
+        memory::recall(&mut manager, &directory)?;
         let mut driver = Self {
             manager,
             provider: parts.provider,
@@ -155,6 +159,7 @@ impl Driver {
             pace: FIRST_CHECK,
             cpu: BTreeMap::new(),
             complaints: BTreeMap::new(),
+            remembered: None,
             _lock: lock,
         };
         driver.finish_stop()?;
@@ -213,7 +218,8 @@ impl Driver {
     pub fn observe(&mut self) -> Result<(), DriverError> {
         self.look(Look::Everything);
         let commands = self.manager.observe(now(), &self.sight);
-        self.execute(&commands)
+        self.execute(&commands)?;
+        self.keep_memory()
     }
 
     /// One look at what is under way.
