@@ -38,6 +38,8 @@ pub enum Command {
         at: ResourceName,
         /// The broker.
         broker: ResourceName,
+        /// Dead brokers that it takes the place of: it may be where one of them was.
+        replaces: Vec<ResourceName>,
     },
     /// Have an orchestrator send nothing more to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
     DrainBroker {
@@ -103,7 +105,7 @@ impl Command {
             Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
             Self::Release(name) => format!("release {name}"),
             Self::SetAside(name) => format!("set {name} aside"),
-            Self::AddBroker { at, broker } => format!("add {broker} at {at}"),
+            Self::AddBroker { at, broker, .. } => format!("add {broker} at {at}"),
             Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
             Self::RemoveBroker { at, broker, force } => {
                 format!("remove {broker} at {at}{}", if *force { ", by force" } else { "" })

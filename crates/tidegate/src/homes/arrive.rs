@@ -31,6 +31,13 @@ impl HomesKeeper {
             return Err(invalid());
         }
         let all = read_partitions(&Value::Array(partitions.clone())).ok_or_else(invalid)?;
+        if from == self.name {
+            let text = format!(
+                "the orchestrator that sends them is named `{from}` as this one is: give each a --name of its own"
+            );
+            tracing::error!("{text}");
+            return Err(refused(text));
+        }
         // Two places that give each other something at once refuse rather than wait for each other.
         let busy = || refused("another move is under way; try again");
         let _step = self.step.try_lock().map_err(|_| busy())?;

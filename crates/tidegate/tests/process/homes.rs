@@ -329,6 +329,54 @@ fn a_relayed_client_of_a_leaver_is_told_where_to() {
 }
 
 #[test]
+fn one_broker_is_named_once() {
+    let twice = run(&["orchestrator", "--broker", "x=mqtt://Host:1", "--broker", "y=mqtt://me:secret@host:1"]);
+    assert_ne!(twice.code, Some(0));
+    assert!(twice.err.contains("brokers `x` and `y` have the address host:1"), "{}", twice.err);
+    assert!(twice.err.contains("given its share twice") && !twice.err.contains("secret"), "{}", twice.err);
+    let folder = Folder::new();
+    let file = folder.write("o.toml", "[orchestrator]\nbrokers = [\"x=mqtt://h:1\", \"y=mqtt://me:secret@h:1\"]\n");
+    let twice = run(&["orchestrator", "--config", &file]);
+    assert!(twice.err.contains("o.toml:2:11") && !twice.err.contains("secret"), "{}", twice.err);
+    let fleet = Fleet::start();
+    let at = |broker: usize| format!("mqtt://{}", fleet.brokers[broker].address("mqtt://"));
+    let add = |body: &Value| fleet.ask(A, "PUT", "/api/v1/fleet/brokers/other", body);
+    let refused = add(&json!({"address": at(0)}));
+    assert!(refused["error"].as_str().unwrap().contains("has the address"), "{refused}");
+    assert!(add(&json!({"address": at(0), "replaces": "x"}))["error"].is_string());
+    // One that takes a dead one's place may be where that one was.
+    let known = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][0]["name"].clone();
+    let other = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][1]["name"].clone();
+    let replaced = json!({"address": at(0), "replaces": [known, other]});
+    assert_eq!(add(&replaced)["error"], Value::Null);
+}
+
+#[test]
+fn two_orchestrators_with_one_name_are_told() {
+    let address = "127.0.0.1:1/127.0.0.1:2/127.0.0.1:3";
+    for (peers, common) in [
+        (format!("a={address},a=h:1/h:2/h:3"), "name `a`"),
+        (format!("a={address},b=127.0.0.1:1/h:2/h:3"), "address `127.0.0.1:1`"),
+        (format!("a={address},b=h:1/h:2/127.0.0.1:3"), "admin address `127.0.0.1:3`"),
+    ] {
+        let refused = run(&["orchestrator", "--broker", "mqtt://h:1", "--set", &format!("orchestrator.peers={peers}")]);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.err.contains(&format!("two orchestrators have the {common}")), "{}", refused.err);
+    }
+    let fleet = Fleet::start();
+    let broker = format!("mqtt://{}", fleet.brokers[0].address("mqtt://"));
+    let _namesake =
+        Broker::start_with(&["orchestrator", "--name", NAMES[A], "--listen", "127.0.0.1:0", "--broker", &broker]);
+    until(|| {
+        let status = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null);
+        let brokers = status["brokers"].as_array()?;
+        let told =
+            |broker: &Value| broker["last_error"].as_str().is_some_and(|text| text.contains("orchestrator named `a`"));
+        brokers.iter().any(told).then_some(())
+    });
+}
+
+#[test]
 fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
     let mut fleet = Fleet::start();
     let mut owners = BTreeSet::new();

@@ -285,12 +285,27 @@ impl Driver {
         for name in views.keys() {
             self.complaints.remove(name.as_str());
         }
+        self.complain_of_namesakes(&views);
         // One that is only starting, or has died, is spoken of elsewhere.
         let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
         for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
         }
         views
+    }
+
+    /// Two orchestrators of one name would take each other's sessions over at brokers, again and again.
+    fn complain_of_namesakes(&mut self, views: &BTreeMap<ResourceName, OrchestratorView>) {
+        let mut named: BTreeMap<&str, &ResourceName> = BTreeMap::new();
+        for (name, view) in views.iter().filter(|(_, view)| !view.calls_itself.is_empty()) {
+            if let Some(other) = named.insert(&view.calls_itself, name) {
+                let called = &view.calls_itself;
+                self.complain(
+                    called,
+                    &format!("{other} and {name} both call themselves `{called}`: give each a --name of its own"),
+                );
+            }
+        }
     }
 
     fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
@@ -326,9 +341,9 @@ impl Driver {
             Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
             Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(|error| error.to_string()),
             Command::SetEndpoints(endpoints) => self.entry_point.set_endpoints(endpoints),
-            Command::AddBroker { at, broker } => {
+            Command::AddBroker { at, broker, replaces } => {
                 let address = self.address_of(broker);
-                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address)))
+                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address, replaces)))
             }
             Command::DrainBroker { at, broker } => self.tell(at, |api, admin| api.drain_broker(admin, broker)),
             Command::RemoveBroker { at, broker, force } => {

@@ -14,7 +14,7 @@ impl World {
             Command::Allocate(wanted) => self.allocate(wanted)?,
             Command::Release(name) => self.release(name),
             Command::SetAside(name) => self.set_aside(name),
-            Command::AddBroker { at, broker } => {
+            Command::AddBroker { at, broker, .. } => {
                 let since = self.now;
                 let known =
                     self.asked(at)?.brokers.entry(broker.clone()).or_insert(Known { since, draining: false, owed: 0 });
