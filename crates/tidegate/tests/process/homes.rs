@@ -31,11 +31,13 @@ const A: usize = 0;
 const B: usize = 1;
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Ports that nobody has at the moment.
-fn free_ports() -> Ports {
-    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[at].local_addr().unwrap().port());
-    Ports { mqtt, relay, admin }
+/// Ports that nobody has at the moment, each of them once.
+fn free_ports() -> [Ports; 2] {
+    let held: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    [0, 3].map(|first: usize| {
+        let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[first + at].local_addr().unwrap().port());
+        Ports { mqtt, relay, admin }
+    })
 }
 
 /// Time in which something of another process may go on.
@@ -59,8 +61,7 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 impl Fleet {
     fn start() -> Self {
         let brokers = [Broker::start(&[]), Broker::start(&[])];
-        let mut fleet =
-            Self { brokers, ports: [free_ports(), free_ports()], running: [None, None], folder: Folder::new() };
+        let mut fleet = Self { brokers, ports: free_ports(), running: [None, None], folder: Folder::new() };
         for which in [A, B] {
             fleet.run(which);
         }
