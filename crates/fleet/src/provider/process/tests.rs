@@ -268,9 +268,7 @@ fn two_fleets_share_no_port_even_while_nobody_listens() {
     // Nobody else uses this address.
     let ports = 40_000..=40_001;
     let (mut first, mut second) = (silent(&one, &ports), silent(&other, &ports));
-    let mut addresses: Vec<String> = Vec::new();
-    addresses.push(first.allocate(&wanted("broker-1")).unwrap().address);
-    addresses.push(second.allocate(&wanted("broker-1")).unwrap().address);
+    let mut addresses = [&mut first, &mut second].map(|fleet| fleet.allocate(&wanted("broker-1")).unwrap().address);
     addresses.sort();
     assert_eq!(addresses, ["mqtt://127.0.0.9:40000", "mqtt://127.0.0.9:40001"]);
     assert!(matches!(second.allocate(&wanted("broker-2")), Err(ProviderError::NoPorts { .. })));
