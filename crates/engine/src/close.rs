@@ -66,12 +66,24 @@ impl Engine {
 
     /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
     pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        self.close_towards(now, key, reason, detail, None);
+    }
+
+    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the listener.
+    pub(crate) fn close_towards(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        reason: Reason,
+        detail: Option<String>,
+        reference: Option<&str>,
+    ) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
             self.say_goodbye(key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let home = self.reference_of_home(connection.session);
+            let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
@@ -83,6 +95,11 @@ impl Engine {
             self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
         }
         self.end_connection(now, key, reason, detail);
+    }
+
+    /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
+    pub fn drain_reference(&self) -> Option<&str> {
+        self.redirecting.as_ref()?.reference.as_deref()
     }
 
     /// What clients of a listener are told to use instead of this server.

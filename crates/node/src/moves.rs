@@ -49,7 +49,7 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 /// A step of a move.
 #[derive(Debug)]
 pub(crate) enum MoveOrder {
-    Hold { partitions: Partitions, done: Sender<()> },
+    Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
     Release { partitions: Partitions, done: Sender<()> },
     Snapshot { partitions: Partitions, max_bytes: u64, answer: Sender<Result<Snapshot, ImageError>> },
     TakeRest { answer: Sender<Option<Vec<u8>>> },
@@ -66,12 +66,14 @@ pub(crate) struct Committing {
 }
 
 impl NodeHandle {
-    /// Serves nobody of these partitions any more; their sessions go on collecting.
+    /// Serves nobody of these partitions any more; their sessions go on collecting. MQTT 5 clients are told to use `reference`, where
+    /// their new home is.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn hold_partitions(&self, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.on_all(|done| MoveOrder::Hold { partitions, done }).map(drop)
+    pub fn hold_partitions(&self, partitions: Partitions, reference: Option<&str>) -> Result<(), NoAnswer> {
+        let reference: Option<Arc<str>> = reference.map(Arc::from);
+        self.on_all(|done| MoveOrder::Hold { partitions, reference: reference.clone(), done }).map(drop)
     }
 
     /// Ends the hold: the table says who serves them.
@@ -184,8 +186,8 @@ impl Shard {
     pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
         let now = self.now;
         match order {
-            MoveOrder::Hold { partitions, done } => {
-                self.engine.hold_partitions(now, partitions);
+            MoveOrder::Hold { partitions, reference, done } => {
+                self.engine.hold_partitions(now, partitions, reference.as_deref());
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {

@@ -24,7 +24,7 @@ pub struct FleetStatus {
     pub orchestrator: String,
     /// How publishes are spread.
     pub policy: &'static str,
-    /// Clients that are connected.
+    /// Clients that are connected, at home here or relayed to their home.
     pub clients: u64,
     /// Their sessions, and those of clients that are away.
     pub sessions: u64,
@@ -86,7 +86,7 @@ pub struct BrokerStatus {
 pub struct DrainStatus {
     /// Whether it sends them elsewhere.
     pub draining: bool,
-    /// Clients still connected.
+    /// Clients still connected, relayed ones too.
     pub clients: u64,
     /// Messages accepted and not settled by brokers, and those that sessions are owed.
     pub owed: u64,
@@ -153,7 +153,7 @@ pub(super) async fn get<S: Control>(State(source): State<Arc<S>>) -> Response {
     answer(waiting(move || source.fleet()).await.map(|fleet| fleet.json()))
 }
 
-/// `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}`.
+/// `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT", "replaces": [NAME, ...]}`.
 pub(super) async fn set_broker<S: Control>(
     State(source): State<Arc<S>>,
     Path(name): Path<String>,
@@ -163,8 +163,9 @@ pub(super) async fn set_broker<S: Control>(
     if let Some(refused) = refused(&headers) {
         return refused;
     }
-    let address = text_field(&body, "address");
-    answer(waiting(move || source.set_broker(&name, &address?)).await.map(|()| json!({})))
+    let asked = text_field(&body, "address").and_then(|address| Ok((address, names_field(&body, "replaces")?)));
+    let set = move || asked.and_then(|(address, replaces)| source.set_broker(&name, &address, &replaces));
+    answer(waiting(set).await.map(|()| json!({})))
 }
 
 /// `POST /api/v1/fleet/brokers/NAME/drain`.
@@ -243,6 +244,17 @@ fn text_field(body: &[u8], name: &str) -> Result<String, ControlError> {
         Some(Value::String(text)) => Ok(text),
         _ => Err(ControlError::Invalid(format!("`{name}` is missing, or no text"))),
     }
+}
+
+/// A list of names, none when it is missing.
+fn names_field(body: &[u8], name: &str) -> Result<Vec<String>, ControlError> {
+    let invalid = || ControlError::Invalid(format!("`{name}` is a list of names"));
+    let names = match object(body)?.remove(name) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(names)) => names,
+        Some(_) => return Err(invalid()),
+    };
+    names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(invalid)).collect()
 }
 
 fn read_drain(body: &[u8]) -> Result<DrainRequest, ControlError> {

@@ -256,6 +256,7 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
         most_in_all: None,
         down_after,
         boot_limit: keys.duration("boot_limit", limits.clone()).unwrap_or(SECOND * 120),
+        restart_limit: keys.duration("restart_limit", limits.clone()).unwrap_or(SECOND * 600),
         join_limit: keys.duration("join_limit", limits.clone()).unwrap_or(SECOND * 60),
         drain_limit: keys.duration("drain_limit", limits.clone()).unwrap_or(SECOND * 120),
         on_drain_limit: keys.word("on_drain_limit", &on_drain_limit).unwrap_or_default(),

@@ -105,6 +105,20 @@ fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
         ("[fleet]\nname = \"demo\"\ninterval = 15\n[sla]\n", ":3:12", ["`fleet.interval`", "\"15s\""]),
         (&format!("{LEAST}[policy]\nname = \"best\"\n"), ":5:8", ["`policy.name`", "brokel"]),
         (&format!("{LEAST}[policy]\nlower = 0.8\nupper = 0.7\n"), ":6:9", ["leave no band", "hint"]),
+        (
+            &format!(
+                "{LEAST}[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://Host:1\"\n[[brokers.attached]]\nname = \"b\"\naddress = \"mqtt://host:1\"\n"
+            ),
+            ":4:",
+            ["`a` and `b` both at mqtt://host:1", "attach each once"],
+        ),
+        (
+            &format!(
+                "{LEAST}[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://host:1\"\n[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://host:2\"\n"
+            ),
+            ":4:",
+            ["two named `a`", "a name of its own"],
+        ),
         ("[fleet\n", ":1:7", ["error", "hint"]),
     ] {
         let found = format!("error\n{}", read_text(text).unwrap_err());

@@ -62,7 +62,7 @@ impl Manager {
         match step {
             Step::Discard => gone(action.old.iter(), sight),
             Step::Release if action.kind == Kind::Evacuate => left(action, sight),
-            Step::Release => gone(action.targets.iter(), sight),
+            Step::SetAside | Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
@@ -222,6 +222,7 @@ impl Manager {
                 }
             }
             Step::Discard => self.release(&action.old),
+            Step::SetAside => self.set_aside(action),
             Step::Release if action.kind == Kind::Evacuate => {}
             Step::Release => self.release(&action.targets),
             Step::HandOver => {
@@ -282,7 +283,7 @@ impl Manager {
                 self.set_phase(name, phase, now);
             }
         }
-        if step == Step::Release {
+        if matches!(step, Step::Release | Step::SetAside) {
             for name in action.targets.clone() {
                 self.record(Record::Gone { name });
             }
@@ -308,10 +309,7 @@ impl Manager {
         let again = action.failing.is_some();
         action.failing.get_or_insert(why);
         if action.kind.starts_again() {
-            let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
-            for name in &action.targets {
-                self.set_phase(name, phase, now);
-            }
+            self.note_failed_restart(&action, now);
             self.end(action, now);
             return;
         }
@@ -359,7 +357,8 @@ impl Manager {
                 _ => {}
             }
         }
-        self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
+        let given_up = if action.kind == Kind::GiveUp { action.targets.len() as u64 } else { 0 };
+        self.record(Record::Ended { level, outcome: outcome.clone(), healing, given_up, at: now });
         self.tell(Entry(explain::ended(&action, &outcome, now)));
     }
 }
@@ -429,7 +428,7 @@ fn handed_over(action: &Action, sight: &Sight) -> Progress {
         if own > 0 {
             return Progress::Wait(format!("{at} is home to {own} partitions"));
         }
-        if view.homes.as_ref().is_some_and(|homes| homes.moving) {
+        if view.homes.as_ref().is_some_and(|homes| homes.moving.is_some()) {
             return Progress::Wait(format!("partitions of {at} are moving"));
         }
     }

@@ -26,6 +26,7 @@ impl Manager {
         }
         self.evacuate(level, now, sight)
             .or_else(|| self.adopt(level, now, sight))
+            .or_else(|| self.give_up(level, now, sight))
             .or_else(|| self.resume(level, now))
             .or_else(|| self.heal(level, now, sight))
             .or_else(|| self.start(level, now, sight))
@@ -114,7 +115,8 @@ impl Manager {
             let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now, sight)).collect();
             return Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now));
         }
-        Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now))
+        let targets = self.next_to_restart(dead);
+        Some(self.begin_action(Kind::Restart, level, targets, Vec::new(), &reason, now))
     }
 
     /// What was stopped with the fleet starts again with it, on what it has stored: nobody has died.
@@ -124,7 +126,8 @@ impl Manager {
             return None;
         }
         let reason = "the fleet starts again after it was stopped";
-        Some(self.begin_action(Kind::Resume, level, stopped, Vec::new(), reason, now))
+        let targets = self.next_to_restart(stopped);
+        Some(self.begin_action(Kind::Resume, level, targets, Vec::new(), reason, now))
     }
 
     /// The first resources of a level, all at once.
@@ -225,7 +228,8 @@ impl Manager {
     }
 
     fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
-        self.record(Record::Member(Member { wanted, phase: Phase::Pending, since: now, order }));
+        let (phase, lost_since, failed_restarts) = (Phase::Pending, None, 0);
+        self.record(Record::Member(Member { wanted, phase, since: now, order, lost_since, failed_restarts }));
     }
 
     pub(super) fn begin_action(
@@ -255,10 +259,13 @@ impl Manager {
         action.begin(first, now);
         let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
         let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
-        if matches!(kind, Kind::ScaleIn | Kind::Evacuate) {
-            for name in action.targets.clone() {
-                self.set_phase(&name, Phase::Draining, now);
-            }
+        let phase = match kind {
+            Kind::ScaleIn | Kind::Evacuate => Some(Phase::Draining),
+            Kind::GiveUp => Some(Phase::Leaving),
+            _ => None,
+        };
+        for name in action.targets.iter().filter(|_| phase.is_some()) {
+            self.set_phase(name, phase.unwrap_or(Phase::Draining), now);
         }
         self.refusals.remove(&level);
         self.record(Record::Action(action));

@@ -40,6 +40,27 @@ pub struct Member {
     pub since: Moment,
     /// The order in which members came.
     pub order: u64,
+    /// Since when it is dead and to be started again; `None` for one that has served since.
+    #[serde(default)]
+    pub lost_since: Option<Moment>,
+    /// How often starting it again has failed since then.
+    #[serde(default)]
+    pub failed_restarts: u32,
+}
+
+impl Member {
+    /// The same in another phase.
+    pub(super) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
+        let mut member = Self { phase, since: now, ..self.clone() };
+        match phase {
+            Phase::Lost => {
+                member.lost_since.get_or_insert(now);
+            }
+            Phase::Serving => (member.lost_since, member.failed_restarts) = (None, 0),
+            _ => {}
+        }
+        member
+    }
 }
 
 /// What the fleet has done.
@@ -51,6 +72,9 @@ pub struct Totals {
     pub healed: u64,
     /// Of those, those that failed.
     pub failed: u64,
+    /// Orchestrators that were given up because they could not be restarted.
+    #[serde(default)]
+    pub given_up: u64,
 }
 
 /// One change of the book. A step's changes are kept together or not at all.
@@ -74,6 +98,9 @@ pub enum Record {
         outcome: Outcome,
         /// Whether it healed.
         healing: bool,
+        /// Orchestrators that it gave up.
+        #[serde(default)]
+        given_up: u64,
         /// When.
         at: Moment,
     },
@@ -131,7 +158,7 @@ impl Book {
                 self.last_action = self.last_action.max(action.number);
                 self.actions.insert(action.level, action);
             }
-            Record::Ended { level, outcome, healing, at } => {
+            Record::Ended { level, outcome, healing, given_up, at } => {
                 self.actions.remove(&level);
                 self.ended.insert(level, at);
                 if outcome != Outcome::Done {
@@ -140,6 +167,7 @@ impl Book {
                 self.totals.actions += 1;
                 self.totals.failed += u64::from(outcome != Outcome::Done);
                 self.totals.healed += u64::from(healing && outcome == Outcome::Done);
+                self.totals.given_up += given_up;
             }
             Record::Started { level } => {
                 if !self.started.contains(&level) {

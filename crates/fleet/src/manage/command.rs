@@ -30,12 +30,16 @@ pub enum Command {
     Allocate(Allocation),
     /// Have the provider take a resource away.
     Release(ResourceName),
+    /// Have the provider end a resource and keep what it has stored where nothing starts it again.
+    SetAside(ResourceName),
     /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
     AddBroker {
         /// The orchestrator.
         at: ResourceName,
         /// The broker.
         broker: ResourceName,
+        /// Dead brokers that it takes the place of: it may be where one of them was.
+        replaces: Vec<ResourceName>,
     },
     /// Have an orchestrator send nothing more to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
     DrainBroker {
@@ -73,6 +77,8 @@ pub enum Command {
         table: HomesTable,
         /// The epoch of the table that it must have until then; 0 for none.
         if_epoch: u64,
+        /// Places that are gone for good: a move with one of them ends where it is.
+        gone: Vec<ResourceName>,
     },
     /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
     MovePartitions {
@@ -98,7 +104,8 @@ impl Command {
             Self::Keep(records) => format!("keep {} records", records.len()),
             Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
             Self::Release(name) => format!("release {name}"),
-            Self::AddBroker { at, broker } => format!("add {broker} at {at}"),
+            Self::SetAside(name) => format!("set {name} aside"),
+            Self::AddBroker { at, broker, .. } => format!("add {broker} at {at}"),
             Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
             Self::RemoveBroker { at, broker, force } => {
                 format!("remove {broker} at {at}{}", if *force { ", by force" } else { "" })
@@ -118,7 +125,7 @@ impl Command {
     pub fn subject(&self) -> Option<&ResourceName> {
         match self {
             Self::Allocate(wanted) => Some(&wanted.name),
-            Self::Release(name) => Some(name),
+            Self::Release(name) | Self::SetAside(name) => Some(name),
             Self::AddBroker { broker, .. } | Self::DrainBroker { broker, .. } | Self::RemoveBroker { broker, .. } => {
                 Some(broker)
             }

@@ -18,12 +18,14 @@ pub(super) fn kind(kind: Kind) -> &'static str {
         Kind::Restart => "restart",
         Kind::Adopt => "adopt",
         Kind::Evacuate => "evacuate",
+        Kind::GiveUp => "give-up",
     }
 }
 
 fn step(step: Step) -> &'static str {
     match step {
         Step::Discard => "discard",
+        Step::SetAside => "set-aside",
         Step::Allocate => "allocate",
         Step::Boot => "boot",
         Step::Join => "join",

@@ -77,4 +77,18 @@ pub trait Judge: Send {
 
     /// An action was under way that this judge did not decide: healing, or what a manager before this one began.
     fn note_action(&mut self, at: Moment);
+
+    /// What it remembers of the observations so far; `None` for nothing.
+    fn memory(&self) -> Option<Value> {
+        None
+    }
+
+    /// Takes up what a judge before this one has remembered.
+    ///
+    /// # Errors
+    /// In words for people, when it cannot; it then begins anew.
+    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+        let _ = memory;
+        Ok(())
+    }
 }

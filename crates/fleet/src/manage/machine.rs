@@ -338,9 +338,7 @@ impl Manager {
         if let Some(member) = self.book.members.get(name)
             && member.phase != phase
         {
-            let mut member = member.clone();
-            member.phase = phase;
-            member.since = now;
+            let member = member.in_phase(phase, now);
             self.record(Record::Member(member));
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::judge::{Judge, LevelSeen, MemberSeen, Verdict, Wish};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, Sla};
@@ -49,6 +51,15 @@ impl Judge for PolicyJudge {
 
     fn note_action(&mut self, at: Moment) {
         self.decider.note_action(Duration::from_millis(at.0));
+    }
+
+    fn memory(&self) -> Option<Value> {
+        let memory = self.decider.memory();
+        memory.inspect_err(|error| tracing::warn!(%error, "what a policy remembers is not kept")).ok()
+    }
+
+    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+        self.decider.recall(memory).map_err(|error| error.to_string())
     }
 }
 

@@ -14,7 +14,7 @@ impl Manager {
     /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
     pub fn status(&self, now: Moment, sight: &Sight) -> Value {
         let levels: serde_json::Map<String, Value> =
-            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, sight))).collect();
+            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, now, sight))).collect();
         let mut actions: Vec<_> = self.book.actions.values().collect();
         actions.sort_by_key(|action| action.number);
         let actions: Vec<Value> = actions.into_iter().map(|action| explain::action(action, now)).collect();
@@ -29,7 +29,7 @@ impl Manager {
             "action": actions.first(),
             "actions": actions,
             "endpoints": self.published.iter().flatten().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
-            "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed},
+            "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed, "given_up": totals.given_up},
         })
     }
 
@@ -38,7 +38,7 @@ impl Manager {
         explain::plan(self)
     }
 
-    fn level_status(&self, level: Level, sight: &Sight) -> Value {
+    fn level_status(&self, level: Level, now: Moment, sight: &Sight) -> Value {
         let count = |phases: &[Phase]| self.book.count(level, phases);
         let settings = self.settings.level(level);
         let judged = self.judged.get(&level);
@@ -54,40 +54,43 @@ impl Manager {
             "max": settings.map(|settings| settings.most),
             "load": judged.and_then(|judged| judged.verdict.load),
             "reason": judged.map(|judged| &judged.verdict.reason),
-            "resources": members.into_iter().map(|member| member_status(member, sight)).collect::<Vec<_>>(),
+            "resources": members.into_iter().map(|member| self.member_status(member, now, sight)).collect::<Vec<_>>(),
         })
     }
-}
 
-fn member_status(member: &Member, sight: &Sight) -> Value {
-    let name = &member.wanted.name;
-    let observed = sight.resource(name);
-    let view = sight.orchestrators.get(name);
-    let state = match (member.phase, observed.map(|observed| &observed.condition)) {
-        (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
-        (Phase::Pending | Phase::Joining, _) => "pending",
-        (Phase::Serving, _) => "serving",
-        (Phase::Draining | Phase::Leaving, _) => "draining",
-        (Phase::Stopped, _) => "stopped",
-    };
-    let owed = match member.wanted.level {
-        Level::Broker => Some(sight.owed(name)),
-        Level::Orchestrator => view.map(|view| view.owed),
-    };
-    json!({
-        "name": name,
-        "template": member.wanted.template,
-        "state": state,
-        "phase": member.phase,
-        "address": observed.map(|observed| &observed.resource.address),
-        "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
-        "cpu": observed.and_then(|observed| observed.cpu),
-        "cores": member.wanted.cores,
-        "since_ms": member.since.0,
-        "pid": observed.and_then(|observed| observed.resource.pid),
-        "owed": owed,
-        "clients": view.map(|view| view.clients),
-        "partitions": view.and_then(|view| view.partitions(name)),
-        "note": observed.map(|observed| &observed.resource.note),
-    })
+    fn member_status(&self, member: &Member, now: Moment, sight: &Sight) -> Value {
+        let name = &member.wanted.name;
+        let observed = sight.resource(name);
+        let view = sight.orchestrators.get(name);
+        let state = match (member.phase, observed.map(|observed| &observed.condition)) {
+            (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
+            (Phase::Pending | Phase::Joining, _) => "pending",
+            (Phase::Serving, _) => "serving",
+            (Phase::Draining | Phase::Leaving, _) => "draining",
+            (Phase::Stopped, _) => "stopped",
+        };
+        let owed = match member.wanted.level {
+            Level::Broker => Some(sight.owed(name)),
+            Level::Orchestrator => view.map(|view| view.owed),
+        };
+        json!({
+            "name": name,
+            "template": member.wanted.template,
+            "state": state,
+            "phase": member.phase,
+            "address": observed.map(|observed| &observed.resource.address),
+            "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
+            "cpu": observed.and_then(|observed| observed.cpu),
+            "cores": member.wanted.cores,
+            "since_ms": member.since.0,
+            "pid": observed.and_then(|observed| observed.resource.pid),
+            "owed": owed,
+            "clients": view.map(|view| view.clients),
+            "partitions": view.and_then(|view| view.partitions(name)),
+            "lost_since_ms": member.lost_since.map(|since| since.0),
+            "failed_restarts": member.failed_restarts,
+            "restart_left_ms": self.restart_left(member, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            "note": observed.map(|observed| &observed.resource.note),
+        })
+    }
 }

@@ -99,6 +99,13 @@ impl Provider for WithAttached {
         self.others.stop(name)
     }
 
+    fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.set_aside(name)
+    }
+
     fn stack(&self, level: Level) -> Option<Stack> {
         self.others.stack(level)
     }

@@ -5,6 +5,8 @@
 //! happens on the shard's poll.
 
 mod end;
+mod follower;
+mod goodbye;
 mod header;
 mod place;
 mod slots;
@@ -20,6 +22,7 @@ pub use place::NodeHomes;
 pub(crate) use slots::{RelayKey, Relays};
 
 use self::end::End;
+use self::goodbye::Goodbye;
 use crate::admission::Seat;
 use crate::shard::Shard;
 use crate::table::Flags;
@@ -47,14 +50,16 @@ pub(crate) struct Pair {
     ends: [End; 2],
     seat: Seat,
     /// Whether its last bytes have to leave by a deadline already.
-    ending: bool,
+    pub(super) ending: bool,
+    /// How the client may be told to use another server.
+    goodbye: Goodbye,
 }
 
 impl Pair {
     /// Moves what can be moved, within one read for each direction; says whether there is more to do at once.
     fn pump(&mut self, buffer: &mut [u8]) -> bool {
         let [client, home] = &mut self.ends;
-        let more = [end::carry(client, home, buffer), end::carry(home, client, buffer)];
+        let more = [end::carry(client, home, buffer, |_| None), self.goodbye.carry(home, client, buffer)];
         more.contains(&true)
     }
 
@@ -161,6 +166,7 @@ impl Shard {
             self.relays.free(key);
             return;
         };
+        let goodbye = Goodbye::of(&bytes);
         let mut output = Output::default();
         output.append(&header::of(transport.peer()));
         output.append(&bytes);
@@ -170,7 +176,7 @@ impl Shard {
         // Small messages go at once; whether that can be set changes nothing else.
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
-        let mut pair = Box::new(Pair { ends, seat, ending: false });
+        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye });
         if moved.is_err() {
             pair.ends[CLIENT].fail();
         }
@@ -225,6 +231,24 @@ impl Shard {
         self.free_seat(pair.seat);
         self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shortage.relieve();
+    }
+
+    /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how many there were.
+    pub(crate) fn send_relayed_away(&mut self, limit: usize) -> usize {
+        let reference = self.engine.drain_reference().map(str::to_owned);
+        let keys = self.relays.staying(limit);
+        for key in &keys {
+            if let Some(Relay::Open(pair)) = self.relays.get(*key)
+                && pair.goodbye.begin(reference.as_deref())
+            {
+                pair.ending = true;
+                self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), *key));
+                self.pump_relay(*key);
+            } else {
+                self.end_relay(*key);
+            }
+        }
+        keys.len()
     }
 
     /// Ends up to so many relays; returns how many there were.

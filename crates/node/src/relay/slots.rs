@@ -115,6 +115,13 @@ impl Relays {
         open.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
+    /// Relays that are open and not about to end, so many at most.
+    pub(crate) fn staying(&self, limit: usize) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending);
+        let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
+        staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
+    }
+
     /// The next relay whose deadline has come.
     pub(crate) fn pop_due(&mut self, now: Millis) -> Option<RelayKey> {
         // What has ended in time leaves its deadline behind.

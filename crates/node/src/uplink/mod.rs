@@ -199,7 +199,7 @@ impl Shard {
             FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
             FleetOrder::Evict { clients, answer } => {
                 let served = self.engine.evict(now, clients);
-                let relayed = self.end_relays(clients.saturating_sub(served));
+                let relayed = self.send_relayed_away(clients.saturating_sub(served));
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {

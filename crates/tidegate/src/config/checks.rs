@@ -9,6 +9,7 @@ use super::sections::Listener;
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
+use crate::orchestrator::same_place;
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -50,6 +51,14 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
                 let text =
                     format!("two brokers have the name `{}`; give one of them another: NAME=ADDRESS", broker.name);
                 findings.push(Problem::new(text), source());
+            }
+            for (index, broker) in brokers.iter().enumerate() {
+                let before = brokers.iter().take(index).find(|other| same_place(&other.at, &broker.at));
+                if let Some(other) = before.filter(|other| other.name != broker.name) {
+                    let text = format!("brokers `{}` and `{}` have the address {}", other.name, broker.name, broker.at);
+                    let hint = "name each broker once: one under two names would be given its share twice";
+                    findings.push(Problem::new(text).hint(hint), source());
+                }
             }
             if !brokers.is_empty() && !config.orchestrator.enabled {
                 let problem = Problem::new("names brokers, but this is no orchestrator");

@@ -46,7 +46,9 @@ pub(crate) fn from_environment(variables: &[(String, String)], findings: &mut Fi
 pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override> {
     let mut overrides = Vec::new();
     for (key, value, flag) in &flags.set {
-        let source = Source::Flag(flag.clone());
+        // Addresses of brokers may hold passwords, which are repeated nowhere.
+        let shown = if key == "orchestrator.brokers" { "orchestrator.brokers" } else { flag };
+        let source = Source::Flag(shown.to_owned());
         match KeyPath::parse(key, ".") {
             Ok(path) => overrides.push(Override { path, value: value.clone(), source }),
             Err(problem) => findings.push(problem, source),

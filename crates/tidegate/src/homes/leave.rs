@@ -195,7 +195,8 @@ impl HomesKeeper {
     fn leave(&self, order: &Order, leaving: &Leaving, peer: &Peer, table: &Table) -> Result<Option<Value>, Failure> {
         let node = self.node().map_err(stays)?;
         let partitions = order.partitions;
-        node.hold_partitions(partitions).map_err(stays)?;
+        let reference = table.place(&order.to).map(|place| place.mqtt.as_str()).filter(|mqtt| !mqtt.is_empty());
+        node.hold_partitions(partitions, reference).map_err(stays)?;
         if order.stop == StopAfter::Hold {
             return Ok(None);
         }
@@ -311,6 +312,35 @@ impl HomesKeeper {
         self.node()?.release_partitions(leaving.partitions).map_err(no_answer)?;
         self.apply()?;
         Ok(false)
+    }
+
+    /// Ends a move with a place that is gone for good, as whoever sets tables says: what was to leave stays, as it was when it was held, and
+    /// what has come without its rest is given up.
+    pub(super) fn end_moves_with(&self, gone: &[String]) -> Result<(), ControlError> {
+        let (leaving, arriving) = {
+            let state = self.state();
+            (state.leaving.clone(), state.arriving.clone())
+        };
+        if let Some(leaving) = leaving.filter(|it| !it.gone && gone.contains(&it.to)) {
+            tracing::warn!(
+                to = leaving.to,
+                partitions = leaving.partitions.iter().count(),
+                "a move was under way to a place that is gone for good; its partitions go on here as they were before"
+            );
+            self.change(|state| state.leaving = None)?;
+            let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
+            self.node()?.release_partitions(leaving.partitions).map_err(no_answer)?;
+            self.apply()?;
+        }
+        if let Some(arriving) = arriving.filter(|it| gone.contains(&it.from)) {
+            tracing::warn!(
+                from = arriving.from,
+                partitions = arriving.partitions.iter().count(),
+                "partitions were coming from a place that is gone for good, and did not all come; what has come is given up"
+            );
+            self.give_up(&arriving.id, arriving.partitions)?;
+        }
+        Ok(())
     }
 
     /// Asks again and again, on a thread of its own, until a move that was left has come to its end.

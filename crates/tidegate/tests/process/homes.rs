@@ -270,6 +270,113 @@ fn the_new_home_may_be_killed_before_it_serves() {
 }
 
 #[test]
+fn a_move_to_a_place_that_is_gone_for_good_ends_where_it_is() {
+    let mut fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "survivor");
+    fleet.subscribe(A, &id);
+    fleet.publish(A, 0..6);
+    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
+    fleet.kill(B);
+    let mut table = fleet.homes(A);
+    (table["epoch"], table["homes"]) = (json!(2), json!(vec!["a"; 64]));
+    // While the other side may come back, nothing is decided.
+    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    for strange in [json!("b"), json!([1])] {
+        table["gone"] = strange;
+        assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    }
+    table["gone"] = json!(["b"]);
+    let set = fleet.ask(A, "PUT", "/api/v1/homes", &table);
+    assert_eq!((&set["here"], &set["leaving"]), (&json!(64), &Value::Null), "{set}");
+    fleet.publish(A, 6..8);
+    fleet.expect_owed(A, &id, 8);
+}
+
+#[test]
+fn a_client_whose_partition_moves_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "mover");
+    let there = format!("127.0.0.1:{}", fleet.ports[B].mqtt);
+    let mut goodbyes = Vec::new();
+    // One is connected at its home, the other one relayed there.
+    for by in [A, B] {
+        let mut client = connect(fleet.ports[by].mqtt, &id);
+        let to = NAMES[if by == A { B } else { A }];
+        let order = json!({"partition": partition, "to": to});
+        assert_eq!(fleet.ask(if by == A { A } else { B }, "POST", "/api/v1/homes/move", &order)["error"], Value::Null);
+        let mut goodbye = Vec::new();
+        client.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+        goodbyes.push(String::from_utf8_lossy(&goodbye).into_owned());
+    }
+    assert!(goodbyes[0].contains(&there), "{goodbyes:?}");
+}
+
+#[test]
+fn a_relayed_client_of_a_leaver_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, _) = fleet.id_at(B, "relayed");
+    let mut client = connect(fleet.ports[A].mqtt, &id);
+    let order = json!({"server_reference": "elsewhere.example:1883", "per_second": 1000, "evict_after_s": 60});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &order)["error"], Value::Null);
+    let mut goodbye = Vec::new();
+    client.read_to_end(&mut goodbye).unwrap();
+    assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+    assert!(String::from_utf8_lossy(&goodbye).contains("elsewhere.example:1883"));
+    // What its home has said before comes first, and nothing behind.
+    assert_eq!(usize::from(goodbye[1]) + 2, goodbye.len());
+}
+
+#[test]
+fn one_broker_is_named_once() {
+    let twice = run(&["orchestrator", "--broker", "x=mqtt://Host:1", "--broker", "y=mqtt://me:secret@host:1"]);
+    assert_ne!(twice.code, Some(0));
+    assert!(twice.err.contains("brokers `x` and `y` have the address host:1"), "{}", twice.err);
+    assert!(twice.err.contains("given its share twice") && !twice.err.contains("secret"), "{}", twice.err);
+    let folder = Folder::new();
+    let file = folder.write("o.toml", "[orchestrator]\nbrokers = [\"x=mqtt://h:1\", \"y=mqtt://me:secret@h:1\"]\n");
+    let twice = run(&["orchestrator", "--config", &file]);
+    assert!(twice.err.contains("o.toml:2:11") && !twice.err.contains("secret"), "{}", twice.err);
+    let fleet = Fleet::start();
+    let at = |broker: usize| format!("mqtt://{}", fleet.brokers[broker].address("mqtt://"));
+    let add = |body: &Value| fleet.ask(A, "PUT", "/api/v1/fleet/brokers/other", body);
+    let refused = add(&json!({"address": at(0)}));
+    assert!(refused["error"].as_str().unwrap().contains("has the address"), "{refused}");
+    assert!(add(&json!({"address": at(0), "replaces": "x"}))["error"].is_string());
+    // One that takes a dead one's place may be where that one was.
+    let known = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][0]["name"].clone();
+    let other = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][1]["name"].clone();
+    let replaced = json!({"address": at(0), "replaces": [known, other]});
+    assert_eq!(add(&replaced)["error"], Value::Null);
+}
+
+#[test]
+fn two_orchestrators_with_one_name_are_told() {
+    let address = "127.0.0.1:1/127.0.0.1:2/127.0.0.1:3";
+    for (peers, common) in [
+        (format!("a={address},a=h:1/h:2/h:3"), "name `a`"),
+        (format!("a={address},b=127.0.0.1:1/h:2/h:3"), "address `127.0.0.1:1`"),
+        (format!("a={address},b=h:1/h:2/127.0.0.1:3"), "admin address `127.0.0.1:3`"),
+    ] {
+        let refused = run(&["orchestrator", "--broker", "mqtt://h:1", "--set", &format!("orchestrator.peers={peers}")]);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.err.contains(&format!("two orchestrators have the {common}")), "{}", refused.err);
+    }
+    let fleet = Fleet::start();
+    let broker = format!("mqtt://{}", fleet.brokers[0].address("mqtt://"));
+    let _namesake =
+        Broker::start_with(&["orchestrator", "--name", NAMES[A], "--listen", "127.0.0.1:0", "--broker", &broker]);
+    until(|| {
+        let status = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null);
+        let brokers = status["brokers"].as_array()?;
+        let told =
+            |broker: &Value| broker["last_error"].as_str().is_some_and(|text| text.contains("orchestrator named `a`"));
+        brokers.iter().any(told).then_some(())
+    });
+}
+
+#[test]
 fn a_kill_at_any_moment_of_a_move_leaves_one_owner_with_everything() {
     let mut fleet = Fleet::start();
     let mut owners = BTreeSet::new();

@@ -4,6 +4,7 @@ mod entry_point;
 mod homes_api;
 mod local_api;
 mod logins;
+mod memory;
 mod orchestrator_api;
 mod stopping;
 
@@ -116,6 +117,8 @@ pub struct Driver {
     cpu: BTreeMap<ResourceName, f64>,
     /// What was complained about last, by subject, so that it is said once.
     complaints: BTreeMap<String, String>,
+    /// When what policies remember was kept last.
+    remembered: Option<Instant>,
     _lock: File,
 }
 
@@ -139,7 +142,8 @@ impl Driver {
             level_settings.stack = parts.provider.stack(*level);
         }
         let name = settings.fleet.clone();
-        let manager = Manager::new(settings, parts.judges, book, last);
+        let mut manager = Manager::new(settings, parts.judges, book, last);
+        memory::recall(&mut manager, &directory)?;
         let mut driver = Self {
             manager,
             provider: parts.provider,
@@ -155,6 +159,7 @@ impl Driver {
             pace: FIRST_CHECK,
             cpu: BTreeMap::new(),
             complaints: BTreeMap::new(),
+            remembered: None,
             _lock: lock,
         };
         driver.finish_stop()?;
@@ -213,7 +218,8 @@ impl Driver {
     pub fn observe(&mut self) -> Result<(), DriverError> {
         self.look(Look::Everything);
         let commands = self.manager.observe(now(), &self.sight);
-        self.execute(&commands)
+        self.execute(&commands)?;
+        self.keep_memory()
     }
 
     /// One look at what is under way.
@@ -279,12 +285,27 @@ impl Driver {
         for name in views.keys() {
             self.complaints.remove(name.as_str());
         }
+        self.complain_of_namesakes(&views);
         // One that is only starting, or has died, is spoken of elsewhere.
         let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
         for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
         }
         views
+    }
+
+    /// Two orchestrators of one name would take each other's sessions over at brokers, again and again.
+    fn complain_of_namesakes(&mut self, views: &BTreeMap<ResourceName, OrchestratorView>) {
+        let mut named: BTreeMap<&str, &ResourceName> = BTreeMap::new();
+        for (name, view) in views.iter().filter(|(_, view)| !view.calls_itself.is_empty()) {
+            if let Some(other) = named.insert(&view.calls_itself, name) {
+                let called = &view.calls_itself;
+                self.complain(
+                    called,
+                    &format!("{other} and {name} both call themselves `{called}`: give each a --name of its own"),
+                );
+            }
+        }
     }
 
     fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
@@ -318,10 +339,11 @@ impl Driver {
             }
             Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(|error| error.to_string()),
             Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
+            Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(|error| error.to_string()),
             Command::SetEndpoints(endpoints) => self.entry_point.set_endpoints(endpoints),
-            Command::AddBroker { at, broker } => {
+            Command::AddBroker { at, broker, replaces } => {
                 let address = self.address_of(broker);
-                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address)))
+                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address, replaces)))
             }
             Command::DrainBroker { at, broker } => self.tell(at, |api, admin| api.drain_broker(admin, broker)),
             Command::RemoveBroker { at, broker, force } => {
@@ -336,8 +358,8 @@ impl Driver {
                 });
                 self.tell(at, |api, admin| api.evict(admin, &body))
             }
-            Command::SetHomes { at, table, if_epoch } => {
-                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch))
+            Command::SetHomes { at, table, if_epoch, gone } => {
+                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))
             }
             Command::MovePartitions { at, to, partitions, epoch } => {
                 self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))

@@ -102,7 +102,7 @@ fn rested(mut book: Book) -> Book {
     book.stopping = false;
     book.members.retain(|_, member| member.wanted.level == Level::Orchestrator && member.wanted.template != ATTACHED);
     for member in book.members.values_mut() {
-        member.phase = Phase::Stopped;
+        (member.phase, member.lost_since, member.failed_restarts) = (Phase::Stopped, None, 0);
     }
     book.started.retain(|level| *level != Level::Broker);
     book

@@ -19,6 +19,8 @@ pub(super) enum Event {
     TakeLast(Level),
     EmptyMachine(Level),
     AddOne(Level),
+    /// An orchestrator dies and does not come up any more, for as long as it is the only such one.
+    Break,
 }
 
 /// A run with its manager, who may die.
@@ -109,6 +111,7 @@ impl Run {
             }
             Event::Mute(mute) => self.world.mute = mute,
             Event::Refuse(count) => self.world.refusals = count,
+            Event::Break => self.world.break_one(),
             Event::Traffic(traffic) => self.world.traffic = traffic,
             Event::TakeLast(level) => self.world.take_last(level),
             Event::EmptyMachine(level) => self.world.empty_machine(level),
