@@ -99,6 +99,8 @@ pub struct DrainRequest {
     pub server_reference: Option<String>,
     /// Clients per second.
     pub per_second: u32,
+    /// Time from the beginning after which those who are still connected are closed; until then they are only asked to leave, or refused.
+    pub evict_after: Duration,
 }
 
 impl BrokerStatus {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Driver, DriverError, STATUS_FILE, now, write};
+use super::{Driver, DriverError, STATUS_FILE, write};
 use crate::level::Level;
 use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
@@ -25,11 +25,12 @@ impl Driver {
     pub fn stop_all(&mut self) -> Result<(), DriverError> {
         let mut status = self.status();
         set(&mut status, "state", json!("stopping"));
-        set(&mut status, "stopping_since_ms", json!(now().0));
+        set(&mut status, "stopping_since_ms", json!(self.clock.now().0));
         set(&mut status, "action", Value::Null);
         set(&mut status, "actions", json!([]));
         let mut book = self.manager.book().clone();
         book.actions.clear();
+        book.adoptions.clear();
         book.stopping = true;
         self.keep_whole(book)?;
         self.show_rest(&status)?;
@@ -41,7 +42,7 @@ impl Driver {
         self.stop_level(Level::Broker, &mut status)?;
         self.keep_whole(rested(self.manager.book().clone()))?;
         set(&mut status, "state", json!("stopped"));
-        set(&mut status, "stopped_ms", json!(now().0));
+        set(&mut status, "stopped_ms", json!(self.clock.now().0));
         self.show_rest(&status)
     }
 
