@@ -25,6 +25,7 @@ mod journal;
 mod judge;
 mod machine;
 mod memory;
+mod metrics;
 mod moment;
 mod named;
 mod policy;
@@ -49,7 +50,7 @@ pub use moment::Moment;
 pub use policy::PolicyJudge;
 pub use settings::{LevelSettings, OnDrainLimit, Settings, Victim};
 pub use sight::{BrokerState, BrokerView, OrchestratorView, Sight};
-pub use tally::Tally;
+pub use tally::{Observations, Tally};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ mod stopping;
 pub use entry_point::{EntryPoint, NoEntryPoint, Remembered, Unnamed};
 pub use logins::Logins;
 pub use orchestrator_api::OrchestratorError;
+pub use stopping::LEFT;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -43,6 +44,9 @@ const LOCK_FILE: &str = "manager.lock";
 const ASKED_AT_ONCE: usize = 16;
 /// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
 const FIRST_CHECK: Duration = Duration::from_millis(20);
+
+/// Time that a look may take beyond three intervals until the manager counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a manager does not run, or stops.
 #[derive(Debug, thiserror::Error)]
@@ -140,7 +144,7 @@ impl Driver {
         book.end_future(clock.now());
         let last = History::last_observation(&directory)?;
         let history = History::open(&directory)?;
-        let shown = Shown::default();
+        let shown = Shown::new(parts.settings.interval * 3 + PATIENCE);
         let failed = |source| DriverError::Listen { port: parts.port, source };
         let api = LocalApi::start(parts.port, shown.clone()).map_err(failed)?;
         let mut settings = parts.settings;
@@ -201,8 +205,10 @@ impl Driver {
             let now = Instant::now();
             if now >= next {
                 // An observation that came late does not make the next ones hurry.
+                let late = now.saturating_duration_since(next);
                 next = (next + self.manager.settings().interval).max(now);
                 self.observe()?;
+                self.manager.count_observation(late, now.elapsed());
             } else {
                 self.check()?;
             }
@@ -431,7 +437,8 @@ impl Driver {
     }
 
     fn show(&self) {
-        self.shown.set(self.status(), self.manager.plan());
+        let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
+        self.shown.set(self.status(), self.manager.plan(), metrics);
     }
 
     /// Says what goes wrong once, not at every look.

@@ -13,6 +13,8 @@ use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
 
+/// What a manager is that has ended as it was told to, and left its fleet running.
+pub const LEFT: &str = "left";
 /// Pause between looks while something is stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
@@ -23,6 +25,9 @@ impl Driver {
     /// # Errors
     /// When a process cannot be stopped, or the state cannot be written. The next manager then finishes the stop.
     pub fn stop_all(&mut self) -> Result<(), DriverError> {
+        if self.sight.resources.is_none() {
+            self.look(Look::Conditions);
+        }
         let mut status = self.status();
         set(&mut status, "state", json!("stopping"));
         set(&mut status, "stopping_since_ms", json!(self.clock.now().0));
@@ -46,6 +51,20 @@ impl Driver {
         self.show_rest(&status)
     }
 
+    /// Ends this manager and leaves the fleet running: the status says so, for whoever finds no manager later.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn leave(&mut self) -> Result<(), DriverError> {
+        let mut status = self.status();
+        if let Some(manager) = status.get_mut("manager") {
+            set(manager, "state", json!(LEFT));
+            set(manager, "left_ms", json!(self.clock.now().0));
+            set(manager, "pid", Value::Null);
+        }
+        self.show_rest(&status)
+    }
+
     /// Finishes the stop that a manager before this one began and did not end.
     pub(super) fn finish_stop(&mut self) -> Result<(), DriverError> {
         if !self.manager.book().stopping {
@@ -64,7 +83,8 @@ impl Driver {
 
     fn show_rest(&self, status: &Value) -> Result<(), DriverError> {
         let plan = self.manager.plan();
-        self.shown.set(status.clone(), plan.clone());
+        let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
+        self.shown.set(status.clone(), plan.clone(), metrics);
         write(&self.directory.join(STATUS_FILE), &json!({"status": status, "plan": plan}))
     }
 
