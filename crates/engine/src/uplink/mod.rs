@@ -12,6 +12,7 @@
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `settled.rs`: whether all has come that brokers gave out before a moment.
 //! - `life.rs`: uplinks come, are lost, drained and removed.
 
 mod connection;
@@ -24,6 +25,7 @@ mod removals;
 mod route;
 mod settings;
 mod settle;
+mod settled;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +45,7 @@ pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+pub use settled::Settling;
 
 /// Stands where the sessions of clients have the listener that they came through.
 pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);

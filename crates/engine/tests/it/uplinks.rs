@@ -8,6 +8,7 @@ mod life;
 mod loss;
 mod retained;
 mod routing;
+mod settled;
 mod settling;
 mod simulation;
 mod versions;

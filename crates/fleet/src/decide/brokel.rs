@@ -43,7 +43,7 @@ impl Policy for Brokel {
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        self.aging = self.aging.recalling(serde_json::from_value(memory)?);
+        self.aging = self.aging.recalling(&serde_json::from_value(memory)?);
         Ok(())
     }
 }

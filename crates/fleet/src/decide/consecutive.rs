@@ -49,7 +49,7 @@ impl Policy for ConsecutiveViolations {
     }
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
-        self.consecutive = self.consecutive.recalling(serde_json::from_value(memory)?);
+        self.consecutive = self.consecutive.recalling(&serde_json::from_value(memory)?);
         Ok(())
     }
 }

@@ -88,7 +88,7 @@ impl Policy for Proactive {
         let other = || serde::de::Error::custom("its season has another length");
         let series = self.series.recalling(series).ok_or_else(other)?;
         self.windows.recall(windows)?;
-        (self.demand, self.series) = (self.demand.recalling(demand), series);
+        (self.demand, self.series) = (self.demand.recalling(&demand), series);
         Ok(())
     }
 

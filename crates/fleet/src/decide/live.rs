@@ -64,7 +64,7 @@ impl Policy for Live {
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
         let (aging, thresholds, before) = serde_json::from_value(memory)?;
-        self.aging = self.aging.recalling(aging);
+        self.aging = self.aging.recalling(&aging);
         (self.thresholds, self.before) = (thresholds, before);
         Ok(())
     }

@@ -272,7 +272,7 @@ impl Policy for Steady {
 
     fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
         let (demand, history, backlog_since): (Demand, VecDeque<Point>, _) = serde_json::from_value(memory)?;
-        (self.demand, self.history, self.backlog_since) = (self.demand.recalling(demand), history, backlog_since);
+        (self.demand, self.history, self.backlog_since) = (self.demand.recalling(&demand), history, backlog_since);
         self.history.truncate(Settings::REMEMBERED_MAX as usize);
         Ok(())
     }

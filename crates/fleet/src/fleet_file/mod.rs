@@ -137,6 +137,7 @@ impl FleetFile {
             routing: self.routing.clone(),
             templates: self.templates.clone(),
             executable,
+            claims: process::claims_of_this_machine(),
         }
     }
 

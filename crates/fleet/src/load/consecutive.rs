@@ -24,8 +24,8 @@ impl Consecutive {
 
     /// The same, having seen what another one has seen, such as the one before a restart.
     #[must_use]
-    pub fn recalling(&self, remembered: Self) -> Self {
-        Self { needed: self.needed, ..remembered }
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { needed: self.needed, ..*remembered }
     }
 
     /// Takes the side of the next observation in; answers the side that counts now, which is [`Side::Within`] until there are

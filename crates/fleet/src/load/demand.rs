@@ -45,8 +45,8 @@ impl Demand {
 
     /// The same, having seen what another one has seen, such as the one before a restart.
     #[must_use]
-    pub fn recalling(&self, remembered: Self) -> Self {
-        Self { signals: self.signals, ..remembered }
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { signals: self.signals, ..*remembered }
     }
 
     /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as the others.

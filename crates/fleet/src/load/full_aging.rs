@@ -28,8 +28,8 @@ impl FullAging {
 
     /// The same, having seen what another one has seen, such as the one before a restart.
     #[must_use]
-    pub fn recalling(&self, remembered: Self) -> Self {
-        Self { factor: self.factor, view: self.view, ..remembered }
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { factor: self.factor, view: self.view, ..*remembered }
     }
 }
 

@@ -70,7 +70,7 @@ impl HoltWinters {
         let length = self.length as usize;
         let fits = if remembered.learned { known == length && length > 0 } else { known < length.max(1) };
         let place = if remembered.learned { remembered.place < length } else { remembered.place == known };
-        (fits && place).then(|| Self { factors: self.factors, length: self.length, ..remembered })
+        (fits && place).then_some(Self { factors: self.factors, length: self.length, ..remembered })
     }
 
     /// So many observations were missed: the season goes on without them, and the trend fades.

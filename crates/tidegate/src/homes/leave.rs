@@ -23,6 +23,10 @@ use super::view::{owed_json, refused};
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before it is looked again whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
+/// How long brokers may take to hand out what they had when the new place was known to them.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause before it is looked again whether they have.
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 /// Pause before somebody who does not answer is asked again.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 /// Part of a parcel that messages may take as they are reckoned in memory.
@@ -216,8 +220,7 @@ impl HomesKeeper {
         if order.stop == StopAfter::Arrive {
             return Ok(None);
         }
-        // Whatever brokers gave out before they knew of the new place has come here by then.
-        super::pause(self.settle);
+        self.settle()?;
         let rest = node.take_rest().map_err(stays)?;
         let head = json!({ "epoch": table.epoch + 1 });
         let answer = peer.ask("POST", &path, &Parcel { head, pieces: vec![rest] }.write());
@@ -231,6 +234,26 @@ impl HomesKeeper {
             "came_meanwhile": came,
             "owed": owed_json(&owed),
         })))
+    }
+
+    /// Waits until whatever brokers gave out before they knew of the new place has come here, as they confirm, and for as long as a
+    /// person has said that it may take on top of that.
+    fn settle(&self) -> Result<(), Failure> {
+        let node = self.node().map_err(stays)?;
+        let began = Instant::now();
+        let mut settling = node.begin_settling().map_err(stays)?;
+        while let Some(left) = node.settle(settling).map_err(stays)? {
+            if began.elapsed() > SETTLE_TIMEOUT {
+                let seconds = SETTLE_TIMEOUT.as_secs();
+                return Err(Failure::Stays(format!(
+                    "a broker has not handed out within {seconds} s what it had for here: GET /api/v1/fleet says what is in flight and unreturned"
+                )));
+            }
+            settling = left;
+            super::pause(SETTLE_PAUSE);
+        }
+        super::pause(self.settle.saturating_sub(began.elapsed()));
+        Ok(())
     }
 
     /// Images of held partitions, once all of their queues are in memory.

@@ -57,7 +57,7 @@ pub(super) struct Counters {
 pub(crate) struct HomesKeeper {
     name: String,
     redirect: bool,
-    /// Time within which a broker delivers what it has been given.
+    /// The least time that brokers are given to deliver what they had, beyond what they confirm.
     settle: Duration,
     token: Option<String>,
     file: StateFile,

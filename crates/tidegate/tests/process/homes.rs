@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{TenantId, partition_of};
 
 use crate::broker::{Broker, Folder, PATIENCE, run};
+use crate::gate::Gate;
 
 /// Where an orchestrator is.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ struct Fleet {
     brokers: [Broker; 2],
     ports: [Ports; 2],
     running: [Option<Broker>; 2],
+    /// By which port `a` reaches the first broker, if not its own.
+    via: Option<u16>,
     folder: Folder,
 }
 
@@ -31,11 +34,13 @@ const A: usize = 0;
 const B: usize = 1;
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Ports that nobody has at the moment.
-fn free_ports() -> Ports {
-    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[at].local_addr().unwrap().port());
-    Ports { mqtt, relay, admin }
+/// Ports that nobody has at the moment, each of them once.
+fn free_ports() -> [Ports; 2] {
+    let held: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    [0, 3].map(|first: usize| {
+        let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[first + at].local_addr().unwrap().port());
+        Ports { mqtt, relay, admin }
+    })
 }
 
 /// Time in which something of another process may go on.
@@ -59,8 +64,8 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 impl Fleet {
     fn start() -> Self {
         let brokers = [Broker::start(&[]), Broker::start(&[])];
-        let mut fleet =
-            Self { brokers, ports: [free_ports(), free_ports()], running: [None, None], folder: Folder::new() };
+        let (running, via, folder) = ([None, None], None, Folder::new());
+        let mut fleet = Self { brokers, ports: free_ports(), running, via, folder };
         for which in [A, B] {
             fleet.run(which);
         }
@@ -76,13 +81,17 @@ impl Fleet {
             format!("{}=127.0.0.1:{mqtt}/127.0.0.1:{relay}/127.0.0.1:{admin}", NAMES[at])
         };
         let Ports { mqtt, relay, admin } = self.ports[which];
-        let broker = |at: usize| format!("mqtt://{}", self.brokers[at].address("mqtt://"));
+        let broker = |at: usize| match self.via {
+            Some(port) if (which, at) == (A, 0) => format!("mqtt://127.0.0.1:{port}"),
+            _ => format!("mqtt://{}", self.brokers[at].address("mqtt://")),
+        };
+        let least = if self.via.is_some() { "orchestrator.move_settle=0s" } else { "orchestrator.move_settle=50ms" };
         let (data, peers) = (self.folder.file(NAMES[which]), format!("orchestrator.peers={},{}", peer(A), peer(B)));
         let [listen, admin] = [mqtt, admin].map(|port| format!("127.0.0.1:{port}"));
         let relay = format!("orchestrator.relay=127.0.0.1:{relay}");
         let arguments = [
             &["orchestrator", "--name", NAMES[which], "--listen", &listen, "--admin", &admin, "--data", &data][..],
-            &["--broker", &broker(0), "--broker", &broker(1), "--set", &peers, "--set", &relay],
+            &["--broker", &broker(0), "--broker", &broker(1), "--set", &peers, "--set", &relay, "--set", least],
         ];
         self.running[which] = Some(Broker::start_with(&arguments.concat()));
     }
@@ -361,6 +370,37 @@ fn who_cannot_be_told_to_leave_has_time_to_leave_by_himself() {
         assert_eq!(early.read_to_end(&mut Vec::new()).unwrap(), 0);
         assert_eq!(fleet.ask(A, "DELETE", "/api/v1/drain", &Value::Null)["error"], Value::Null);
     }
+}
+
+#[test]
+fn a_move_waits_until_a_slow_broker_has_handed_out_what_it_had() {
+    let mut fleet = Fleet::start();
+    let gate = Gate::before(fleet.brokers[0].address("mqtt://").to_owned());
+    // The old home has a broker of its own behind the gate, and no time is waited for its own sake.
+    fleet.kill(A);
+    fleet.via = Some(gate.at);
+    fleet.run(A);
+    fleet.wait_serving(A);
+    let (id, partition) = fleet.id_at(A, "slow");
+    fleet.subscribe(A, &id);
+    gate.set(true);
+    // Published at the broker, before the new home has the filter there.
+    let port = fleet.brokers[0].address("mqtt://").rsplit_once(':').unwrap().1.to_owned();
+    for number in 0..4_u32 {
+        let published =
+            run(&["pub", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", "in/a", "-m", &number.to_string()]);
+        assert_eq!(published.code, Some(0), "{}", published.err);
+    }
+    thread::scope(|scope| {
+        let fleet = &fleet;
+        let moved = scope
+            .spawn(move || fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"})));
+        until(|| (fleet.homes(B)["arriving"] != Value::Null).then_some(()));
+        gate.set(false);
+        let moved = moved.join().unwrap();
+        assert_eq!((&moved["error"], &moved["came_meanwhile"]), (&Value::Null, &json!(4)), "{moved}");
+    });
+    fleet.expect_owed(B, &id, 4);
 }
 
 #[test]

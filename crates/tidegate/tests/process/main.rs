@@ -10,6 +10,7 @@ mod configuration;
 mod dns;
 mod drain;
 mod fleet;
+mod gate;
 mod homes;
 mod life;
 mod reload;

@@ -3,11 +3,13 @@
 use super::*;
 
 /// The same level with a decider that has taken up what this one remembers.
-fn restarted(level: Watched, settings: &Settings) -> Watched {
+fn restarted(level: &Watched, settings: &Settings) -> Watched {
     let memory = level.decider.memory().unwrap();
     let mut decider = Decider::new(level.decider.name(), settings).unwrap();
     decider.recall(&memory).unwrap();
-    Watched { decider, ..level }
+    let (sla, lead_time) = (level.sla, level.lead_time);
+    let Watched { time, serving, pending, leaving, .. } = *level;
+    Watched { decider, sla, time, serving, pending, leaving, lead_time }
 }
 
 #[test]
@@ -17,14 +19,14 @@ fn counts_and_cool_downs_go_on_over_a_restart_and_begin_anew_after_a_long_gap() 
         let mut level = watched(PolicyName::Consecutive, 1);
         level.see_all(cpu(0.9));
         level.see_all(cpu(0.9));
-        let mut level = restarted(level, &settings);
+        let mut level = restarted(&level, &settings);
         level.time += gap;
         assert_eq!(level.see_all(cpu(0.9)).change, expected, "{gap}");
     }
     let mut level = watched(PolicyName::Brokel, 1);
     level.see_all(cpu(1.0));
     assert_eq!(level.see_all(cpu(1.0)).change, Change::Grow(1));
-    let mut level = restarted(level, &settings);
+    let mut level = restarted(&level, &settings);
     let held = level.see_all(cpu(1.0));
     assert_eq!(held.explanation.held_back, [HeldBack::CoolDownObservations { remaining: 2 }]);
 }
@@ -54,7 +56,7 @@ fn a_season_goes_on_where_it_is_after_what_was_missed() {
         level.see_all(cpu(loads[step % 4]));
     }
     level.lead_time = Some(Duration::ZERO);
-    let mut level = restarted(level, &settings);
+    let mut level = restarted(&level, &settings);
     // Two observations and a thousand seasons were missed: the next one is the third, and the fourth is forecast.
     level.time += 30 + 1000 * 60;
     let seen = level.see_all(cpu(0.1)).explanation;

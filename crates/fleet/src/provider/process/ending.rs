@@ -76,6 +76,7 @@ impl Processes {
         let directory = self.directory(name);
         self.keep_log(name);
         fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
+        self.give_ports_back(name);
         self.know_no_more(name);
         Ok(())
     }
@@ -90,6 +91,7 @@ impl Processes {
         }
         let (from, to) = (self.directory(name), aside.join(name.as_str()));
         fs::rename(&from, &to).map_err(|source| io("move", &from, source))?;
+        self.give_ports_back(name);
         tracing::warn!(%name, kept = %to.display(), "an orchestrator was given up; what it has stored is kept there until you remove it");
         self.know_no_more(name);
         Ok(())

@@ -6,6 +6,7 @@
 
 mod cgroup;
 mod check;
+mod claims;
 mod ending;
 pub mod placeholder;
 mod ports;
@@ -15,6 +16,7 @@ mod record;
 mod spawn;
 mod template;
 
+pub use claims::of_this_machine as claims_of_this_machine;
 #[cfg(feature = "kubernetes")]
 pub(crate) use template::login;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
@@ -70,6 +72,8 @@ pub struct Settings {
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
     pub executable: PathBuf,
+    /// Where the fleets of this machine say which ports they have: [`claims_of_this_machine`].
+    pub claims: PathBuf,
 }
 
 impl Settings {
@@ -123,7 +127,9 @@ impl Processes {
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
         let (children, samples, hanging) = Default::default();
-        Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
+        let processes = Self { settings, cgroups, records, children, samples, answered, hanging };
+        processes.claim_known()?;
+        Ok(processes)
     }
 
     /// Why CPU is not limited on this machine; `None` where it is.
@@ -147,10 +153,9 @@ impl Processes {
     /// Writes down what will be spawned, before it is.
     fn plan(&mut self, wanted: &Allocation) -> Result<(), ProviderError> {
         let names = self.template_of(&wanted.template)?.ports.clone();
-        let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
-        let place = self.settings.place(wanted.level);
-        let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
+        // Held until the record is written: a claim without one is no longer good.
+        let (chosen, _claims) = self.claim_ports(wanted.level, &directory, names.len())?;
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = self.limit(wanted);
         let record = Record {
