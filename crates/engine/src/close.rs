@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_mqtt::{Disconnect, PacketType, QoS};
+use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
 use crate::connect::keep_alive_deadline;
 use crate::connection::Phase;
@@ -17,6 +17,15 @@ use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{Delivery, Session, Will};
 use crate::uplink::UPLINK_LISTENER;
+
+/// Whom a drain sends away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// Those who are told so and what to use instead: MQTT 5 clients.
+    Told,
+    /// Everyone.
+    Everyone,
+}
 
 impl Engine {
     /// The transport of a connection is gone.
@@ -122,9 +131,12 @@ impl Engine {
     }
 
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there were.
-    pub fn evict(&mut self, now: Now, clients: usize) -> usize {
+    pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
         let connections = self.desk.connections.iter();
-        let of_client = connections.filter(|(_, it)| it.phase == Phase::Open && it.listener != UPLINK_LISTENER);
+        let of_client = connections.filter(|(_, it)| {
+            let wanted = whom == Evicted::Everyone || it.version == Version::V5;
+            wanted && it.phase == Phase::Open && it.listener != UPLINK_LISTENER
+        });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
             self.close_connection(now, *key, Reason::UseAnotherServer, None);

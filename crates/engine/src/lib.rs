@@ -121,6 +121,7 @@ mod uplink;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use close::Evicted;
 pub use connection::Preset;
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};

@@ -8,6 +8,7 @@ use super::SlaSection;
 use crate::decide::PolicyName;
 use crate::document::Keys;
 use crate::level::Level;
+use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
 use crate::provider::process::{Place, Template};
@@ -16,6 +17,7 @@ use crate::provider::process::{Place, Template};
 pub(super) struct LevelSection {
     pub(super) settings: LevelSettings,
     pub(super) policy: Option<PolicyName>,
+    pub(super) signals: Option<SignalSettings>,
     pub(super) place: Place,
     pub(super) routing: String,
     pub(super) admin_token: Option<PathBuf>,
@@ -46,6 +48,7 @@ impl LevelSection {
                 decided_elsewhere: false,
             },
             policy: None,
+            signals: None,
             place: Place::default(),
             routing: "topic-hash".to_owned(),
             admin_token: None,
@@ -75,6 +78,7 @@ pub(super) fn read(
     }
     let policies: Vec<(&str, PolicyName)> = PolicyName::ALL.iter().map(|policy| (policy.name(), *policy)).collect();
     section.policy = keys.word("policy", &policies);
+    section.signals = keys.table("signals", |keys| Some(super::policy::signals(Some(level), keys)));
     section.place.host = keys.text("host").unwrap_or(section.place.host);
     if let Some(text) = keys.text("ports") {
         match ports(&text) {

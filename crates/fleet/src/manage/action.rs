@@ -129,6 +129,16 @@ pub struct Action {
 }
 
 impl Action {
+    /// How many dead ones it brings back, or replaces, when it goes well.
+    pub(super) fn healed(&self) -> u64 {
+        let dead = match self.kind {
+            Kind::Replace => self.old.len(),
+            Kind::Restart => self.targets.len(),
+            _ => 0,
+        };
+        u64::try_from(dead).unwrap_or(u64::MAX)
+    }
+
     /// The step that is under way.
     pub fn step(&self) -> Option<Step> {
         self.steps.last().map(|record| record.step)

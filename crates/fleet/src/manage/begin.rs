@@ -1,5 +1,5 @@
-//! What is begun at a level that has no action under way, in this order: take in what the book does not know, heal, start, and carry
-//! out what was decided.
+//! What is begun at a level that has no action under way, in this order: see off who is leaving, heal, start, and carry out what was
+//! decided.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Manager {
             return "the last action ended a moment ago; trying again soon".to_owned();
         }
         self.evacuate(level, now, sight)
-            .or_else(|| self.adopt(level, now, sight))
+            .or_else(|| self.finish_leaving(level, now))
             .or_else(|| self.give_up(level, now, sight))
             .or_else(|| self.resume(level, now))
             .or_else(|| self.heal(level, now, sight))
@@ -42,45 +42,15 @@ impl Manager {
         !self.book.started.contains(&level)
             || self.book.count(level, &[Phase::Stopped]) > 0
             || !self.dead(level, sight).is_empty()
-            || !self.strays(level, sight).is_empty()
     }
 
-    /// Resources without a place in the book, and members that no action looks after.
-    fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
-        let unknown = sight.resources.iter().flatten().filter(|(name, observed)| {
-            let stopping = observed.condition == Condition::Stopping;
-            observed.resource.level == level && !stopping && !self.book.members.contains_key(*name)
-        });
-        let unfinished = self.book.names(level, &[Phase::Pending, Phase::Joining]);
-        unknown.map(|(name, _)| name.clone()).chain(unfinished).collect()
-    }
-
-    fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
+    /// Members on their way out whom no action looks after.
+    fn finish_leaving(&mut self, level: Level, now: Moment) -> Option<String> {
         let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
-        if !leaving.is_empty() {
-            return Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now));
-        }
-        let strays = self.strays(level, sight);
-        for name in &strays {
-            if self.book.phase(name).is_none() {
-                self.take_in(level, name, now, sight);
-            }
-        }
-        if strays.is_empty() {
+        if leaving.is_empty() {
             return None;
         }
-        let reason = "they belong to this fleet and were not in the book";
-        Some(self.begin_action(Kind::Adopt, level, strays, Vec::new(), reason, now))
-    }
-
-    fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
-        let Some(template) = sight.resource(name).map(|observed| observed.resource.template.clone()) else { return };
-        let cores = self.settings.level(level).map_or(1.0, |settings| settings.cores);
-        let number = self.order_of(level, name);
-        if number >= self.book.next(level) {
-            self.record(Record::Numbers { level, next: number + 1 });
-        }
-        self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
+        Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now))
     }
 
     /// Members that serve no more. What is attached is not the manager's to replace.
@@ -227,7 +197,7 @@ impl Manager {
         best.map(|(name, _)| name.clone())
     }
 
-    fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
+    pub(super) fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
         let (phase, lost_since, failed_restarts) = (Phase::Pending, None, 0);
         self.record(Record::Member(Member { wanted, phase, since: now, order, lost_since, failed_restarts }));
     }
@@ -241,22 +211,8 @@ impl Manager {
         reason: &str,
         now: Moment,
     ) -> String {
-        let (number, observation, reason) = (self.book.last_action + 1, self.observation, reason.to_owned());
-        let mut action = Action {
-            number,
-            kind,
-            level,
-            reason,
-            observation,
-            targets,
-            old,
-            forget_first: self.settings.stack(level).is_some(),
-            failing: None,
-            started: now,
-            steps: Vec::new(),
-        };
-        let first = action.first();
-        action.begin(first, now);
+        let action = self.new_action(kind, level, targets, old, reason, now);
+        let number = action.number;
         let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
         let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
         let phase = match kind {
@@ -270,5 +226,33 @@ impl Manager {
         self.refusals.remove(&level);
         self.record(Record::Action(action));
         text
+    }
+
+    /// An action at its first step, with the next number.
+    pub(super) fn new_action(
+        &self,
+        kind: Kind,
+        level: Level,
+        targets: Vec<ResourceName>,
+        old: Vec<ResourceName>,
+        reason: &str,
+        now: Moment,
+    ) -> Action {
+        let mut action = Action {
+            number: self.book.last_action + 1,
+            kind,
+            level,
+            reason: reason.to_owned(),
+            observation: self.observation,
+            targets,
+            old,
+            forget_first: self.settings.stack(level).is_some(),
+            failing: None,
+            started: now,
+            steps: Vec::new(),
+        };
+        let first = action.first();
+        action.begin(first, now);
+        action
     }
 }

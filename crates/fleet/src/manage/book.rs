@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, Outcome};
+use super::action::{Action, Kind, Outcome};
 use super::moment::Moment;
 use crate::level::Level;
 use crate::provider::{Allocation, ResourceName};
@@ -104,6 +104,13 @@ pub enum Record {
         /// When.
         at: Moment,
     },
+    /// The adoption of a resource has ended.
+    Adopted {
+        /// Which.
+        name: ResourceName,
+        /// How.
+        outcome: Outcome,
+    },
     /// The first resources of a level are there; from now on the policy decides.
     Started {
         /// Which level.
@@ -127,6 +134,9 @@ pub struct Book {
     pub members: BTreeMap<ResourceName, Member>,
     /// The action under way at each level.
     pub actions: BTreeMap<Level, Action>,
+    /// The adoptions under way, beside those, by the resource that each takes in.
+    #[serde(default)]
+    pub adoptions: BTreeMap<ResourceName, Action>,
     /// When the last action of each level ended.
     pub ended: BTreeMap<Level, Moment>,
     /// When the last action of each level that failed ended.
@@ -156,7 +166,15 @@ impl Book {
             }
             Record::Action(action) => {
                 self.last_action = self.last_action.max(action.number);
-                self.actions.insert(action.level, action);
+                match (action.kind, action.targets.first().cloned()) {
+                    (Kind::Adopt, Some(name)) => drop(self.adoptions.insert(name, action)),
+                    _ => drop(self.actions.insert(action.level, action)),
+                }
+            }
+            Record::Adopted { name, outcome } => {
+                self.adoptions.remove(&name);
+                self.totals.actions += 1;
+                self.totals.failed += u64::from(outcome != Outcome::Done);
             }
             Record::Ended { level, outcome, healing, given_up, at } => {
                 self.actions.remove(&level);
@@ -178,6 +196,24 @@ impl Book {
                 self.next.insert(level, next);
             }
             Record::Whole(book) => *self = book,
+        }
+    }
+
+    /// Brings what seems to lie in the future to `now`: the machine's clock was set back while no manager ran, and a limit that began
+    /// in the future would be as much longer.
+    pub fn end_future(&mut self, now: Moment) {
+        let end = |moment: &mut Moment| *moment = (*moment).min(now);
+        for member in self.members.values_mut() {
+            end(&mut member.since);
+            member.lost_since.iter_mut().for_each(end);
+        }
+        self.ended.values_mut().chain(self.failed.values_mut()).for_each(end);
+        for action in self.actions.values_mut().chain(self.adoptions.values_mut()) {
+            end(&mut action.started);
+            for record in &mut action.steps {
+                end(&mut record.started);
+                record.ended.iter_mut().for_each(end);
+            }
         }
     }
 
@@ -218,4 +254,28 @@ impl Book {
 pub(super) fn number(level: Level, name: &ResourceName) -> Option<u64> {
     let rest = name.as_str().strip_prefix(level.name())?.strip_prefix('-')?;
     rest.parse().ok().filter(|_| !rest.starts_with('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_stretches_no_limit() {
+        let allocation = Allocation {
+            name: "orchestrator-1".parse().unwrap(),
+            level: Level::Orchestrator,
+            template: "orchestrator".to_owned(),
+            cores: 1.0,
+        };
+        let (since, lost_since) = (Moment(9_000), Some(Moment(8_000)));
+        let member = Member { wanted: allocation, phase: Phase::Lost, since, order: 1, lost_since, failed_restarts: 0 };
+        let mut book = Book::default();
+        book.failed.insert(Level::Broker, Moment(100));
+        book.apply(Record::Member(member));
+        book.end_future(Moment(5_000));
+        let member = book.members.values().next().unwrap();
+        assert_eq!((member.since, member.lost_since), (Moment(5_000), Some(Moment(5_000))));
+        assert_eq!(book.failed[&Level::Broker], Moment(100));
+    }
 }

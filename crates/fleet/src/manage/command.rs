@@ -11,6 +11,8 @@ use crate::provider::{Allocation, ResourceName};
 pub struct Endpoint {
     /// Which orchestrator.
     pub name: ResourceName,
+    /// The template that it was made from.
+    pub template: String,
     /// Where it speaks MQTT: `mqtt://HOST:PORT`.
     pub address: String,
     /// Clients that it has, for the least-loaded choice.
@@ -30,6 +32,8 @@ pub enum Command {
     Allocate(Allocation),
     /// Have the provider take a resource away.
     Release(ResourceName),
+    /// Have the provider end a dead resource at once and take it away.
+    Discard(ResourceName),
     /// Have the provider end a resource and keep what it has stored where nothing starts it again.
     SetAside(ResourceName),
     /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
@@ -104,6 +108,7 @@ impl Command {
             Self::Keep(records) => format!("keep {} records", records.len()),
             Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
             Self::Release(name) => format!("release {name}"),
+            Self::Discard(name) => format!("discard {name}"),
             Self::SetAside(name) => format!("set {name} aside"),
             Self::AddBroker { at, broker, .. } => format!("add {broker} at {at}"),
             Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
@@ -125,12 +130,12 @@ impl Command {
     pub fn subject(&self) -> Option<&ResourceName> {
         match self {
             Self::Allocate(wanted) => Some(&wanted.name),
-            Self::Release(name) | Self::SetAside(name) => Some(name),
+            Self::Release(name) | Self::Discard(name) | Self::SetAside(name) => Some(name),
             Self::AddBroker { broker, .. } | Self::DrainBroker { broker, .. } | Self::RemoveBroker { broker, .. } => {
                 Some(broker)
             }
             Self::Evict { at, .. } | Self::EndEviction { at } => Some(at),
-            // Homes are settled from look to look, and fail no action but by its time.
+            // Homes and the entry point are settled from look to look, and fail no action but by its time.
             Self::Keep(_)
             | Self::SetHomes { .. }
             | Self::MovePartitions { .. }

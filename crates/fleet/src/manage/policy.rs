@@ -70,6 +70,6 @@ fn sample(member: &MemberSeen) -> Sample {
         message_rate: member.rate,
         queued: member.queued.map(|queued| queued as f64),
         loop_lag: member.loop_lag_ms.and_then(|lag| Duration::try_from_secs_f64(lag / 1000.0).ok()),
-        waiting: None,
+        waiting: member.waiting(),
     }
 }

@@ -92,6 +92,13 @@ impl Provider for WithAttached {
         self.others.release(name)
     }
 
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.discard(name)
+    }
+
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         if self.knows(name) {
             return Err(ProviderError::Attached(name.clone()));

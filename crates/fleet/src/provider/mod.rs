@@ -9,6 +9,7 @@
 //! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died or hangs, start it again on what it kept |
 //! | [`list`](Provider::list) | every resource that this fleet has, also those that a manager before this one allocated |
 //! | [`release`](Provider::release) | begin to take it away, or say that it is gone; the name of nothing is gone |
+//! | [`discard`](Provider::discard) | as `release`, for one that is dead or hangs: at once |
 //! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
 //! | [`set_aside`](Provider::set_aside) | begin to end it for good and keep what it has stored, for a person |
 //! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
@@ -205,6 +206,15 @@ pub trait Provider: Send {
     /// # Errors
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
+
+    /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not asked to end in
+    /// order where it can be ended at once.
+    ///
+    /// # Errors
+    /// As of [`release`](Self::release).
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        self.release(name)
+    }
 
     /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on that.
     ///

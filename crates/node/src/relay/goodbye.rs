@@ -32,6 +32,11 @@ impl Goodbye {
         }
     }
 
+    /// Whether the client can be told.
+    pub(super) fn is_possible(&self) -> bool {
+        matches!(self, Self::Possible { .. })
+    }
+
     /// Has the client told at the next end of a packet; says whether that is possible.
     pub(super) fn begin(&mut self, reference: Option<&str>) -> bool {
         let Self::Possible { max_packet, home } = self else { return false };

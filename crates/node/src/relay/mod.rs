@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Homes, Millis, Output, Reason};
+use tidegate_engine::{ConnectionKey, Evicted, Homes, Millis, Output, Reason};
 
 pub use place::NodeHomes;
 pub(crate) use slots::{RelayKey, Relays};
@@ -257,9 +257,9 @@ impl Shard {
     }
 
     /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how many there were.
-    pub(crate) fn send_relayed_away(&mut self, limit: usize) -> usize {
+    pub(crate) fn send_relayed_away(&mut self, limit: usize, whom: Evicted) -> usize {
         let reference = self.engine.drain_reference().map(str::to_owned);
-        let keys = self.relays.staying(limit);
+        let keys = self.relays.staying(limit, |pair| whom == Evicted::Everyone || pair.goodbye.is_possible());
         for key in &keys {
             if let Some(Relay::Open(pair)) = self.relays.get(*key)
                 && pair.goodbye.begin(reference.as_deref())

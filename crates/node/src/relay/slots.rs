@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, Relay};
+use super::{CLIENT, HOME, Pair, Relay};
 use crate::listener::Shortage;
 use crate::table::RESERVED_INDEX;
 use crate::transport::Transport;
@@ -124,9 +124,9 @@ impl Relays {
         open.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
-    /// Relays that are open and not about to end, so many at most.
-    pub(crate) fn staying(&self, limit: usize) -> Vec<RelayKey> {
-        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending);
+    /// Relays that are open, not about to end, and wanted, so many at most.
+    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Pair) -> bool) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending && wanted(pair));
         let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
         staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }

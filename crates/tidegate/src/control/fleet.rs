@@ -127,8 +127,9 @@ pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> R
 pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(), ControlError> {
     let node = status.node()?;
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
-    tracing::info!(reference, per_second, "clients are sent elsewhere");
-    status.drainer().begin(node, reference, per_second).map_err(ControlError::Refused)
+    let evict_after_s = request.evict_after.as_secs();
+    tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
+    status.drainer().begin(node, request).map_err(ControlError::Refused)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {

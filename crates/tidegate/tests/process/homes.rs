@@ -337,6 +337,41 @@ fn a_relayed_client_of_a_leaver_is_told_where_to() {
     assert_eq!(usize::from(goodbye[1]) + 2, goodbye.len());
 }
 
+/// A client of MQTT 3.1.1, which cannot be told to go.
+fn connect_early(port: u16, id: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = [&[0x10, 12 + id.len() as u8][..], b"\0\x04MQTT\x04\x02\0\0\0", &[id.len() as u8], id.as_bytes()];
+    stream.write_all(&head.concat()).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [0x20, 2, 0, 0]);
+    stream
+}
+
+#[test]
+fn who_cannot_be_told_to_leave_has_time_to_leave_by_himself() {
+    let fleet = Fleet::start();
+    for home in [A, B] {
+        let (id, _) = fleet.id_at(home, "early");
+        let (other, _) = fleet.id_at(home, "late");
+        let (mut early, mut late) = (connect_early(fleet.ports[A].mqtt, &id), connect(fleet.ports[A].mqtt, &other));
+        let drain = |seconds: u64| json!({"per_second": 1000, "evict_after_s": seconds});
+        assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &drain(3600))["error"], Value::Null);
+        let mut goodbye = Vec::new();
+        late.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+        // The other one is served as before.
+        early.write_all(&[0xc0, 0]).unwrap();
+        let mut pong = [0; 2];
+        early.read_exact(&mut pong).unwrap();
+        assert_eq!(pong, [0xd0, 0]);
+        assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &drain(0))["error"], Value::Null);
+        assert_eq!(early.read_to_end(&mut Vec::new()).unwrap(), 0);
+        assert_eq!(fleet.ask(A, "DELETE", "/api/v1/drain", &Value::Null)["error"], Value::Null);
+    }
+}
+
 #[test]
 fn a_move_waits_until_a_slow_broker_has_handed_out_what_it_had() {
     let mut fleet = Fleet::start();

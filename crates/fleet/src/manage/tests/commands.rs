@@ -12,7 +12,7 @@ impl World {
         match command {
             Command::Keep(_) => {}
             Command::Allocate(wanted) => self.allocate(wanted)?,
-            Command::Release(name) => self.release(name),
+            Command::Release(name) | Command::Discard(name) => self.release(name),
             Command::SetAside(name) => self.set_aside(name),
             Command::AddBroker { at, broker, .. } => {
                 let since = self.now;
@@ -42,6 +42,7 @@ impl World {
                 let leaving = Leaving { to: to.clone(), partitions: partitions.clone(), until: self.now + TURN };
                 self.asked(at)?.homes.leave(at, leaving, *epoch)?;
             }
+            Command::SetEndpoints(_) if self.refuses_names => return Err("the entry point refuses".to_owned()),
             Command::SetEndpoints(endpoints) => self.endpoints.clone_from(endpoints),
             Command::Tell(Entry(value)) => self.history.push(value.clone()),
         }

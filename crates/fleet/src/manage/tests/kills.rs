@@ -70,8 +70,10 @@ impl Run {
         if let Command::Keep(records) = command {
             self.journal.push(serde_json::to_string(records).unwrap());
         }
-        if let Err(problem) = self.world.execute(command) {
-            self.manager.failed(command, &problem);
+        match (self.world.execute(command), command) {
+            (Err(problem), _) => self.manager.failed(command, &problem),
+            (Ok(()), Command::SetEndpoints(endpoints)) => self.manager.endpoints_set(endpoints, Vec::new()),
+            (Ok(()), _) => {}
         }
     }
 

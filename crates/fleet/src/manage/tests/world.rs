@@ -74,6 +74,8 @@ pub(super) struct World {
     pub(super) mute: bool,
     /// Whether brokers are too busy for probes.
     pub(super) busy: bool,
+    /// Whether the entry point takes no names.
+    pub(super) refuses_names: bool,
     /// Allocations that fail from now on.
     pub(super) refusals: u32,
     /// New resources end at once.

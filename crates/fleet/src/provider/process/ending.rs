@@ -21,13 +21,23 @@ const MAX_SET_ASIDE: usize = 8;
 impl Processes {
     /// Ends everything of a resource that runs.
     pub(super) fn end(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        self.end_within(name, None)
+    }
+
+    /// The same with another limit than the template's until it is killed.
+    pub(super) fn end_within(
+        &mut self,
+        name: &ResourceName,
+        limit: Option<Duration>,
+    ) -> Result<Release, ProviderError> {
         self.reap();
         let directory = self.directory(name);
         let Some(record) = self.records.get_mut(name) else { return Ok(Release::Gone) };
         let template = self.settings.templates.get(&record.wanted.template);
         let now = unix_ms();
-        let (signal, limit) =
+        let (signal, of_template) =
             template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
+        let limit = limit.unwrap_or(of_template);
         let lives = record.process.as_ref().is_some_and(Identity::lives);
         let since = record.stopping_since_ms.unwrap_or(now);
         if record.stopping_since_ms.is_none() {

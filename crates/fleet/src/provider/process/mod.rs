@@ -359,6 +359,14 @@ impl Provider for Processes {
         Ok(release)
     }
 
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end_within(name, Some(Duration::ZERO))?;
+        if release == Release::Gone && self.records.contains_key(name) {
+            self.forget(name)?;
+        }
+        Ok(release)
+    }
+
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         let release = self.end(name)?;
         let directory = self.directory(name);

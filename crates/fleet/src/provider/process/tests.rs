@@ -255,6 +255,25 @@ fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile
     assert_ne!(ports["relay"], ports["mqtt"]);
 }
 
+#[test]
+fn what_is_dead_is_not_asked_to_end() {
+    let folder = Folder::new();
+    // It would go on for as long as it is asked; its template gives it an hour.
+    let mut processes = folder.open("trap '' TERM; : > ready; while :; do sleep 1000; done");
+    processes.settings.templates.get_mut("sh").unwrap().stop_limit = Duration::from_secs(3600);
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    assert!((0..10_000_000).any(|_| {
+        thread::yield_now();
+        folder.0.join("broker-1/ready").exists()
+    }));
+    assert_eq!(processes.release(&resource.name).unwrap(), Release::Stopping);
+    let gone = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.discard(&resource.name).unwrap() == Release::Gone
+    });
+    assert!(gone && !folder.0.join("broker-1").exists());
+}
+
 /// Processes that listen on nothing, which have the only ports of a small range.
 fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
     let mut settings = folder.open("exec sleep 1000").settings;
