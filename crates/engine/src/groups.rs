@@ -348,26 +348,17 @@ impl Reach<'_> {
         let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
         let of_fleet = dealt.tenant == TenantId::UPLINK;
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
-            // Brokers are full all at once, and then nothing comes through the gate.
-            _ if of_fleet => false,
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let place = if of_fleet && publication.retain {
-            // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
-            dealt.members.pick_by_topic(topic, |member| Some(member.receiver) == not_to)
-        } else if of_fleet && desk.uplinks.goes_by_load() {
-            let load = |member: &Member<Receiver, Seat>| desk.load_of(SessionKey(member.receiver.1));
-            dealt.members.least(load, |member| Some(member.receiver) == not_to)
+        let place = if of_fleet {
+            pick_broker(&mut dealt.members, desk, publication, topic, not_to)
         } else {
-            None
+            dealt
+                .members
+                .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
         };
         let place = place
-            .or_else(|| {
-                dealt
-                    .members
-                    .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
-            })
             .or_else(|| dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
@@ -424,6 +415,31 @@ impl Reach<'_> {
         self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
         true
     }
+}
+
+/// The broker that gets a message, by the policy of the fleet. One that is not to have it, or had better not, gets it only if there
+/// is no other.
+fn pick_broker(
+    members: &mut Group<Receiver, Seat>,
+    desk: &Desk,
+    publication: &Publication<'_>,
+    topic: u64,
+    not_to: Option<Receiver>,
+) -> Option<usize> {
+    let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);
+    let unfit = |member: &Member<Receiver, Seat>| desk.uplinks.is_unfit(session(member), publication.topic);
+    let passed_over = |member: &Member<Receiver, Seat>| Some(member.receiver) == not_to || unfit(member);
+    if publication.retain {
+        // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
+        let place = members.pick_by_topic(topic, passed_over);
+        return place.or_else(|| members.pick_by_topic(topic, unfit));
+    }
+    if desk.uplinks.goes_by_load() {
+        let load = |member: &Member<Receiver, Seat>| (unfit(member), desk.load_of(session(member)));
+        return members.least(load, passed_over);
+    }
+    let place = members.pick(publication.publisher, topic, passed_over);
+    place.or_else(|| members.pick(publication.publisher, topic, unfit))
 }
 
 impl Desk {

@@ -117,9 +117,9 @@ impl<R: PartialEq, O> Group<R, O> {
 
     /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses are
     /// asked only if there is no other.
-    pub(crate) fn least(
+    pub(crate) fn least<L: Ord>(
         &self,
-        load: impl Fn(&Member<R, O>) -> u64,
+        load: impl Fn(&Member<R, O>) -> L,
         exclude: impl Fn(&Member<R, O>) -> bool,
     ) -> Option<usize> {
         let candidates = if self.online > 0 { self.online } else { self.members.len() };

@@ -113,7 +113,7 @@ impl Shard {
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
-                Some(ToShard::Dialed(dialed)) => self.take_dialed(dialed),
+                Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -256,7 +256,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink } => self.dial(&uplink),
+                Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Log(event) => self.log(&event),
             }
         }

@@ -8,19 +8,26 @@
 //!
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
-//! - `filters.rs`: each filter of this process once at each broker.
+//! - `filters.rs`: each filter of this process once at each broker; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
-//! - `life.rs`: uplinks come, are lost, drained and removed.
+//! - `here.rs`: what no broker brings back is delivered without one.
+//! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
+//! - `report.rs`: what is told of them.
 
 mod connection;
 mod copies;
+mod coverage;
 mod filters;
+mod here;
 pub(crate) mod id;
+mod leave;
 mod life;
+mod quota;
 mod receive;
 mod removals;
+mod report;
 mod route;
 mod settings;
 mod settle;
@@ -32,16 +39,19 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey};
+use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
+use quota::Pause;
 use removals::Removals;
+use settle::Resends;
 
 pub(crate) use route::{AtGate, Gate};
 pub use settings::{
-    RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
 
 /// Stands where the sessions of clients have the listener that they came through.
@@ -72,9 +82,16 @@ pub(crate) struct Uplinks {
     waiting: BTreeSet<ConnectionKey>,
     all: BTreeMap<UplinkKey, Uplink>,
     next_key: u32,
+    next_attempt: u64,
     by_session: BTreeMap<u32, UplinkKey>,
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     wanted: WantedFilters,
+    /// Sessions of brokers that are better not given every message at present.
+    flawed: BTreeSet<u32>,
+    /// How often messages were sent again that did not come back.
+    resends: Resends,
+    /// What no broker brings back, at the end of the packet at hand.
+    for_here: Vec<(UplinkKey, MessageRef)>,
     seen: SeenIds,
     removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
@@ -109,6 +126,8 @@ struct Uplink {
     filters: FilterSync,
     /// In flight, but for others to deliver: only the packet ids are to be released.
     released: u64,
+    /// Until when it is given nothing, since it had no room.
+    pause: Pause,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -137,7 +156,7 @@ struct Uplink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The shell opens a transport.
-    Dialing,
+    Dialing(DialAttempt),
     /// CONNECT was sent.
     Connecting,
     /// CONNACK came.
@@ -238,6 +257,11 @@ impl Uplinks {
             return false;
         }
         true
+    }
+
+    /// Whether messages were sent again that have not come back.
+    fn awaits_resent(&self) -> bool {
+        !self.resends.is_empty()
     }
 
     /// Whether a message has come.

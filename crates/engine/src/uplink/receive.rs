@@ -46,6 +46,7 @@ impl Engine {
         if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
+        self.note_brought(uplink, raw.topic);
         let new = match &id {
             Some(id) => {
                 let new = self.is_news(now, id);
@@ -91,7 +92,7 @@ impl Engine {
     /// Whether a message has not come before. If it is one of this process, it has come back now.
     fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
         let new = self.desk.uplinks.seen.insert(id);
-        if self.desk.uplinks.unreturned_bytes > 0 {
+        if self.desk.uplinks.unreturned_bytes > 0 || self.desk.uplinks.awaits_resent() {
             self.note_returned(now, id);
         }
         new
