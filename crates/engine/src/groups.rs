@@ -1,6 +1,7 @@
 //! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
 
 mod audit;
+mod fleet;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -352,7 +353,7 @@ impl Reach<'_> {
             _ => member.options.full,
         };
         let place = if of_fleet {
-            pick_broker(&mut dealt.members, desk, publication, topic, not_to)
+            self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
         } else {
             dealt
                 .members
@@ -415,31 +416,6 @@ impl Reach<'_> {
         self.desk.deliver(now.monotonic, publication, self.layouts, session, &terms);
         true
     }
-}
-
-/// The broker that gets a message, by the policy of the fleet. One that is not to have it, or had better not, gets it only if there
-/// is no other.
-fn pick_broker(
-    members: &mut Group<Receiver, Seat>,
-    desk: &Desk,
-    publication: &Publication<'_>,
-    topic: u64,
-    not_to: Option<Receiver>,
-) -> Option<usize> {
-    let session = |member: &Member<Receiver, Seat>| SessionKey(member.receiver.1);
-    let unfit = |member: &Member<Receiver, Seat>| desk.uplinks.is_unfit(session(member), publication.topic);
-    let passed_over = |member: &Member<Receiver, Seat>| Some(member.receiver) == not_to || unfit(member);
-    if publication.retain {
-        // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
-        let place = members.pick_by_topic(topic, passed_over);
-        return place.or_else(|| members.pick_by_topic(topic, unfit));
-    }
-    if desk.uplinks.goes_by_load() {
-        let load = |member: &Member<Receiver, Seat>| (unfit(member), desk.load_of(session(member)));
-        return members.least(load, passed_over);
-    }
-    let place = members.pick(publication.publisher, topic, passed_over);
-    place.or_else(|| members.pick(publication.publisher, topic, unfit))
 }
 
 impl Desk {

@@ -155,7 +155,6 @@ impl Engine {
         uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
-        uplink.backoff_ms = 0;
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
         let session = uplink.session;
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };

@@ -32,9 +32,14 @@ impl Uplink {
                 || covered(wanted, topic, &|filter| self.filters.refused.contains(filter)) != Covered::Refused)
     }
 
+    /// Whether the broker had better get nothing at all.
+    fn is_passed_over(&self) -> bool {
+        self.pause.is_on() || self.draining.is_some() || self.ends || !self.filters.are_asked()
+    }
+
     /// Whether there is any message that the broker had better not get.
     fn is_flawed(&self) -> bool {
-        self.pause.is_on() || !self.filters.refuses_nothing() || !self.filters.are_asked()
+        self.is_passed_over() || !self.filters.refuses_nothing()
     }
 }
 
@@ -44,9 +49,7 @@ impl Uplinks {
     pub(crate) fn is_unfit(&self, session: SessionKey, topic: &str) -> bool {
         self.flawed.contains(&session.0) && {
             let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
-            uplink.is_some_and(|uplink| {
-                uplink.pause.is_on() || !uplink.filters.are_asked() || !uplink.brings(&self.wanted.filters, topic)
-            })
+            uplink.is_some_and(|uplink| uplink.is_passed_over() || !uplink.brings(&self.wanted.filters, topic))
         }
     }
 

@@ -399,6 +399,7 @@ impl Engine {
         self.send_filters(key);
         if !asked_before && self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
             self.note_flaws(key);
+            self.keep_order(now);
             self.open_window(now, key);
         }
         self.set_uplink_timer(key);

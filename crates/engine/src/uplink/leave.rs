@@ -30,6 +30,8 @@ impl Engine {
         uplink.since = now.unix;
         uplink.probe.next = now.monotonic;
         let session = uplink.session;
+        self.note_flaws(key);
+        self.keep_order(now);
         self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         self.set_uplink_timer(key);
         self.after_frame(now);
@@ -51,7 +53,9 @@ impl Engine {
                 uplink.reassign_at = reassign_at;
             }
             let (session, max_qos) = (uplink.session, uplink.max_qos);
+            self.note_flaws(key);
             self.take_uplink_seat(now, session, max_qos);
+            self.keep_order(now);
             self.set_uplink_timer(key);
             self.check_gate(now);
         }
@@ -73,13 +77,13 @@ impl Engine {
         if !self.has_another(key) {
             return Err(UplinkError::Last(name.to_owned()));
         }
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return Ok(()) };
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return Ok(()) };
+        uplink.ends = true;
         let (session, connection) = (uplink.session, uplink.connection);
-        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
+        self.note_flaws(key);
+        // Before it leaves, since then what waits would go to others before what was sent.
         self.reassign(now, key);
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
-            uplink.ends = true;
-        }
+        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
         if let Some(connection) = connection {
             self.say_goodbye(connection, true);
             self.end_connection(now, connection, Reason::UplinkRemoved, None);
@@ -87,6 +91,8 @@ impl Engine {
         if let Some(uplink) = self.desk.uplinks.all.remove(&key) {
             self.desk.timers.cancel(uplink.timer, Timer::Uplink(key));
             self.desk.uplinks.by_session.remove(&session.0);
+            self.desk.uplinks.flawed.remove(&session.0);
+            self.desk.uplinks.held.remove(&key);
         }
         self.end_session(now, session, Reason::SessionDiscarded);
         self.check_gate(now);

@@ -5,7 +5,7 @@ use tidegate_mqtt::{QoS, Version};
 use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
-    DialAttempt, FilterSync, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters,
+    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters,
     UplinkError, UplinkKey, UplinkOptions,
 };
 use crate::desk::Timer;
@@ -65,6 +65,7 @@ impl Engine {
             filters: FilterSync::default(),
             released: released as u64,
             pause: Pause::default(),
+            hold: Hold::default(),
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
@@ -83,6 +84,7 @@ impl Engine {
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
+        self.keep_order(now);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
@@ -177,6 +179,9 @@ impl Engine {
             // no connection what is dealt anew is queued and sent below, once.
             self.start_anew(now, key);
         }
+        if !draining {
+            self.keep_order(now);
+        }
         if let Some(session) = self.desk.sessions.get_mut(session.0) {
             session.connection = Some(connection);
         }
@@ -196,6 +201,8 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
         uplink.told_away = false;
+        // Not before: one that takes connections and answers nothing is not tried more often than one that takes none.
+        uplink.backoff_ms = 0;
         if uplink.filters.refuses_nothing() {
             uplink.last_error.clear();
         }
@@ -242,6 +249,7 @@ impl Engine {
             // under way to the orchestrator would lose its ids in an older one.
             self.try_other_version(key);
         }
+        self.forget_hold(key);
         self.end_filters(now, key);
         self.rest(now, key);
     }
@@ -259,7 +267,7 @@ impl Engine {
             }
         };
         let of_filters = if uplink.stage == Stage::Open { uplink.filters.due(timeout) } else { Millis::NEVER };
-        let due = of_stage.min(uplink.reassign_at).min(of_filters).min(uplink.pause.until);
+        let due = of_stage.min(uplink.reassign_at).min(of_filters).min(uplink.pause.until).min(uplink.hold.until);
         if due == uplink.timer {
             return;
         }
@@ -296,6 +304,7 @@ impl Engine {
             }
             Stage::Resting(_) | Stage::Dialing(_) => {}
         }
+        self.end_long_hold(now, key);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.reassign_at <= now.monotonic {
             uplink.reassign_at = Millis::NEVER;

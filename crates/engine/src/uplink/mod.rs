@@ -12,6 +12,7 @@
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `order.rs`: a topic's messages keep their order while its broker changes.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
 //! - `report.rs`: what is told of them.
@@ -24,6 +25,7 @@ mod here;
 pub(crate) mod id;
 mod leave;
 mod life;
+mod order;
 mod quota;
 mod receive;
 mod removals;
@@ -46,6 +48,7 @@ use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
 use quota::Pause;
+use order::Hold;
 use removals::Removals;
 use settle::Resends;
 
@@ -88,6 +91,8 @@ pub(crate) struct Uplinks {
     wanted: WantedFilters,
     /// Sessions of brokers that are better not given every message at present.
     flawed: BTreeSet<u32>,
+    /// Brokers that wait for others, so that topics keep their order.
+    held: BTreeSet<UplinkKey>,
     /// How often messages were sent again that did not come back.
     resends: Resends,
     /// What no broker brings back, at the end of the packet at hand.
@@ -96,6 +101,8 @@ pub(crate) struct Uplinks {
     removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,
+    /// What brokers will never take, in the packet at hand, where somebody waits for it.
+    denied: Vec<MessageId>,
     /// What brokers have no room for.
     refused: Vec<(SessionKey, InFlight)>,
     unreturned_bytes: u64,
@@ -128,6 +135,8 @@ struct Uplink {
     released: u64,
     /// Until when it is given nothing, since it had no room.
     pause: Pause,
+    /// What others have to settle before it is given anything.
+    hold: Hold,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -193,7 +202,8 @@ struct Unreturned {
 impl Uplinks {
     pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64) -> Self {
         let origin = hash_bytes(seed, b"origin of messages for a fleet");
-        Self { settings, origin, ..Self::default() }
+        let seen = settings.as_ref().map(|settings| SeenIds::for_owed(settings.max_owed_messages)).unwrap_or_default();
+        Self { settings, origin, seen, ..Self::default() }
     }
 
     /// Whether this process is an orchestrator.
@@ -254,6 +264,9 @@ impl Uplinks {
         } else if code == ReasonCode::QuotaExceeded {
             self.refused.push((session, in_flight));
         } else {
+            if !self.held.is_empty() {
+                self.denied.extend(MessageId::at_end_of(delivery.message.properties()));
+            }
             return false;
         }
         true

@@ -55,6 +55,7 @@ impl Engine {
         self.note_flaws(key);
         self.fit_window(key);
         self.set_uplink_timer(key);
+        self.keep_order(now);
         self.give_queue_away(now, key);
     }
 
@@ -66,6 +67,7 @@ impl Engine {
         }
         uplink.pause.until = Millis::NEVER;
         self.note_flaws(key);
+        self.keep_order(now);
         self.open_window(now, key);
     }
 
@@ -75,8 +77,11 @@ impl Engine {
         let fit = |uplink: &super::Uplink| {
             uplink.stage == Stage::Open && uplink.draining.is_none() && !flawed.contains(&uplink.session.0)
         };
-        if self.desk.uplinks.all.values().any(fit) {
-            self.take_back_queue(now, key, super::settle::Whereto::Elsewhere);
+        if self.desk.uplinks.all.values().any(fit)
+            && let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session)
+        {
+            let queue = self.take_queue(session);
+            self.deal_queue(now, key, queue, super::settle::Whereto::Elsewhere);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use tidegate_mqtt::{QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::RoutingPolicy;
-use super::id::MessageId;
+use super::id::{MessageId, PROPERTY};
 use crate::deliver::Terms;
 use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
@@ -115,7 +115,11 @@ impl Engine {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
-        let mut properties = publication.properties.to_vec();
+        let mut properties = Vec::new();
+        if let Ok(given) = PublishProperties::decode(publication.properties) {
+            // A will may bring an id that its client has made up.
+            given.copy_forwardable_without(PROPERTY, &mut properties);
+        }
         self.next_message_id(now, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,

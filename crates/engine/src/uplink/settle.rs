@@ -14,6 +14,7 @@ use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::packet_ids::{InflightEntry, State};
+use crate::queue::SessionQueue;
 use crate::reason::Reason;
 use crate::session::{Delivery, InFlight};
 
@@ -103,9 +104,12 @@ impl Engine {
             let key = self.desk.uplinks.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
                 self.begin_pause(now, key);
-                self.deal_anew(now, key, &delivery.message.publication(), Whereto::Elsewhere);
+                self.deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
             }
             self.forget_settled(session, &in_flight);
+        }
+        while let Some(id) = self.desk.uplinks.denied.pop() {
+            self.wait_no_longer_for(&id);
         }
         self.check_gate_now_and_then(now);
     }
@@ -133,6 +137,7 @@ impl Engine {
 
     /// The store need not keep it any longer.
     fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
+        self.note_no_longer_under_way(in_flight);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         if let Some(stored) = stored {
             self.desk.journal.delete_entry(stored, in_flight.numbers);
@@ -165,7 +170,7 @@ impl Engine {
     /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has no window.
     pub(super) fn fit_window(&mut self, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let closed = uplink.pause.is_on() || !uplink.filters.are_asked();
+        let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
         let window = if closed { 0 } else { usize::from(uplink.window) };
         let left = window.saturating_sub(uplink.unreturned.len()) as u16;
         if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
@@ -209,11 +214,17 @@ impl Engine {
                 self.desk.uplinks.resends.forget(id);
                 self.deliver_here(now, key, &message);
             }
-            Some(message) if wanted => self.deal_anew(now, key, &message.publication(), Whereto::Elsewhere),
+            Some(message) if wanted => self.deal_one_anew(now, key, &message, Whereto::Elsewhere),
             _ => self.desk.uplinks.resends.forget(id),
         }
         self.forget_settled(session, &in_flight);
         self.fit_window(key);
+    }
+
+    /// Deals a message anew that a broker was sent.
+    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.deal_anew(now, key, &message.publication(), whereto);
+        self.put_in_its_place(message);
     }
 
     /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
@@ -273,6 +284,8 @@ impl Engine {
         };
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
+        // Before anything is dealt anew, which it may get itself.
+        let queue = self.take_queue(session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
@@ -301,18 +314,28 @@ impl Engine {
         for in_flight in sent {
             self.reassign_one(now, key, session, &in_flight, whereto);
         }
-        self.take_back_queue(now, key, whereto);
+        self.deal_queue(now, key, queue, whereto);
         self.check_gate(now);
     }
 
-    /// Takes back what waits for a broker, in its order, and deals it anew.
-    pub(super) fn take_back_queue(&mut self, now: Now, key: UplinkKey, whereto: Whereto) {
+    /// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
+    pub(super) fn take_queue(&mut self, session: SessionKey) -> SessionQueue {
+        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        flow.map_or_else(SessionQueue::default, |flow| {
+            flow.queue_bytes = 0;
+            std::mem::take(&mut flow.queue)
+        })
+    }
+
+    /// Deals anew what has waited for a broker, in its order.
+    pub(super) fn deal_queue(
+        &mut self,
+        now: Now,
+        key: UplinkKey,
+        queue: impl IntoIterator<Item = Delivery>,
+        whereto: Whereto,
+    ) {
         let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
-        let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) else {
-            return;
-        };
-        let queue = std::mem::take(&mut flow.queue);
-        flow.queue_bytes = 0;
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
@@ -323,7 +346,7 @@ impl Engine {
 
     fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
-            self.deal_anew(now, key, &delivery.message.publication(), whereto);
+            self.deal_one_anew(now, key, &delivery.message, whereto);
         }
         self.forget_settled(session, in_flight);
     }
