@@ -26,7 +26,8 @@ pub(super) fn pick_broker(
     if publication.retain {
         // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
         let place = members.pick_by_topic(topic, |member| avoided(member) || unfit(member));
-        let place = place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
+        let place =
+            place.or_else(|| members.pick_by_topic(topic, unfit)).or_else(|| members.pick_by_topic(topic, avoided));
         return place.or_else(|| members.pick_by_topic(topic, |_| false));
     }
     if desk.uplinks.goes_by_load() {
@@ -45,9 +46,7 @@ impl Groups {
     /// The session of the broker that messages of a topic go to at present, where the topic decides.
     pub(crate) fn broker_of_topic(&self, desk: &Desk, group: GroupName<'_>, topic: &str) -> Option<SessionKey> {
         let members = &self.dealt.get(self.find(group)?.0)?.members;
-        let unfit = |member: &Member<Receiver, Seat>| {
-            desk.uplinks.is_unfit(SessionKey(member.receiver.1), topic)
-        };
+        let unfit = |member: &Member<Receiver, Seat>| desk.uplinks.is_unfit(SessionKey(member.receiver.1), topic);
         let hash = hash_bytes(0, topic.as_bytes());
         let place = members.pick_by_topic(hash, unfit).or_else(|| members.pick_by_topic(hash, |_| false))?;
         members.members().get(place).map(|member| SessionKey(member.receiver.1))

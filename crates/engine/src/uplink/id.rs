@@ -247,7 +247,8 @@ impl SeenIds {
             return last.insert(id.number);
         }
         let known = self.origins.iter().position(|seen| seen.origin == id.origin);
-        let mut seen = known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin, self.window));
+        let mut seen =
+            known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin, self.window));
         if self.origins.len() >= ORIGINS_MAX {
             self.origins.pop_front();
         }

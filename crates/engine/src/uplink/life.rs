@@ -5,8 +5,8 @@ use tidegate_mqtt::{QoS, Version};
 use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
-    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters,
-    UplinkError, UplinkKey, UplinkOptions,
+    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink,
+    UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
 };
 use crate::desk::Timer;
 use crate::engine::Engine;

@@ -47,8 +47,8 @@ use crate::session::{Delivery, InFlight};
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
-use quota::Pause;
 use order::Hold;
+use quota::Pause;
 use removals::Removals;
 use settle::Resends;
 
@@ -202,8 +202,8 @@ struct Unreturned {
 impl Uplinks {
     pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64) -> Self {
         let origin = hash_bytes(seed, b"origin of messages for a fleet");
-        let seen = settings.as_ref().map(|settings| SeenIds::for_owed(settings.max_owed_messages)).unwrap_or_default();
-        Self { settings, origin, seen, ..Self::default() }
+        let max_owed = settings.as_ref().map_or(0, |settings| settings.max_owed_messages);
+        Self { settings, origin, seen: SeenIds::for_owed(max_owed), ..Self::default() }
     }
 
     /// Whether this process is an orchestrator.

@@ -22,7 +22,7 @@ fn expect_rounds(client: &Client, rounds: std::ops::Range<u32>) {
     for topic in 0..TOPICS {
         let topic = format!("t/{topic}");
         let of_topic = got.iter().filter(|delivered| delivered.topic == topic);
-        let of_topic: Vec<String> = of_topic.map(|delivered| delivered.text()).collect();
+        let of_topic: Vec<String> = of_topic.map(Delivered::text).collect();
         let expected: Vec<String> = rounds.clone().map(|round| round.to_string()).collect();
         assert_eq!(of_topic, expected, "of {topic}");
     }
