@@ -93,6 +93,7 @@ impl Engine {
             self.desk.uplinks.by_session.remove(&session.0);
             self.desk.uplinks.flawed.remove(&session.0);
             self.desk.uplinks.held.remove(&key);
+            self.desk.uplinks.confirming.forget_session(session);
         }
         self.end_session(now, session, Reason::SessionDiscarded);
         self.check_gate(now);

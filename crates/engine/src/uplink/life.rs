@@ -213,6 +213,7 @@ impl Engine {
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, detail: Option<&str>) {
         let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
+        self.end_confirming(connection);
         let reassign_at = self.reassign_time(now);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let was = uplink.stage;

@@ -13,10 +13,12 @@
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `order.rs`: a topic's messages keep their order while its broker changes.
+//! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
 //! - `report.rs`: what is told of them.
 
+mod confirm;
 mod connection;
 mod copies;
 mod coverage;
@@ -44,6 +46,7 @@ use crate::ids::{ConnectionKey, ListenerId, SessionKey};
 use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
+use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
@@ -98,6 +101,7 @@ pub(crate) struct Uplinks {
     /// What no broker brings back, at the end of the packet at hand.
     for_here: Vec<(UplinkKey, MessageRef)>,
     seen: SeenIds,
+    confirming: Confirming,
     removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,

@@ -91,7 +91,7 @@ impl Engine {
             let message = delivery.message.clone();
             if !open || !self.is_wanted_here(&message) {
                 self.desk.uplinks.resends.forget(&id);
-                self.forget_settled(session, &in_flight);
+                self.forget_come(session, &id, &in_flight);
             } else if kept_back {
                 self.deliver_here(now, key, &message);
                 self.desk.uplinks.resends.forget(&id);
@@ -135,8 +135,17 @@ impl Engine {
         !self.cache.get(slot).1.is_empty()
     }
 
+    /// The store need not keep it any longer, as soon as all shards have what has come.
+    fn forget_come(&mut self, session: SessionKey, id: &MessageId, in_flight: &InFlight) {
+        if self.desk.uplinks.confirming.holds(id, session, in_flight) {
+            self.note_no_longer_under_way(in_flight);
+        } else {
+            self.forget_settled(session, in_flight);
+        }
+    }
+
     /// The store need not keep it any longer.
-    fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
+    pub(super) fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
         self.note_no_longer_under_way(in_flight);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         if let Some(stored) = stored {
@@ -155,7 +164,7 @@ impl Engine {
             let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
             uplink.counters.returned += 1;
             self.forget_unreturned(&in_flight);
-            self.forget_settled(session, &in_flight);
+            self.forget_come(session, id, &in_flight);
             self.fit_window(key);
             self.desk.refill(now.monotonic, &mut self.layouts, session);
         }
