@@ -146,6 +146,6 @@ pub use settings::{
 pub use slow::SlowSession;
 pub use tail::ReadFailure;
 pub use uplink::{
-    RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
 pub use wire::WireError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
+use tidegate_engine::{Batch, ConnectionKey, DialAttempt, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
@@ -37,7 +37,7 @@ pub(crate) enum ToShard {
     /// What a QUIC connection tells its socket's shard.
     QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
-    Dialed(Dialed),
+    Dialed(DialAttempt, Dialed),
     /// A request of the control plane.
     Admin(Admin),
 }

@@ -120,7 +120,7 @@ impl Shard {
                 Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
                 Some(ToShard::QuicBatch(batch)) => self.take_quic_batch(*batch),
                 Some(ToShard::QuicNotice(notice)) => self.take_quic_notice(*notice),
-                Some(ToShard::Dialed(dialed)) => self.take_dialed(dialed),
+                Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -266,7 +266,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink } => self.dial(&uplink),
+                Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Log(event) => self.log(&event),
             }
         }
