@@ -146,6 +146,7 @@ pub use settings::{
 pub use slow::SlowSession;
 pub use tail::ReadFailure;
 pub use uplink::{
-    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
+    UplinkState,
 };
 pub use wire::WireError;
