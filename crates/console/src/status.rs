@@ -180,6 +180,8 @@ pub struct StoreNumbers {
     pub merges: u64,
     /// Merges that failed and are tried again.
     pub merge_failures: u64,
+    /// Groups that were written later so that merges keep up.
+    pub slowed_groups: u64,
     /// Writes and syncs that the disk refused.
     pub failures: u64,
 }
