@@ -136,8 +136,9 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use settings::{
-    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
+    Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy, OverflowRule,
+    PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,
+    TenantLedger, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -92,7 +92,12 @@ impl Desk {
 
     /// The same for a message that nobody may have kept yet.
     #[cold]
-    pub(crate) fn discard_publication_for(&mut self, reason: Reason, to: SessionKey, publication: &mut Publication<'_>) {
+    pub(crate) fn discard_publication_for(
+        &mut self,
+        reason: Reason,
+        to: SessionKey,
+        publication: &mut Publication<'_>,
+    ) {
         self.discard_publication(reason, publication);
         self.tell_dropped(reason, to, publication.topic, None);
     }

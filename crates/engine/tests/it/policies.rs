@@ -214,7 +214,8 @@ fn what_is_larger_than_its_subscriber_takes_becomes_a_dead_letter_wherever_it_is
         // One was in flight, one waits, and one comes while the client has the smaller limit.
         let _subscriber = world.connect(v5("s").lasting().max_packet(50).manual());
         publisher.publish(message("t", "c".repeat(100)).qos1());
-        let got: Vec<(String, String)> = letters(&reader).into_iter().map(|(why, text)| (why, text[..1].into())).collect();
+        let got: Vec<(String, String)> =
+            letters(&reader).into_iter().map(|(why, text)| (why, text[..1].into())).collect();
         let expected = ["a", "b", "c"].map(|text| ("subscriber_packet_limit".to_owned(), text.to_owned()));
         assert_eq!(got, expected);
         assert_eq!(world.dropped(Reason::SubscriberPacketLimit), 3);
