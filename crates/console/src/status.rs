@@ -207,6 +207,19 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
+/// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantNumbers {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How many there are.
+    pub counts: [u64; 4],
+    /// How many were refused for the quota since the start.
+    pub refused: [u64; 4],
+    /// How many there may be; 0 is no limit.
+    pub quotas: [u32; 4],
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -228,6 +241,8 @@ pub struct Status {
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.
     pub fleet: Vec<BrokerStatus>,
+    /// Its tenants but the default one.
+    pub tenants: Vec<TenantNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

@@ -129,8 +129,8 @@ impl<M: Retainable> Retained<M> {
         }
         let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));
         if is_new && !self.count_new(tenant, quota) {
-            self.expire(now, RECLAIMED_MAX);
-            if !self.count_new(tenant, quota) {
+            let expired = self.expire(now, RECLAIMED_MAX);
+            if expired == 0 || !self.count_new(tenant, quota) {
                 return Err(Reason::TenantRetained);
             }
         }

@@ -108,7 +108,7 @@ pub trait TenantLedger: std::fmt::Debug + Send + Sync {
     /// Counts so many fewer.
     fn release(&self, tenant: TenantId, holding: Holding, count: u64);
 
-    /// Whether any tenant may publish only so fast. Asked for every PUBLISH.
+    /// Whether any tenant may publish only so fast. Asked whenever bytes come in.
     fn limits_rates(&self) -> bool;
 
     /// Takes a message from what a tenant may publish, at a time in nanoseconds of the monotonic clock; returns for how many

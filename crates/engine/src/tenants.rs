@@ -17,7 +17,11 @@ pub(crate) enum TenantUses {
     /// For this shard: the tenants with a quota. All others are not counted, and cost nothing.
     Own(OwnUses),
     /// For all shards.
-    Shared(Arc<dyn TenantLedger>),
+    Shared {
+        ledger: Arc<dyn TenantLedger>,
+        /// Whether any tenant may publish only so fast, as it was when bytes came last.
+        limits_rates: bool,
+    },
 }
 
 /// What the tenants with a quota have on this shard.
@@ -85,7 +89,7 @@ impl TenantQuota {
 impl TenantUses {
     pub(crate) fn new(settings: &Settings) -> Self {
         match &settings.tenant_ledger {
-            Some(ledger) => Self::Shared(Arc::clone(ledger)),
+            Some(ledger) => Self::Shared { ledger: Arc::clone(ledger), limits_rates: ledger.limits_rates() },
             None => Self::Own(OwnUses::new(&settings.tenant_quotas)),
         }
     }
@@ -94,7 +98,7 @@ impl TenantUses {
     pub(crate) fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
         match self {
             Self::Own(own) => own.claim(tenant, holding),
-            Self::Shared(ledger) => ledger.claim(tenant, holding),
+            Self::Shared { ledger, .. } => ledger.claim(tenant, holding),
         }
     }
 
@@ -102,7 +106,7 @@ impl TenantUses {
     pub(crate) fn add(&mut self, tenant: TenantId, holding: Holding) {
         match self {
             Self::Own(own) => own.count(tenant, holding).into_iter().for_each(|count| *count += 1),
-            Self::Shared(ledger) => ledger.add(tenant, holding, 1),
+            Self::Shared { ledger, .. } => ledger.add(tenant, holding, 1),
         }
     }
 
@@ -113,7 +117,15 @@ impl TenantUses {
             Self::Own(own) => {
                 own.count(tenant, holding).into_iter().for_each(|count| *count = count.saturating_sub(ended));
             }
-            Self::Shared(ledger) => ledger.release(tenant, holding, ended),
+            Self::Shared { ledger, .. } => ledger.release(tenant, holding, ended),
+        }
+    }
+
+    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every PUBLISH.
+    #[inline]
+    pub(crate) fn look_at_rates(&mut self) {
+        if let Self::Shared { ledger, limits_rates } = self {
+            *limits_rates = ledger.limits_rates();
         }
     }
 
@@ -122,7 +134,7 @@ impl TenantUses {
     pub(crate) fn limit_rates(&self) -> bool {
         match self {
             Self::Own(own) => own.limits_rate,
-            Self::Shared(ledger) => ledger.limits_rates(),
+            Self::Shared { limits_rates, .. } => *limits_rates,
         }
     }
 
@@ -131,7 +143,7 @@ impl TenantUses {
     pub(crate) fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
         match self {
             Self::Own(own) => own.take_message(tenant, now),
-            Self::Shared(ledger) => ledger.take_message(tenant, now),
+            Self::Shared { ledger, .. } => ledger.take_message(tenant, now),
         }
     }
 

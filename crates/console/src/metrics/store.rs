@@ -137,6 +137,7 @@ mod tests {
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
             fleet: Vec::new(),
+            tenants: Vec::new(),
             homes: None,
             store,
             shards: 1,
