@@ -499,7 +499,7 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_connections_refused_total{reason=\"banned\"} 4",
         "tidegate_bans_added_total{origin=\"operator\"} 1",
         "tidegate_tenant_holdings{tenant=\"acme\",kind=\"subscriptions\"} 5",
-        "tidegate_tenant_quota{tenant=\"acme\",kind=\"connections\"} 3\n# HELP tidegate_tenant_refused_total",
+        "tidegate_tenant_quota{tenant=\"acme\",kind=\"connections\"} 3",
         "tidegate_tenant_refused_total{tenant=\"acme\",kind=\"connections\"} 1",
         "tidegate_loop_lag_seconds 1.5",
         "tidegate_store_syncs_total 6",
@@ -507,6 +507,7 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
     }
     assert!(!text.contains("type=\"connack\",direction=\"received\""));
+    assert!(!text.contains("tidegate_tenant_quota{tenant=\"acme\",kind=\"sessions\"}"), "there is no limit");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod life;
 mod reload;
 mod store;
 mod tenants;
+mod tenants_live;
 mod up;
 mod users;
 mod web;
