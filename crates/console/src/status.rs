@@ -41,6 +41,12 @@ pub struct Shell {
     pub handed_over: u64,
     /// TLS handshakes completed, those by a ticket included.
     pub tls_handshakes: u64,
+    /// Lists of revoked certificates in use.
+    pub crls: u64,
+    /// Of these, those that are older than their own next update.
+    pub crls_outdated: u64,
+    /// When the first of them is outdated, seconds since 1970; 0 without any.
+    pub crl_next_update: u64,
     /// TLS handshakes completed by the ticket of an earlier one.
     pub tls_resumed: u64,
     /// TLS handshakes that failed, and sessions in which the client broke the protocol.

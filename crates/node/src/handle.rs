@@ -16,7 +16,7 @@ use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
-use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
+use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::Dialer;
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
@@ -232,6 +232,11 @@ impl NodeHandle {
     /// When one file cannot be used. Then every listener keeps what it has.
     pub fn reload_tls(&self) -> Result<usize, TlsError> {
         self.tls.reload()
+    }
+
+    /// How the lists of revoked certificates are now.
+    pub fn revocation_lists(&self) -> RevocationLists {
+        self.tls.revocation_lists()
     }
 
     /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings for

@@ -69,6 +69,7 @@ pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
-    IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
+    IdentityField, IdentityRole, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
+    TlsVersion,
 };
 pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport};

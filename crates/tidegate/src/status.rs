@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, TenantNumbers, Unavailable};
-use tidegate_node::{BanOrigin, NodeHandle, NodeReport, TenantHoldings};
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::access::Tenancy;
 use crate::authentication::Authentication;
@@ -132,9 +132,10 @@ impl StatusSource for BrokerStatus {
 
     fn status(&self) -> Result<Status, Unavailable> {
         let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
+        let lists = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
         Ok(Status {
-            shell: shell(&report),
+            shell: shell(&report, lists),
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             homes: self.homes_keeper().map(|homes| homes.numbers()),
@@ -192,7 +193,7 @@ fn logins(authentication: &Authentication) -> Logins {
     }
 }
 
-fn shell(report: &NodeReport) -> Shell {
+fn shell(report: &NodeReport, lists: RevocationLists) -> Shell {
     let shell = &report.shell;
     Shell {
         turns: shell.turns,
@@ -206,6 +207,9 @@ fn shell(report: &NodeReport) -> Shell {
         accept_failed: shell.accept_failed,
         handed_over: shell.handed_over,
         tls_handshakes: shell.tls_handshakes,
+        crls: lists.lists,
+        crls_outdated: lists.outdated,
+        crl_next_update: lists.next_update,
         tls_resumed: shell.tls_resumed,
         tls_failed: shell.tls_failed,
         tls_refused_full: shell.tls_refused_full,
