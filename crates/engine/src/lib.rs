@@ -85,6 +85,7 @@ mod inner;
 mod input;
 mod layouts;
 mod link;
+mod live_limits;
 mod message;
 mod now;
 mod output;

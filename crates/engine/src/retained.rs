@@ -56,18 +56,25 @@ pub(crate) enum ScanEnd {
 impl<M: Retainable> Retained<M> {
     /// An empty table that holds at most `max_count` messages and `max_bytes` bytes of them; 0 is no limit.
     pub(crate) fn new(max_count: u64, max_bytes: u64) -> Self {
-        let limit = |max| if max == 0 { u64::MAX } else { max };
-        Self {
+        let mut empty = Self {
             tenants: BTreeMap::new(),
             expiring: BTreeSet::new(),
             expired: Vec::new(),
             count: 0,
             bytes: 0,
-            max_count: limit(max_count),
-            max_bytes: limit(max_bytes),
+            max_count: u64::MAX,
+            max_bytes: u64::MAX,
             max_of_tenants: BTreeMap::new(),
             ledger: None,
-        }
+        };
+        empty.set_limits(max_count, max_bytes);
+        empty
+    }
+
+    /// Limits how many messages there may be, and bytes of them; 0 is no limit. What is beyond them already stays.
+    pub(crate) fn set_limits(&mut self, max_count: u64, max_bytes: u64) {
+        let limit = |max| if max == 0 { u64::MAX } else { max };
+        (self.max_count, self.max_bytes) = (limit(max_count), limit(max_bytes));
     }
 
     /// Limits how many messages tenants may have.

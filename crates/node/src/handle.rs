@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Now, Place, Reason, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
@@ -189,6 +189,16 @@ impl NodeHandle {
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
         (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
+    }
+
+    /// Puts the limits of other settings in force on every shard: those that [`Engine::set_limits`](tidegate_engine::Engine::set_limits)
+    /// names.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it puts them in force in its next turn, if it has one.
+    pub fn set_limits(&self, settings: Settings) -> Result<(), NoAnswer> {
+        let settings = Arc::new(settings);
+        self.ask_all(|done| Admin::SetLimits { settings: Arc::clone(&settings), done }).map(drop)
     }
 
     /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5

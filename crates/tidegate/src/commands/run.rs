@@ -20,7 +20,9 @@ use crate::homes::HomesKeeper;
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::reload::{AccessRules, AdmissionRules, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles};
+use crate::reload::{
+    AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
+};
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
@@ -124,6 +126,7 @@ fn reloadable(
         Box::new(AccessRules::new(node.handle(), Names::of(config))),
         Box::new(TenantSections::new(tenancy.clone())),
         Box::new(AdmissionRules::new(node.handle())),
+        Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
     if let Some(authentication) = authentication {

@@ -6,6 +6,7 @@
 mod access_rules;
 mod admission;
 mod difference;
+mod limits;
 mod log_level;
 mod outcome;
 mod tenants;
@@ -13,6 +14,7 @@ mod tls_files;
 
 pub(crate) use access_rules::AccessRules;
 pub(crate) use admission::AdmissionRules;
+pub(crate) use limits::LimitKeys;
 pub(crate) use log_level::LogLevels;
 pub(crate) use outcome::Outcome;
 pub(crate) use tenants::TenantSections;
