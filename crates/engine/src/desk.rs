@@ -213,6 +213,9 @@ impl Desk {
         let session = self.sessions.remove(key.0)?;
         self.reservations.forget_session(key);
         self.memory -= session.will().map_or(0, Will::cost);
+        if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
+            self.journal.delete(Key::Will(stored));
+        }
         if !session.is_inner() {
             self.tenants.release(session.tenant, Holding::Sessions, 1);
         }
@@ -351,6 +354,7 @@ impl Desk {
         self.memory += will.as_ref().map_or(0, Will::cost);
         let before = std::mem::replace(&mut session.rare_mut().will, will);
         self.memory -= before.as_ref().map_or(0, Will::cost);
+        self.store_will(key);
         before
     }
 

@@ -18,6 +18,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Entry(..) => "messages owed",
         Key::Sent(..) => "states of messages sent",
         Key::Seen(..) => "ids of messages that brokers brought",
+        Key::Will(_) => "wills of clients whose session ends with their connection",
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
@@ -69,6 +70,13 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Sent(session, number) => {
             let sent = SentRecord::read(value).ok()?;
             Some(format!("session {}: {number} is under packet id {} ({:?})", session.0, sent.id, sent.state))
+        }
+        Key::Will(number) => {
+            let record = SessionRecord::read(value, clock).ok()?;
+            let will = record.will?;
+            let (tenant, client, message) = (record.tenant.0, &record.client_id, &will.message);
+            let (number, topic, len) = (number.0, message.topic(), message.payload().len());
+            Some(format!("will {number} of {client:?} (tenant {tenant}): {topic:?}, {len} bytes"))
         }
         Key::Body(number) => {
             let mut reader = WireReader::new(value);
