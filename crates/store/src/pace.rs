@@ -47,8 +47,8 @@ pub(crate) fn pace(settings: &Settings, journal_bytes: u64, table_bytes: u64, me
     if journal_bytes >= limit {
         return Pace::Wait(WAITING);
     }
-    let share = (journal_bytes - half) as f64 / (limit - half) as f64;
-    Pace::Slow(LONGEST_SLOWING.mul_f64(share))
+    let permille = u32::try_from((journal_bytes - half).saturating_mul(1000) / (limit - half)).unwrap_or(1000);
+    Pace::Slow(LONGEST_SLOWING * permille / 1000)
 }
 
 /// Whether a store to which nothing comes should be merged, so that the next start has little to replay.

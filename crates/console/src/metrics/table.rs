@@ -298,28 +298,6 @@ pub(super) static METRICS: &[Metric] = &[
         },
     ),
     metric(
-        "tidegate_tls_revocation_lists",
-        Gauge,
-        &["state"],
-        "Lists of revoked certificates in use; `outdated` are those older than their own next update.",
-        |it, out| {
-            let shell = &it.status.shell;
-            out.add(&["current"], shell.crls.saturating_sub(shell.crls_outdated));
-            out.add(&["outdated"], shell.crls_outdated);
-        },
-    ),
-    metric(
-        "tidegate_tls_revocation_lists_next_update_seconds",
-        Gauge,
-        &[],
-        "When the first of the lists of revoked certificates is outdated, seconds since 1970; no sample without lists.",
-        |it, out| {
-            if it.status.shell.crls > 0 {
-                out.add(&[], it.status.shell.crl_next_update);
-            }
-        },
-    ),
-    metric(
         "tidegate_tls_failures_total",
         Counter,
         &["cause"],

@@ -73,10 +73,8 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Will(number) => {
             let record = SessionRecord::read(value, clock).ok()?;
-            let will = record.will?;
-            let (tenant, client, message) = (record.tenant.0, &record.client_id, &will.message);
-            let (number, topic, len) = (number.0, message.topic(), message.payload().len());
-            Some(format!("will {number} of {client:?} (tenant {tenant}): {topic:?}, {len} bytes"))
+            let (client, will) = (&record.client_id, record.will?.message);
+            Some(format!("will {} of {client:?}: {:?}, {} bytes", number.0, will.topic(), will.payload().len()))
         }
         Key::Body(number) => {
             let mut reader = WireReader::new(value);
