@@ -26,5 +26,5 @@ pub use operations::{OperationOutcome, Operations};
 pub use server::{Console, ConsoleError, Limits, Running};
 pub use status::{
     AdmissionStatus, HomesNumbers, Logins, Phase, QuicCounters, SYNC_BOUNDS_MICROSECONDS, Shell, Status, StatusSource,
-    StoreCondition, StoreNumbers, Unavailable,
+    StoreCondition, StoreNumbers, TenantNumbers, Unavailable,
 };

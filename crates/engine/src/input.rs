@@ -63,6 +63,7 @@ impl Engine {
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
         self.desk.counters.bytes_in += bytes.len() as u64;
         self.desk.journal.now = now;
+        self.desk.tenants.look_at_rates();
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         match connection.tail.take() {
             None => {

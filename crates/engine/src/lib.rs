@@ -86,6 +86,7 @@ mod inner;
 mod input;
 mod layouts;
 mod link;
+mod live_limits;
 mod message;
 mod now;
 mod output;
@@ -140,8 +141,9 @@ pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use roster::Roster;
 pub use settings::{
-    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
+    Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy, OverflowRule,
+    PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,
+    TenantLedger, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -219,6 +219,8 @@ impl SubscriptionIds {
 pub(crate) struct Rare {
     /// The will of the present or last connection.
     pub will: Option<Will>,
+    /// Under which number the will is stored, where the session itself is not.
+    pub stored_will: Option<StoredSession>,
     /// When a will that waits is due; also its key among the timers.
     pub will_due: Option<Millis>,
     /// When a session without a connection ends; also its key among the timers.

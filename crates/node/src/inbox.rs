@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Batch, ConnectionKey, DialAttempt, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
+use tidegate_engine::{Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
@@ -64,6 +64,8 @@ pub(crate) enum Admin {
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
     /// Put other access rules in force, or none, and answer when they are.
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
+    /// Put the limits of other settings in force, and answer when they are.
+    SetLimits { settings: Arc<Settings>, done: Sender<()> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.

@@ -150,6 +150,10 @@ impl Shard {
                 // Whoever asked may have given up waiting.
                 let _ = done.send(());
             }
+            Admin::SetLimits { settings, done } => {
+                self.engine.set_limits(&settings);
+                let _ = done.send(());
+            }
             Admin::Why { subject, answer } => {
                 let mut known = self.flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {

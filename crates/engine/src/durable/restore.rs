@@ -200,6 +200,7 @@ impl Engine {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;
             }
+            Key::Will(number) => self.restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
                 let (options, id) = read_subscription(value).map_err(wrong)?;

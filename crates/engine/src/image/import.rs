@@ -10,6 +10,7 @@ use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::is_own_topic;
+use crate::settings::Holding;
 use crate::topics::Subscriber;
 use crate::wire::{WireError, WireReader};
 
@@ -112,7 +113,7 @@ impl Engine {
             && let Some(session) = self.desk.sessions.get_mut(session)
         {
             session.filters.push(done.entry);
-            self.desk.tenants.add_subscription(tenant);
+            self.desk.tenants.add(tenant, Holding::Subscriptions);
         }
         if done.first_local {
             self.announce_interest(tenant, filter, true, None);

@@ -19,6 +19,7 @@ mod fan_out;
 mod inner;
 mod keep_alive;
 mod links;
+mod live_limits;
 mod model;
 mod moving;
 mod paging;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
 use tidegate_node::{
-    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, TlsVersion,
+    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsVersion,
 };
 
 use super::address::{AdminAddress, loopback};
@@ -73,6 +73,8 @@ section! {
         /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must be
         /// among them, or the client is refused.
         crl: Paths = Paths::default(), in Kind::Paths;
+        /// What becomes of clients when such a list is older than its own next update.
+        crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
         /// Which part of a client's certificate says who it is.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tidegate_node::{
-    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, ListenAddress, TlsSettings, TlsVersion,
+    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsSettings, TlsVersion,
 };
 
 use tidegate_node::proxy_protocol::Network;
@@ -19,6 +19,13 @@ words! {
         ClientCertificates::None => "none", "clients are not asked for one";
         ClientCertificates::Optional => "optional", "clients may show one, and it must be valid";
         ClientCertificates::Required => "required", "clients without a valid one do not get in";
+    }
+}
+
+words! {
+    OutdatedLists {
+        OutdatedLists::Accept => "accept", "it still counts, with a warning in the log";
+        OutdatedLists::Refuse => "refuse", "clients of its authority are refused until there is a newer one";
     }
 }
 
@@ -109,6 +116,7 @@ fn settings(listener: &Listener) -> TlsSettings {
         client_certificates: listener.client_certificate,
         client_ca: listener.client_ca.as_ref().map(PathBuf::from),
         crl: listener.crl.0.clone(),
+        crl_outdated: listener.crl_outdated,
         identity_field: listener.identity_from,
         identity_role: listener.identity_as,
         minimum_version: listener.tls_minimum,
@@ -160,6 +168,7 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         let useless = [
             ("client_ca", listener.client_ca.is_some()),
             ("crl", !listener.crl.0.is_empty()),
+            ("crl_outdated", listener.crl_outdated != OutdatedLists::Accept),
             ("identity_as", listener.identity_as != IdentityRole::None),
         ];
         if let Some((key, _)) = useless.into_iter().find(|(_, given)| *given) {
@@ -187,7 +196,7 @@ mod tests {
     fn every_key_reaches_the_node() {
         let config = load(
             "address = \"wss://0.0.0.0:443\"\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\n\
-             client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\nidentity_from = \"san-uri\"\n\
+             client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\ncrl_outdated = \"refuse\"\nidentity_from = \"san-uri\"\n\
              identity_as = \"client-id\"\ntls_minimum = \"1.3\"\nmax_handshakes = 7\nproxy_protocol = true\n\
              proxy_networks = [\"10.0.0.0/8\", \"::1\"]",
         )
@@ -205,7 +214,7 @@ mod tests {
         );
         assert_eq!((tls.identity_role, tls.minimum_version), (IdentityRole::ClientId, TlsVersion::Tls13));
         assert_eq!((tls.client_ca.as_deref(), tls.crl.len()), (Some(std::path::Path::new("ca.pem")), 1));
-        assert_eq!(tls.max_handshakes, 7);
+        assert_eq!((tls.max_handshakes, tls.crl_outdated), (7, OutdatedLists::Refuse));
         assert_eq!(config.proxies()[&0].iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
     }
 

@@ -17,6 +17,7 @@ mod quic;
 mod reload;
 mod store;
 mod tenants;
+mod tenants_live;
 mod up;
 mod users;
 mod web;
