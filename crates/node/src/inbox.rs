@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict};
+use tidegate_engine::{
+    Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tidegate_console::{AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable};
+use tidegate_console::{
+    AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
+};
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::access::Tenancy;

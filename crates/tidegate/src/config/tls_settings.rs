@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use tidegate_node::{
-    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsSettings, TlsVersion,
+    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsSettings,
+    TlsVersion,
 };
 
 use tidegate_node::proxy_protocol::Network;
