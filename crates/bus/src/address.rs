@@ -7,7 +7,9 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
     /// Another scheme, or none.
-    #[error("the bus is neither `embedded` nor begins with nats:// or kafka://; write for example nats://127.0.0.1:4222")]
+    #[error(
+        "the bus is neither `embedded` nor begins with nats:// or kafka://; write for example nats://127.0.0.1:4222"
+    )]
     Scheme,
     /// No server.
     #[error("the address of the bus names no server; write host:port after the scheme")]
@@ -37,7 +39,11 @@ pub struct Server {
 
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') { write!(f, "[{}]:{}", self.host, self.port) } else { write!(f, "{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
     }
 }
 
@@ -67,7 +73,7 @@ impl fmt::Debug for Credentials {
 pub enum Address {
     /// In this process.
     Embedded,
-    /// Servers of NATS with JetStream.
+    /// Servers of NATS with `JetStream`.
     Nats {
         /// At least one.
         servers: Vec<Server>,

@@ -30,25 +30,29 @@ struct Pulse {
 }
 
 impl Table {
-    /// Reads what [`Self::encode`] wrote.
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("the table of the group is damaged: {error}"))
-    }
-
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
-    }
-
     /// Whether the table is for so many partitions, or for none yet.
     pub(crate) fn is_for(&self, partitions: u32) -> bool {
         self.leases.is_empty() || self.leases.len() == partitions as usize
     }
 
-    /// Takes a member out, with all that it has.
-    pub(crate) fn without(&self, name: &str) -> Self {
+    /// The members, with the number of each one's life.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.members.iter().map(|(name, pulse)| (name.as_str(), pulse.life))
+    }
+
+    /// Whether two tables differ in more than that somebody lives.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        self.leases != other.leases || !self.members().eq(other.members())
+    }
+
+    /// Takes a life of a member out, with all that it has.
+    pub(crate) fn without(&self, life: u64) -> Self {
         let mut table = self.clone();
-        table.members.remove(name);
-        table.free(|holder| holder == name);
+        let name = self.members().find(|(_, other)| *other == life).map(|(name, _)| name.to_owned());
+        if let Some(name) = name {
+            table.members.remove(&name);
+            table.free(|holder| holder == name);
+        }
         table
     }
 
@@ -74,7 +78,7 @@ impl Table {
 }
 
 /// One member's view of its group.
-pub(crate) struct Member {
+pub(crate) struct Seat {
     name: String,
     life: u64,
     partitions: u32,
@@ -89,7 +93,7 @@ pub(crate) struct Member {
     released: BTreeSet<Partition>,
 }
 
-impl Member {
+impl Seat {
     pub(crate) fn new(name: &str, life: u64, partitions: u32, lease: Duration, max_release_time: Duration) -> Self {
         Self {
             name: name.to_owned(),
@@ -112,9 +116,14 @@ impl Member {
         }
     }
 
-    /// When something is due though nothing happens: a partition that is taken, or the end of the lease.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.losing.values().copied().chain(self.valid_until).min()
+    /// When the next partition is let go though its user has not released it.
+    pub(crate) fn next_taken(&self) -> Option<Instant> {
+        self.losing.values().copied().min()
+    }
+
+    /// When the lease is over.
+    pub(crate) fn valid_until(&self) -> Option<Instant> {
+        self.valid_until
     }
 
     /// The table as this member wants it to be. `None` while another process goes by its name.
@@ -146,6 +155,8 @@ impl Member {
             if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
                 wish.members.remove(&name);
                 wish.free(|holder| holder == name);
+                // One that comes back begins anew, and is not measured by how long it was gone.
+                self.seen.remove(&name);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! How much may wait for the bus at once, over all logs and requests.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::{BusError, Settings};
 

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -12,7 +11,7 @@ use crate::record::{MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
     Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
     MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
-    Writers, embedded, kafka, nats,
+    Writers, embedded, group,
 };
 
 /// Most partitions of a log or a group.
@@ -36,7 +35,6 @@ pub(crate) trait Backend: Send + Sync {
     fn trim(&self, target: Target, below: Position, completion: Completion<()>);
     fn publish(&self, message: LiveMessage) -> Result<(), BusError>;
     fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError>;
-    fn join(&self, group: GroupName, member: MemberName, partitions: u32, wake: Wake) -> Result<Membership, BusError>;
 }
 
 /// A bus. Clones are the same bus; the last one to be dropped stops it, and what then waits fails with
@@ -59,8 +57,8 @@ impl Bus {
         settings.check()?;
         let backend: Arc<dyn Backend> = match address {
             Address::Embedded => embedded::open(&settings, observer)?,
-            Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
-            Address::Kafka { servers, credentials } => kafka::open(servers, credentials.as_ref(), &settings, observer)?,
+            Address::Nats { .. } => return Err(BusError::NoNats),
+            Address::Kafka { .. } => return Err(BusError::NoKafka),
         };
         Ok(Self { backend, budget: Budget::new(&settings), logs: Arc::default(), settings: Arc::new(settings) })
     }
@@ -82,6 +80,9 @@ impl Bus {
     /// [`BusError::Away`], [`BusError::Refused`].
     pub fn create(&self, spec: LogSpec, done: Done<()>) -> Result<(), BusError> {
         in_range("partitions", u64::from(spec.partitions), 1..=u64::from(MAX_PARTITIONS), "1 to 4096")?;
+        if spec.name.is_of_group() {
+            return Err(BusError::Malformed("names of logs do not begin with `group-`; take another one"));
+        }
         in_range("max_records", spec.max_records, 1..=i64::MAX as u64, "at least 1")?;
         in_range("max_bytes", spec.max_bytes, 1_024..=i64::MAX as u64, "at least 1024")?;
         let (spec, logs) = (Arc::new(spec), Arc::clone(&self.logs));
@@ -180,11 +181,11 @@ impl Bus {
         self.backend.subscribe(filter, wake)
     }
 
-    /// Joins a group whose members share so many partitions, each being one member's at a time. A member that joins under the
-    /// name of another one takes its place.
+    /// Joins a group: its members know of each other, and share so many partitions (0 to 4,096), each being one member's at a
+    /// time. A member that joins under the name of another one takes its place.
     ///
     /// # Errors
-    /// A number of partitions that is none, or a bus that has stopped.
+    /// A number of partitions that is none, or a thread that cannot be started.
     pub fn join(
         &self,
         group: &GroupName,
@@ -192,13 +193,20 @@ impl Bus {
         partitions: u32,
         wake: Wake,
     ) -> Result<Membership, BusError> {
-        in_range("partitions", u64::from(partitions), 1..=u64::from(MAX_PARTITIONS), "1 to 4096")?;
-        self.backend.join(group.clone(), member.clone(), partitions, wake)
+        in_range("partitions", u64::from(partitions), 0..=u64::from(MAX_PARTITIONS), "0 to 4096")?;
+        group::join(
+            Arc::clone(&self.backend),
+            Arc::clone(&self.budget),
+            &self.settings,
+            group,
+            member,
+            partitions,
+            wake,
+        )
     }
 
     fn completion<T>(&self, bytes: usize, done: Done<T>) -> Result<Completion<T>, BusError> {
-        let ticket = self.budget.take(bytes)?;
-        Ok(Completion::new(done, ticket, Instant::now() + self.settings.max_waiting_time))
+        Completion::new(&self.budget, &self.settings, bytes, done)
     }
 
     fn target(&self, place: &Place) -> Result<Target, BusError> {
@@ -223,7 +231,8 @@ impl Bus {
             return Err(BusError::Malformed("it has more than 64 headers; put them into the payload"));
         }
         if !append.headers.iter().all(Header::is_valid) {
-            return Err(BusError::Malformed("a header has a name or a value that not every bus takes; put it into the payload"));
+            let advice = "a header has a name or a value that not every bus takes; put it into the payload";
+            return Err(BusError::Malformed(advice));
         }
         match (target.spec.writers, append.epoch) {
             (Writers::Owner, None) => Err(BusError::NoEpoch(target.place.clone())),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::BusError;
-use crate::budget::Ticket;
+use crate::budget::{Budget, Ticket};
+use crate::{BusError, Settings};
 
 /// What is called once with the outcome. It may be called by any thread of the bus, and by the caller's own before the
 /// call returns, so it should only hand the outcome over: push it into a queue, wake an event loop.
@@ -23,8 +23,15 @@ pub(crate) struct Completion<T> {
 }
 
 impl<T> Completion<T> {
-    pub(crate) fn new(done: Done<T>, ticket: Ticket, deadline: Instant) -> Self {
-        Self { done: Some(done), ticket: Some(ticket), deadline }
+    /// Takes room in the budget.
+    pub(crate) fn new(
+        budget: &Arc<Budget>,
+        settings: &Settings,
+        bytes: usize,
+        done: Done<T>,
+    ) -> Result<Self, BusError> {
+        let ticket = budget.take(bytes)?;
+        Ok(Self { done: Some(done), ticket: Some(ticket), deadline: Instant::now() + settings.max_waiting_time })
     }
 
     /// When waiting ends with an error.

@@ -72,9 +72,10 @@ impl Link {
             state.0 = make(state.1);
             state.0
         };
-        match next {
-            Connection::Lost { .. } => tracing::warn!("the bus is away; what is appended waits"),
-            _ => tracing::info!("the bus is connected"),
+        if next.is_connected() {
+            tracing::info!("the bus is connected");
+        } else {
+            tracing::warn!("the bus is away; what is appended waits");
         }
         (self.observer)(next);
     }

@@ -13,6 +13,9 @@ pub enum BusError {
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// There is no client for NATS yet.
+    #[error("no nats")]
+    NoNats,
     /// This build has no client for Kafka.
     #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
     NoKafka,
@@ -25,15 +28,19 @@ pub enum BusError {
         value: usize,
     },
     /// The bus was away for longer than a request may wait. Nothing was stored.
-    #[error("the bus was away for {waited:?}, the longest that a request may wait; see whether its servers run: {reason}")]
+    #[error(
+        "the bus was away for {waited:?}, the longest that a request may wait; see whether its servers run: {reason}"
+    )]
     Away {
         /// How long the request waited.
         waited: Duration,
         /// What the backend said last.
         reason: String,
     },
-    /// The append was sent and not confirmed in time: it may be stored or come to be. Repeat it with the same id.
-    #[error("an append to {place} was sent and not confirmed within {waited:?}; repeat it with the same id")]
+    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a repetition by what is in it.
+    #[error(
+        "an append to {place} was sent and not confirmed within {waited:?}; it may be stored all the same; repeat it so that its readers know it again"
+    )]
     Unconfirmed {
         /// Where to.
         place: Place,
@@ -84,7 +91,9 @@ pub enum BusError {
         what: &'static str,
     },
     /// The record is too large.
-    #[error("a record of {bytes} bytes is larger than {max}; split it, or raise max_record_bytes here and on the servers")]
+    #[error(
+        "a record of {bytes} bytes is larger than {max}; split it, or raise max_record_bytes here and on the servers"
+    )]
     TooLarge {
         /// Its size.
         bytes: usize,

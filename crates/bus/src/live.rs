@@ -111,7 +111,8 @@ mod tests {
         let settings = Settings { max_ahead: 3, max_ahead_bytes: 20, ..Settings::default() };
         let mailbox = Mailbox::new(SubjectFilter::new("a.*").unwrap(), Arc::new(|| {}), &settings);
         let subscription = Subscription::new(Arc::clone(&mailbox), Box::new(|| {}));
-        let message = |size: usize| LiveMessage { subject: Subject::new("a.b").unwrap(), payload: vec![0; size].into() };
+        let message =
+            |size: usize| LiveMessage { subject: Subject::new("a.b").unwrap(), payload: vec![0; size].into() };
         mailbox.offer(&LiveMessage { subject: Subject::new("b").unwrap(), payload: Bytes::new() });
         mailbox.offer(&message(100));
         mailbox.offer(&message(1));

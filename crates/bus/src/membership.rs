@@ -3,7 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Partition, Wake};
+use crate::{MemberName, Partition, Wake};
+
+/// Somebody in a group who lives, as far as the group knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: MemberName,
+    /// Which process it is: one that joins again, or takes the name over, has another number.
+    pub incarnation: u64,
+}
 
 /// What a member is told of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +44,7 @@ struct Inner {
     /// What is held, with the number of its lease: a partition that was lost and gained again has another one.
     actual: BTreeMap<Partition, (u64, Standing)>,
     told: BTreeMap<Partition, (u64, Standing)>,
+    members: Vec<Member>,
     leases: u64,
 }
 
@@ -92,6 +102,18 @@ impl Holdings {
         inner.actual.iter().map(|(partition, (_, standing))| (*partition, *standing == Standing::Losing)).collect()
     }
 
+    pub(crate) fn set_members(&self, members: Vec<Member>) {
+        let changed = {
+            let mut inner = self.inner();
+            let changed = inner.members != members;
+            inner.members = members;
+            changed
+        };
+        if changed {
+            (self.wake)();
+        }
+    }
+
     fn news(&self) -> Vec<MembershipEvent> {
         let mut inner = self.inner();
         let Inner { actual, told, .. } = &mut *inner;
@@ -115,28 +137,36 @@ impl Holdings {
     }
 }
 
-/// What a backend does for a member.
-pub(crate) trait MembershipControl: Send + Sync {
-    /// The member is done with a partition that it was losing, or gives one back.
-    fn release(&self, partition: Partition);
+/// What a member asks of the thread that works for it.
+pub(crate) enum MembershipCommand {
+    /// The member is done with a partition that it was losing.
+    Release(Partition),
     /// The member goes. What it held is free at once.
-    fn leave(&self);
+    Leave,
 }
+
+/// Hands commands to the thread.
+pub(crate) type Command = Box<dyn Fn(MembershipCommand) + Send + Sync>;
 
 /// A membership of a group. Dropping it leaves the group: what was held goes to others at once.
 pub struct Membership {
     holdings: Arc<Holdings>,
-    control: Box<dyn MembershipControl>,
+    control: Command,
 }
 
 impl Membership {
-    pub(crate) fn new(holdings: Arc<Holdings>, control: Box<dyn MembershipControl>) -> Self {
+    pub(crate) fn new(holdings: Arc<Holdings>, control: Command) -> Self {
         Self { holdings, control }
     }
 
     /// What has changed since it was last asked. Of what came and went meanwhile nothing is told.
     pub fn take(&self) -> Vec<MembershipEvent> {
         self.holdings.news()
+    }
+
+    /// Who is in the group, by name, as this member last heard: one that died is among them until its lease is over.
+    pub fn members(&self) -> Vec<Member> {
+        self.holdings.inner().members.clone()
     }
 
     /// Partitions that are this member's now, those that it is losing among them.
@@ -147,14 +177,14 @@ impl Membership {
     /// Says that the member does not work a partition any more which it was told to lose. One that it is not losing stays.
     pub fn release(&self, partition: Partition) {
         if self.holdings.held().contains(&(partition, true)) {
-            self.control.release(partition);
+            (self.control)(MembershipCommand::Release(partition));
         }
     }
 }
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        self.control.leave();
+        (self.control)(MembershipCommand::Leave);
         self.holdings.lose_all();
     }
 }

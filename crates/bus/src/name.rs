@@ -57,6 +57,19 @@ name!(
     LogName,
     "name of a log"
 );
+impl LogName {
+    /// The log in which a group keeps its table. No other log may have such a name.
+    pub(crate) fn of_group(group: &GroupName) -> Self {
+        Self(format!("{GROUP_LOGS}{group}"))
+    }
+
+    pub(crate) fn is_of_group(&self) -> bool {
+        self.0.starts_with(GROUP_LOGS)
+    }
+}
+
+const GROUP_LOGS: &str = "group-";
+
 name!(
     /// The name of a group whose members share partitions.
     GroupName,
@@ -107,11 +120,16 @@ impl SubjectFilter {
     /// When it is not a subject with `*` or a last `>` in place of names.
     pub fn new(text: &str) -> Result<Self, NameError> {
         let levels = text.split('.').count();
-        let fits = |(index, level): (usize, &str)| level == "*" || (level == ">" && index + 1 == levels) || is_name(level);
+        let fits =
+            |(index, level): (usize, &str)| level == "*" || (level == ">" && index + 1 == levels) || is_name(level);
         if levels <= 16 && text.split('.').enumerate().all(fits) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(NameError::new(text, "filter of subjects", "use a subject with `*` for a name, or `>` for all at the end"))
+            Err(NameError::new(
+                text,
+                "filter of subjects",
+                "use a subject with `*` for a name, or `>` for all at the end",
+            ))
         }
     }
 
@@ -125,8 +143,7 @@ impl SubjectFilter {
         let (mut wanted, mut levels) = (self.0.split('.'), subject.0.split('.'));
         loop {
             match (wanted.next(), levels.next()) {
-                (None, None) => return true,
-                (Some(">"), Some(_)) => return true,
+                (None, None) | (Some(">"), Some(_)) => return true,
                 (Some(filter), Some(level)) if filter == "*" || filter == level => {}
                 _ => return false,
             }
@@ -157,9 +174,8 @@ mod tests {
 
     #[test]
     fn filters_match_as_their_wildcards_say() {
-        let matches = |filter: &str, subject: &str| {
-            SubjectFilter::new(filter).unwrap().matches(&Subject::new(subject).unwrap())
-        };
+        let matches =
+            |filter: &str, subject: &str| SubjectFilter::new(filter).unwrap().matches(&Subject::new(subject).unwrap());
         assert!(matches("a.b", "a.b") && matches("a.*", "a.b") && matches("a.>", "a.b.c") && matches(">", "a"));
         assert!(!matches("a.b", "a") && !matches("a.*", "a") && !matches("a.>", "a") && !matches("a.*", "a.b.c"));
         assert!(SubjectFilter::new("a.>.b").is_err() && SubjectFilter::new("a..b").is_err());

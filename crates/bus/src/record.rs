@@ -20,7 +20,7 @@ impl fmt::Display for Partition {
 }
 
 /// Where a record is in its partition. Positions ascend and are never used twice; there are gaps between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 impl Position {
@@ -48,30 +48,6 @@ pub struct Epoch(pub Position);
 impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-/// What makes an append that is repeated the same append: who writes, and a number that this writer uses once in this
-/// partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RecordId {
-    /// The writer, unique over the deployment and over restarts: a partition, a random number, a hash of a name.
-    pub writer: u64,
-    /// The writer's number for this record.
-    pub sequence: u64,
-}
-
-impl fmt::Display for RecordId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{:x}", self.writer, self.sequence)
-    }
-}
-
-impl RecordId {
-    /// Reads what `Display` writes.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (writer, sequence) = text.split_once('-')?;
-        Some(Self { writer: u64::from_str_radix(writer, 16).ok()?, sequence: u64::from_str_radix(sequence, 16).ok()? })
     }
 }
 
@@ -108,8 +84,6 @@ pub struct Append {
     pub headers: Vec<Header>,
     /// The content. In a log that keeps the latest of each key, an empty payload removes the key.
     pub payload: Bytes,
-    /// With an id, a repetition is stored once: at least while the bus remembers (see `docs/bus.md`).
-    pub id: Option<RecordId>,
     /// Who appends, in a fenced log; nothing in others.
     pub epoch: Option<Epoch>,
 }
@@ -117,7 +91,7 @@ pub struct Append {
 impl Append {
     /// A record of nothing but a payload.
     pub fn new(payload: impl Into<Bytes>) -> Self {
-        Self { key: Bytes::new(), headers: Vec::new(), payload: payload.into(), id: None, epoch: None }
+        Self { key: Bytes::new(), headers: Vec::new(), payload: payload.into(), epoch: None }
     }
 
     /// With a key.
@@ -134,13 +108,6 @@ impl Append {
         self
     }
 
-    /// With an id, so that a repetition is stored once.
-    #[must_use]
-    pub fn with_id(mut self, writer: u64, sequence: u64) -> Self {
-        self.id = Some(RecordId { writer, sequence });
-        self
-    }
-
     /// By the owner with this epoch.
     #[must_use]
     pub fn by(mut self, epoch: Epoch) -> Self {
@@ -150,8 +117,7 @@ impl Append {
 
     /// Bytes of key, headers and payload.
     pub fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
-        self.key.len() + headers + self.payload.len()
+        size(&self.key, &self.headers, &self.payload)
     }
 }
 
@@ -166,14 +132,16 @@ pub struct Record {
     pub headers: Vec<Header>,
     /// As it was appended; empty where a key was removed.
     pub payload: Bytes,
-    /// As it was appended.
-    pub id: Option<RecordId>,
 }
 
 impl Record {
     /// Bytes of key, headers and payload.
     pub fn size(&self) -> usize {
-        let headers: usize = self.headers.iter().map(|header| header.name.len() + header.value.len()).sum();
-        self.key.len() + headers + self.payload.len()
+        size(&self.key, &self.headers, &self.payload)
     }
+}
+
+fn size(key: &[u8], headers: &[Header], payload: &[u8]) -> usize {
+    let headers: usize = headers.iter().map(|header| header.name.len() + header.value.len()).sum();
+    key.len() + headers + payload.len()
 }

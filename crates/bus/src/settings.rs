@@ -70,7 +70,7 @@ impl Settings {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let day = 86_400_000;
         in_range("max_waiting", self.max_waiting as u64, 1..=u64::MAX, "at least 1")?;
-        in_range("max_waiting_bytes", self.max_waiting_bytes as u64, 1..=u64::MAX, "at least 1")?;
+        in_range("max_waiting_bytes", self.max_waiting_bytes as u64, 1..=1 << 30, "1 to 1073741824")?;
         in_range("max_waiting_time", millis(self.max_waiting_time), 100..=day, "100 ms to a day")?;
         in_range("max_record_bytes", self.max_record_bytes as u64, 1_024..=64 << 20, "1 KiB to 64 MiB")?;
         in_range("max_ahead", self.max_ahead as u64, 1..=1 << 24, "1 to 16777216")?;
@@ -79,6 +79,10 @@ impl Settings {
         let release = "1 ms to the lease";
         in_range("max_release_time", millis(self.max_release_time), 1..=millis(self.lease), release)?;
         in_range("replicas", u64::from(self.replicas), 1..=5, "1 to 5")?;
-        if is_name(&self.prefix) { Ok(()) } else { Err(BusError::Malformed("the prefix of the names is not 1 to 64 ASCII letters, digits, - and _")) }
+        if is_name(&self.prefix) {
+            Ok(())
+        } else {
+            Err(BusError::Malformed("the prefix of the names is not 1 to 64 ASCII letters, digits, - and _"))
+        }
     }
 }

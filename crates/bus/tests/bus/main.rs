@@ -1,0 +1,65 @@
+//! The same tests for every backend: what one promises, all promise.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
+
+mod appending;
+mod client;
+mod embedded;
+mod fencing;
+mod groups;
+mod live;
+mod reading;
+
+use tidegate_bus::{Bus, Settings};
+
+/// A bus that a test runs on. Whoever starts servers stops them when it is dropped.
+trait Deployment {
+    /// One more process on the bus.
+    fn bus(&self) -> Bus;
+    /// Whether a partition that has reached its limits refuses more.
+    const LIMITS_LOGS: bool;
+}
+
+/// Settings with which nothing takes long.
+fn settings() -> Settings {
+    Settings {
+        lease: std::time::Duration::from_secs(2),
+        max_release_time: std::time::Duration::from_millis(500),
+        ..Settings::default()
+    }
+}
+
+/// Makes a test of each part of the suite, on a bus of its own.
+macro_rules! suite {
+    ($deployment:expr) => {
+        crate::suite!($deployment;
+            appending::records_are_read_as_they_were_appended,
+            appending::appends_that_nobody_waits_for_are_in_order,
+            appending::what_cannot_be_carried_is_refused_at_once,
+            appending::too_much_waiting_is_refused_at_once,
+            appending::a_full_partition_refuses_until_it_is_trimmed,
+            appending::a_log_keeps_to_what_it_was_made_as,
+            reading::a_reader_follows_and_begins_where_it_is_told,
+            reading::a_reader_takes_no_more_than_it_has_room_for,
+            reading::what_was_trimmed_is_gone_and_said_to_be,
+            reading::the_latest_record_of_each_key_stays,
+            fencing::an_owner_that_was_replaced_is_refused,
+            fencing::owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim,
+            fencing::nothing_of_an_owner_is_stored_after_what_was_refused,
+            groups::members_know_each_other_and_share_partitions,
+            groups::a_partition_is_never_two_members,
+            groups::a_process_takes_the_place_of_another_by_its_name,
+            live::messages_reach_one_or_all_in_order,
+            live::what_finds_no_room_is_counted,
+        );
+    };
+    ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                crate::$module::$test(&$deployment);
+            }
+        )*
+    };
+}
+pub(crate) use suite;
