@@ -73,7 +73,7 @@ impl fmt::Debug for Credentials {
 pub enum Address {
     /// In this process.
     Embedded,
-    /// Servers of NATS with `JetStream`.
+    /// Servers of NATS with JetStream.
     Nats {
         /// At least one.
         servers: Vec<Server>,

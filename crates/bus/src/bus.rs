@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Ticket};
 use crate::completion::Completion;
-use crate::record::{MAX_HEADERS, MAX_KEY_BYTES};
+use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
     Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
     MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
-    Writers, embedded, group,
+    Writers, embedded, group, nats,
 };
 
 /// Most partitions of a log or a group.
@@ -33,7 +33,8 @@ pub(crate) trait Backend: Send + Sync {
     fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError>;
     fn bounds(&self, target: Target, completion: Completion<Bounds>);
     fn trim(&self, target: Target, below: Position, completion: Completion<()>);
-    fn publish(&self, message: LiveMessage) -> Result<(), BusError>;
+    /// The room is given back when the message is on its way.
+    fn publish(&self, message: LiveMessage, room: Ticket) -> Result<(), BusError>;
     fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError>;
 }
 
@@ -57,7 +58,7 @@ impl Bus {
         settings.check()?;
         let backend: Arc<dyn Backend> = match address {
             Address::Embedded => embedded::open(&settings, observer)?,
-            Address::Nats { .. } => return Err(BusError::NoNats),
+            Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
             Address::Kafka { .. } => return Err(BusError::NoKafka),
         };
         Ok(Self { backend, budget: Budget::new(&settings), logs: Arc::default(), settings: Arc::new(settings) })
@@ -170,7 +171,8 @@ impl Bus {
         if payload.len() > max {
             return Err(BusError::TooLarge { bytes: payload.len(), max });
         }
-        self.backend.publish(LiveMessage { subject: subject.clone(), payload })
+        let room = self.budget.take(payload.len())?;
+        self.backend.publish(LiveMessage { subject: subject.clone(), payload }, room)
     }
 
     /// Listens. What is published before the servers know is missed.
@@ -229,6 +231,10 @@ impl Bus {
         }
         if append.headers.len() > MAX_HEADERS {
             return Err(BusError::Malformed("it has more than 64 headers; put them into the payload"));
+        }
+        let bytes: usize = append.headers.iter().map(Header::size).sum();
+        if bytes > MAX_HEADER_BYTES {
+            return Err(BusError::Malformed("its headers are longer than 32768 bytes; put them into the payload"));
         }
         if !append.headers.iter().all(Header::is_valid) {
             let advice = "a header has a name or a value that not every bus takes; put it into the payload";

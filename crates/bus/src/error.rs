@@ -13,9 +13,9 @@ pub enum BusError {
     /// A name is none.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// There is no client for NATS yet.
-    #[error("no nats")]
-    NoNats,
+    /// The client cannot be started.
+    #[error("the client of the bus cannot be started: {0}")]
+    Client(String),
     /// This build has no client for Kafka.
     #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
     NoKafka,

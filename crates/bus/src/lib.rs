@@ -30,6 +30,7 @@ mod live;
 mod log;
 mod membership;
 mod name;
+mod nats;
 mod record;
 mod settings;
 

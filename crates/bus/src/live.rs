@@ -59,11 +59,6 @@ impl Mailbox {
         }
         (self.wake)();
     }
-
-    /// Counts what was lost on the way here.
-    pub(crate) fn lost(&self, messages: u64) {
-        self.inner().dropped += messages;
-    }
 }
 
 /// A subscription to live messages. Dropping it ends it.

@@ -8,6 +8,8 @@ use bytes::Bytes;
 pub(crate) const MAX_KEY_BYTES: usize = 1_024;
 /// Most headers of a record.
 pub(crate) const MAX_HEADERS: usize = 64;
+/// Most bytes of the names and values of all headers of a record: NATS takes 64 KiB, with what we add.
+pub(crate) const MAX_HEADER_BYTES: usize = 32_768;
 
 /// One part of a log, which has an order of its own: 0 to one less than the log's number of partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,7 +54,7 @@ impl fmt::Display for Epoch {
 }
 
 /// A name and a value beside the payload. Names are ASCII letters, digits, `-` and `_` and do not begin with `Nats-` or
-/// `Tidegate-`; values are UTF-8 without control characters and without space at either end. At most 64 to a record.
+/// `Tidegate-`; values are UTF-8 without control characters and without space at either end. At most 64 to a record, and 32,768 bytes of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The name; several headers may have the same one.
@@ -62,6 +64,10 @@ pub struct Header {
 }
 
 impl Header {
+    pub(crate) fn size(&self) -> usize {
+        self.name.len() + self.value.len()
+    }
+
     /// Whether every backend can carry it as it is.
     pub(crate) fn is_valid(&self) -> bool {
         let lower = self.name.to_ascii_lowercase();
@@ -142,6 +148,6 @@ impl Record {
 }
 
 fn size(key: &[u8], headers: &[Header], payload: &[u8]) -> usize {
-    let headers: usize = headers.iter().map(|header| header.name.len() + header.value.len()).sum();
+    let headers: usize = headers.iter().map(Header::size).sum();
     key.len() + headers + payload.len()
 }

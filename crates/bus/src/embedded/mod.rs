@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use change::Change;
 use partition::Partition;
 
+use crate::budget::Ticket;
 use crate::bus::{Backend, Target};
 use crate::completion::Completion;
 use crate::connection::Link;
@@ -90,9 +91,9 @@ impl Shared {
     fn pump(&self, place: &Place) {
         let feeds = {
             let mut state = self.state();
-            let log = state.logs.get_mut(&place.log);
-            let partition = log.and_then(|log| log.partitions.get_mut(place.partition.0 as usize));
-            partition.map(|partition| partition.pump(place)).unwrap_or_default()
+            let Some(log) = state.logs.get_mut(&place.log) else { return };
+            let (keep, partition) = (log.spec.keep, log.partitions.get_mut(place.partition.0 as usize));
+            partition.map(|partition| partition.pump(place, keep)).unwrap_or_default()
         };
         for feed in feeds {
             feed.wake();
@@ -282,7 +283,7 @@ impl Backend for Embedded {
         self.shared.commit(state, &target, change, Box::new(move |outcome| completion.finish(outcome)));
     }
 
-    fn publish(&self, message: LiveMessage) -> Result<(), BusError> {
+    fn publish(&self, message: LiveMessage, _room: Ticket) -> Result<(), BusError> {
         let mailboxes: Vec<Arc<Mailbox>> = {
             let mut state = self.shared.state();
             state.mailboxes.retain(|mailbox| mailbox.strong_count() > 0);

@@ -130,16 +130,16 @@ impl Partition {
     }
 
     /// Gives the readers what they have room for. Returns those that have news, to be woken without a lock.
-    pub(super) fn pump(&mut self, place: &Place) -> Vec<std::sync::Arc<Feed>> {
+    pub(super) fn pump(&mut self, place: &Place, keep: Keep) -> Vec<std::sync::Arc<Feed>> {
         self.feeds.retain(|feed| feed.upgrade().is_some_and(|feed| !feed.has_ended()));
         let feeds = self.feeds.iter().filter_map(Weak::upgrade);
-        feeds.filter(|feed| self.fill(feed, place)).collect()
+        feeds.filter(|feed| self.fill(feed, place, keep)).collect()
     }
 
-    fn fill(&self, feed: &Feed, place: &Place) -> bool {
+    fn fill(&self, feed: &Feed, place: &Place, keep: Keep) -> bool {
         let from = feed.next();
         if from < self.first {
-            if from > Position::START {
+            if from > Position::START && keep == Keep::All {
                 feed.fail(BusError::Trimmed { place: place.clone(), from, first: self.first });
                 return true;
             }

@@ -155,9 +155,13 @@ impl Worker {
         let accepted = self.accepted.judge(record.position, &proposal);
         let now = Instant::now();
         let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
+        self.caught_up |= asked.is_some();
+        // Whoever sees that it has gained something finds itself among the members.
+        if accepted && self.caught_up {
+            self.holdings.set_members(members(&self.accepted.table));
+        }
         if let Some((_, asked)) = asked {
             self.pending = None;
-            self.caught_up = true;
             if accepted {
                 self.seat.agreed(&self.accepted.table, asked, now, &self.holdings);
                 let beat = now + self.beat();
@@ -168,9 +172,6 @@ impl Worker {
             }
         } else if accepted && self.accepted.table.differs(&was) {
             self.next_turn = now;
-        }
-        if accepted && self.caught_up {
-            self.holdings.set_members(members(&self.accepted.table));
         }
     }
 

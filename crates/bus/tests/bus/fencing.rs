@@ -89,3 +89,29 @@ pub(crate) fn nothing_of_an_owner_is_stored_after_what_was_refused<D: Deployment
     let again = client.own(&state);
     client.append(&state, Append::new("small").by(again)).unwrap();
 }
+
+pub(crate) fn trimming_takes_nothing_from_the_owner<D: Deployment>(deployment: &D) {
+    let (client, other) = (Client(deployment.bus()), Client(deployment.bus()));
+    for client in [&client, &other] {
+        client.create(LogSpec::fenced(log("state"), 1)).unwrap();
+    }
+    let state = place("state", 0);
+    client.own(&state);
+    let owner = client.own(&state);
+    let append = |text: &'static str| client.append(&state, Append::new(text).by(owner));
+    let positions = ["0", "1", "2", "3"].map(|text| append(text).unwrap());
+    other.trim(&state, positions[2]);
+    append("4").unwrap();
+    assert_eq!(other.payloads(&state), ["2", "3", "4"]);
+    let late = client.reader(&state, positions[0]).take(1);
+    assert!(matches!(late, Err(BusError::Trimmed { .. })), "{late:?}");
+    // All of it, its own claim included.
+    other.trim(&state, client.bounds(&state).next);
+    assert_eq!(other.payloads(&state), [""; 0]);
+    append("5").unwrap();
+    assert_eq!(other.payloads(&state), ["5"]);
+    let next = other.own(&state);
+    assert!(matches!(append("late"), Err(BusError::Fenced { .. })));
+    other.append(&state, Append::new("6").by(next)).unwrap();
+    assert_eq!(client.payloads(&state), ["5", "6"]);
+}

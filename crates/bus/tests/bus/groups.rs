@@ -27,7 +27,9 @@ fn names(membership: &Membership) -> Vec<String> {
 /// Waits until the members have so many partitions each, all of them together all there are.
 fn settled(members: &[&Joined], shares: &[usize]) {
     until(&members[0].1, "a fair share", || {
-        members.iter().for_each(|(membership, _)| obey(membership));
+        for (membership, _) in members {
+            obey(membership);
+        }
         let held: Vec<_> = members.iter().map(|(membership, _)| membership.held()).collect();
         (held.iter().map(Vec::len).collect::<Vec<_>>() == shares).then_some(())
     });
@@ -89,7 +91,9 @@ pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &D) {
         }
         let bell = &members.values().next().unwrap().1;
         until(bell, "a fair share", || {
-            members.iter().for_each(|(name, (membership, _))| note(name, membership));
+            for (name, (membership, _)) in &members {
+                note(name, membership);
+            }
             let held: Vec<usize> = members.values().map(|(membership, _)| membership.held().len()).collect();
             let (least, most) = (held.iter().min().unwrap(), held.iter().max().unwrap());
             (held.iter().sum::<usize>() == 9 && most - least <= 1 && book.lock().unwrap().len() == 9).then_some(())

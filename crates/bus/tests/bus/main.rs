@@ -8,9 +8,11 @@ mod embedded;
 mod fencing;
 mod groups;
 mod live;
+mod nats;
+mod outage;
 mod reading;
 
-use tidegate_bus::{Bus, Settings};
+use tidegate_bus::{Bus, Observer, Settings};
 
 /// A bus that a test runs on. Whoever starts servers stops them when it is dropped.
 trait Deployment {
@@ -18,6 +20,15 @@ trait Deployment {
     fn bus(&self) -> Bus;
     /// Whether a partition that has reached its limits refuses more.
     const LIMITS_LOGS: bool;
+}
+
+/// A deployment whose servers can be killed.
+trait Outages: Deployment {
+    fn bus_with(&self, settings: Settings, observer: Observer) -> Bus;
+    /// Kills the servers; what they have confirmed they keep.
+    fn kill(&mut self);
+    /// Starts them again where they were.
+    fn resume(&mut self);
 }
 
 /// Settings with which nothing takes long.
@@ -46,6 +57,7 @@ macro_rules! suite {
             fencing::an_owner_that_was_replaced_is_refused,
             fencing::owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim,
             fencing::nothing_of_an_owner_is_stored_after_what_was_refused,
+            fencing::trimming_takes_nothing_from_the_owner,
             groups::members_know_each_other_and_share_partitions,
             groups::a_partition_is_never_two_members,
             groups::a_process_takes_the_place_of_another_by_its_name,
@@ -63,3 +75,27 @@ macro_rules! suite {
     };
 }
 pub(crate) use suite;
+
+/// Makes a test of each part of the suite that kills servers.
+macro_rules! outages {
+    ($deployment:expr) => {
+        crate::outages!($deployment;
+            what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back,
+            what_waits_for_too_long_fails_and_says_whether_it_may_be_stored,
+            a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
+            a_bus_is_opened_while_its_servers_are_away,
+        );
+    };
+    ($deployment:expr; $($test:ident),* $(,)?) => {
+        mod outages {
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    crate::outage::$test($deployment);
+                }
+            )*
+        }
+    };
+}
+pub(crate) use outages;
