@@ -33,6 +33,10 @@ fn settled(members: &[&Joined], shares: &[usize]) {
         let held: Vec<_> = members.iter().map(|(membership, _)| membership.held()).collect();
         (held.iter().map(Vec::len).collect::<Vec<_>>() == shares).then_some(())
     });
+    // What came since they were last asked is told, so that nothing of it can go untold.
+    for (membership, _) in members {
+        obey(membership);
+    }
     let all: BTreeSet<Partition> = members.iter().flat_map(|(membership, _)| membership.held()).collect();
     assert_eq!(all.len(), shares.iter().sum::<usize>());
 }
