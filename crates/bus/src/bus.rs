@@ -59,6 +59,11 @@ impl Bus {
         let backend: Arc<dyn Backend> = match address {
             Address::Embedded => embedded::open(&settings, observer)?,
             Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
+            #[cfg(feature = "kafka")]
+            Address::Kafka { servers, credentials } => {
+                crate::kafka::open(servers, credentials.as_ref(), &settings, observer)?
+            }
+            #[cfg(not(feature = "kafka"))]
             Address::Kafka { .. } => return Err(BusError::NoKafka),
         };
         Ok(Self { backend, budget: Budget::new(&settings), logs: Arc::default(), settings: Arc::new(settings) })

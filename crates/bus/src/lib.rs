@@ -26,6 +26,8 @@ mod embedded;
 mod error;
 mod feed;
 mod group;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod live;
 mod log;
 mod membership;

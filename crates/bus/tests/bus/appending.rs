@@ -5,7 +5,7 @@ use tidegate_bus::{Append, BusError, LogSpec, Position};
 use crate::client::{Client, ask, log, place};
 use crate::{Deployment, settings};
 
-pub(crate) fn records_are_read_as_they_were_appended<D: Deployment>(deployment: &D) {
+pub(crate) fn records_are_read_as_they_were_appended<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 3)).unwrap();
     let plain = Append::new("only a payload");
@@ -27,7 +27,7 @@ pub(crate) fn records_are_read_as_they_were_appended<D: Deployment>(deployment: 
     assert_eq!(client.all(&place("inbox", 1)), []);
 }
 
-pub(crate) fn appends_that_nobody_waits_for_are_in_order<D: Deployment>(deployment: &D) {
+pub(crate) fn appends_that_nobody_waits_for_are_in_order<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
@@ -39,7 +39,7 @@ pub(crate) fn appends_that_nobody_waits_for_are_in_order<D: Deployment>(deployme
     assert_eq!(client.0.waiting(), (0, 0));
 }
 
-pub(crate) fn what_cannot_be_carried_is_refused_at_once<D: Deployment>(deployment: &D) {
+pub(crate) fn what_cannot_be_carried_is_refused_at_once<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     client.create(LogSpec::shared(log("keyed"), 1).latest_of_key()).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn what_cannot_be_carried_is_refused_at_once<D: Deployment>(deploymen
     assert!(matches!(client.create(LogSpec::shared(log("a"), 0)), Err(BusError::Range { .. })));
 }
 
-pub(crate) fn too_much_waiting_is_refused_at_once<D: Deployment>(deployment: &D) {
+pub(crate) fn too_much_waiting_is_refused_at_once<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let (mut begun, mut refused) = (Vec::new(), 0);
@@ -90,7 +90,7 @@ pub(crate) fn too_much_waiting_is_refused_at_once<D: Deployment>(deployment: &D)
     assert_eq!(client.0.waiting(), (0, 0));
 }
 
-pub(crate) fn a_full_partition_refuses_until_it_is_trimmed<D: Deployment>(deployment: &D) {
+pub(crate) fn a_full_partition_refuses_until_it_is_trimmed<D: Deployment>(deployment: &mut D) {
     if !D::LIMITS_LOGS {
         return;
     }
@@ -108,7 +108,7 @@ pub(crate) fn a_full_partition_refuses_until_it_is_trimmed<D: Deployment>(deploy
     client.append(&inbox, Append::new("x")).unwrap();
 }
 
-pub(crate) fn a_log_keeps_to_what_it_was_made_as<D: Deployment>(deployment: &D) {
+pub(crate) fn a_log_keeps_to_what_it_was_made_as<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 2)).unwrap();
     client.append(&place("inbox", 1), Append::new("x")).unwrap();

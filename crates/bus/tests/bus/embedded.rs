@@ -52,11 +52,11 @@ fn durable() -> Embedded {
 }
 
 mod memory {
-    crate::suite!(super::in_memory());
+    crate::suite!(a_test_each, super::in_memory());
 }
 
 mod directory {
-    crate::suite!(super::durable());
+    crate::suite!(a_test_each, super::durable());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use tidegate_bus::{Append, BusError, LogSpec, Position};
 use crate::Deployment;
 use crate::client::{Client, log, place, text};
 
-pub(crate) fn an_owner_that_was_replaced_is_refused<D: Deployment>(deployment: &D) {
+pub(crate) fn an_owner_that_was_replaced_is_refused<D: Deployment>(deployment: &mut D) {
     let (old, new) = (Client(deployment.bus()), Client(deployment.bus()));
     let state = place("state", 1);
     for client in [&old, &new] {
@@ -33,7 +33,7 @@ pub(crate) fn an_owner_that_was_replaced_is_refused<D: Deployment>(deployment: &
     assert_eq!(new.payloads(&place("state", 0)), [""; 0]);
 }
 
-pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D: Deployment>(deployment: &D) {
+pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D: Deployment>(deployment: &mut D) {
     let clients = [Client(deployment.bus()), Client(deployment.bus())];
     for client in &clients {
         client.create(LogSpec::fenced(log("state"), 1)).unwrap();
@@ -71,7 +71,7 @@ pub(crate) fn owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim<D:
     assert!(confirmed.iter().filter(|(_, by, _)| by == &epochs[7]).count() == 50);
 }
 
-pub(crate) fn nothing_of_an_owner_is_stored_after_what_was_refused<D: Deployment>(deployment: &D) {
+pub(crate) fn nothing_of_an_owner_is_stored_after_what_was_refused<D: Deployment>(deployment: &mut D) {
     if !D::LIMITS_LOGS {
         return;
     }
@@ -90,7 +90,7 @@ pub(crate) fn nothing_of_an_owner_is_stored_after_what_was_refused<D: Deployment
     client.append(&state, Append::new("small").by(again)).unwrap();
 }
 
-pub(crate) fn trimming_takes_nothing_from_the_owner<D: Deployment>(deployment: &D) {
+pub(crate) fn trimming_takes_nothing_from_the_owner<D: Deployment>(deployment: &mut D) {
     let (client, other) = (Client(deployment.bus()), Client(deployment.bus()));
     for client in [&client, &other] {
         client.create(LogSpec::fenced(log("state"), 1)).unwrap();

@@ -41,7 +41,7 @@ fn settled(members: &[&Joined], shares: &[usize]) {
     assert_eq!(all.len(), shares.iter().sum::<usize>());
 }
 
-pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deployment: &D) {
+pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deployment: &mut D) {
     let (one, two) = (Client(deployment.bus()), Client(deployment.bus()));
     let a = one.join("homes", "a", 7);
     settled(&[&a], &[7]);
@@ -58,7 +58,7 @@ pub(crate) fn members_know_each_other_and_share_partitions<D: Deployment>(deploy
     until(&b.1, "the other's leaving", || (names(&b.0) == ["b"]).then_some(()));
 }
 
-pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &D) {
+pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &mut D) {
     // Each member keeps to a book which says what everybody has; whoever finds a partition taken has found a fault.
     let book: Arc<Mutex<BTreeMap<Partition, String>>> = Arc::default();
     let note = |name: &str, membership: &Membership| {
@@ -105,7 +105,7 @@ pub(crate) fn a_partition_is_never_two_members<D: Deployment>(deployment: &D) {
     }
 }
 
-pub(crate) fn a_process_takes_the_place_of_another_by_its_name<D: Deployment>(deployment: &D) {
+pub(crate) fn a_process_takes_the_place_of_another_by_its_name<D: Deployment>(deployment: &mut D) {
     let (old, new) = (Client(deployment.bus()), Client(deployment.bus()));
     let old = old.join("homes", "a", 4);
     settled(&[&old], &[4]);

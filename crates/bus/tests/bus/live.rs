@@ -34,7 +34,7 @@ fn take(subscription: &(Subscription, Receiver<()>), count: usize) -> Vec<(Strin
     messages
 }
 
-pub(crate) fn messages_reach_one_or_all_in_order<D: Deployment>(deployment: &D) {
+pub(crate) fn messages_reach_one_or_all_in_order<D: Deployment>(deployment: &mut D) {
     let (a, b) = (Client(deployment.bus()), Client(deployment.bus()));
     let (to_a, to_b) = (a.subscribe("node.a.>"), b.subscribe("node.b.>"));
     let (all_a, all_b) = (a.subscribe("all.*"), b.subscribe("all.*"));
@@ -58,7 +58,7 @@ pub(crate) fn messages_reach_one_or_all_in_order<D: Deployment>(deployment: &D) 
     assert!(matches!(large, Err(BusError::TooLarge { .. })));
 }
 
-pub(crate) fn what_finds_no_room_is_counted<D: Deployment>(deployment: &D) {
+pub(crate) fn what_finds_no_room_is_counted<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     let (slow, quick) = (client.subscribe("slow"), client.subscribe("end"));
     warm_up(&client.0, "slow", &slow);

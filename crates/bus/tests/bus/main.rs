@@ -7,6 +7,8 @@ mod client;
 mod embedded;
 mod fencing;
 mod groups;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod live;
 mod nats;
 mod outage;
@@ -40,10 +42,10 @@ fn settings() -> Settings {
     }
 }
 
-/// Makes a test of each part of the suite, on a bus of its own.
+/// Gives the suite's parts to a macro.
 macro_rules! suite {
-    ($deployment:expr) => {
-        crate::suite!($deployment;
+    ($each:ident, $deployment:expr) => {
+        crate::$each!($deployment;
             appending::records_are_read_as_they_were_appended,
             appending::appends_that_nobody_waits_for_are_in_order,
             appending::what_cannot_be_carried_is_refused_at_once,
@@ -65,37 +67,44 @@ macro_rules! suite {
             live::what_finds_no_room_is_counted,
         );
     };
+}
+pub(crate) use suite;
+
+/// Gives those parts to a macro that kill servers.
+macro_rules! outages {
+    ($each:ident, $deployment:expr) => {
+        crate::$each!($deployment;
+            outage::what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back,
+            outage::what_waits_for_too_long_fails_and_says_whether_it_may_be_stored,
+            outage::a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
+            outage::a_bus_is_opened_while_its_servers_are_away,
+        );
+    };
+}
+pub(crate) use outages;
+
+/// Makes a test of each part, with a deployment of its own.
+macro_rules! a_test_each {
     ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
         $(
             #[test]
             fn $test() {
-                crate::$module::$test(&$deployment);
+                crate::$module::$test(&mut $deployment);
             }
         )*
     };
 }
-pub(crate) use suite;
+pub(crate) use a_test_each;
 
-/// Makes a test of each part of the suite that kills servers.
-macro_rules! outages {
-    ($deployment:expr) => {
-        crate::outages!($deployment;
-            what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back,
-            what_waits_for_too_long_fails_and_says_whether_it_may_be_stored,
-            a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
-            a_bus_is_opened_while_its_servers_are_away,
-        );
-    };
-    ($deployment:expr; $($test:ident),* $(,)?) => {
-        mod outages {
-            use super::*;
-            $(
-                #[test]
-                fn $test() {
-                    crate::outage::$test($deployment);
-                }
-            )*
-        }
+/// Calls one part after the other, each with a deployment of its own, and says which.
+#[cfg(feature = "kafka")]
+macro_rules! one_by_one {
+    ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
+        $(
+            println!("{}::{}", stringify!($module), stringify!($test));
+            crate::$module::$test(&mut $deployment);
+        )*
     };
 }
-pub(crate) use outages;
+#[cfg(feature = "kafka")]
+pub(crate) use one_by_one;

@@ -112,7 +112,9 @@ impl Drop for Nats {
 }
 
 mod servers {
-    crate::suite!(super::Nats::start());
+    crate::suite!(a_test_each, super::Nats::start());
 }
 
-crate::outages!(Nats::start());
+mod outages {
+    crate::outages!(a_test_each, super::Nats::start());
+}

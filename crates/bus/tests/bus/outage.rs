@@ -21,7 +21,7 @@ fn wait_for(changes: &Receiver<Connection>, connected: bool) {
     while changes.recv_timeout(PATIENCE).expect("a change of the connection").is_connected() != connected {}
 }
 
-pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back<D: Outages>(mut deployment: D) {
+pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back<D: Outages>(deployment: &mut D) {
     let (observer, changes) = observer();
     let client = Client(deployment.bus_with(settings(), observer));
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn what_is_appended_while_the_servers_are_away_is_stored_when_they_ar
     });
 }
 
-pub(crate) fn what_waits_for_too_long_fails_and_says_whether_it_may_be_stored<D: Outages>(mut deployment: D) {
+pub(crate) fn what_waits_for_too_long_fails_and_says_whether_it_may_be_stored<D: Outages>(deployment: &mut D) {
     let (observer, changes) = observer();
     let settings = Settings { max_waiting_time: Duration::from_secs(1), ..settings() };
     let client = Client(deployment.bus_with(settings, observer));
@@ -86,7 +86,7 @@ pub(crate) fn what_waits_for_too_long_fails_and_says_whether_it_may_be_stored<D:
     client.append(&state, Append::new("again").by(again)).unwrap();
 }
 
-pub(crate) fn a_member_that_does_not_reach_the_bus_gives_up_and_comes_back<D: Outages>(mut deployment: D) {
+pub(crate) fn a_member_that_does_not_reach_the_bus_gives_up_and_comes_back<D: Outages>(deployment: &mut D) {
     let client = Client(deployment.bus_with(settings(), Arc::new(|_| {})));
     let (membership, bell) = client.join("homes", "a", 4);
     until(&bell, "all partitions", || (membership.held().len() == 4).then_some(()));
@@ -96,7 +96,7 @@ pub(crate) fn a_member_that_does_not_reach_the_bus_gives_up_and_comes_back<D: Ou
     until(&bell, "all partitions", || (membership.held().len() == 4).then_some(()));
 }
 
-pub(crate) fn a_bus_is_opened_while_its_servers_are_away<D: Outages>(mut deployment: D) {
+pub(crate) fn a_bus_is_opened_while_its_servers_are_away<D: Outages>(deployment: &mut D) {
     deployment.kill();
     let (observer, changes) = observer();
     let client = Client(deployment.bus_with(settings(), observer));

@@ -7,7 +7,7 @@ use tidegate_bus::{Append, BusError, LogSpec, Position};
 use crate::client::{Client, log, place, text};
 use crate::{Deployment, settings};
 
-pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deployment: &D) {
+pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
@@ -26,7 +26,7 @@ pub(crate) fn a_reader_follows_and_begins_where_it_is_told<D: Deployment>(deploy
     assert!(after.reader.take(1).unwrap().records.is_empty());
 }
 
-pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deployment: &D) {
+pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 1)).unwrap();
     let inbox = place("inbox", 0);
@@ -47,7 +47,7 @@ pub(crate) fn a_reader_takes_no_more_than_it_has_room_for<D: Deployment>(deploym
     assert_eq!(read.iter().map(|record| record.position).collect::<Vec<_>>(), begun);
 }
 
-pub(crate) fn what_was_trimmed_is_gone_and_said_to_be<D: Deployment>(deployment: &D) {
+pub(crate) fn what_was_trimmed_is_gone_and_said_to_be<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::shared(log("inbox"), 2)).unwrap();
     let inbox = place("inbox", 0);
@@ -69,7 +69,7 @@ pub(crate) fn what_was_trimmed_is_gone_and_said_to_be<D: Deployment>(deployment:
     assert_eq!(client.payloads(&inbox), ["6"]);
 }
 
-pub(crate) fn the_latest_record_of_each_key_stays<D: Deployment>(deployment: &D) {
+pub(crate) fn the_latest_record_of_each_key_stays<D: Deployment>(deployment: &mut D) {
     let client = Client(deployment.bus());
     client.create(LogSpec::fenced(log("state"), 1).latest_of_key()).unwrap();
     let state = place("state", 0);
