@@ -49,6 +49,8 @@ pub(crate) enum Timer {
     Sys,
     /// An uplink is probed, reached again, or given up.
     Uplink(UplinkKey),
+    /// Brokers of an earlier process that nobody has named are given up.
+    FormerUplinks,
 }
 
 /// Clients of a shard.

@@ -342,6 +342,7 @@ impl Engine {
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::Sys => self.publish_sys(now),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
+            Timer::FormerUplinks => self.handle_former_timer(now),
         }
     }
 

@@ -208,6 +208,7 @@ impl Engine {
         }
         let broker = uplink.name.to_string();
         self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+        self.await_former_uplinks(now);
     }
 
     /// The connection of an uplink has ended, for whatever reason.

@@ -17,13 +17,14 @@
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
-//! - `report.rs`: what is told of them.
+//! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
 mod confirm;
 mod connection;
 mod copies;
 mod coverage;
 mod filters;
+mod former;
 mod here;
 pub(crate) mod id;
 mod leave;
@@ -51,6 +52,7 @@ use crate::session::{Delivery, InFlight};
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
+use former::Former;
 use id::{MessageId, SeenIds};
 use order::Hold;
 use quota::Pause;
@@ -115,6 +117,7 @@ pub(crate) struct Uplinks {
     unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
+    former: Former,
 }
 
 /// One uplink.
@@ -235,7 +238,8 @@ impl Uplinks {
 
     /// Timers that are set.
     pub(crate) fn timers(&self) -> usize {
-        self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
+        let of_former = usize::from(matches!(self.former, Former::Awaited(_)));
+        of_former + self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
     }
 
     /// Bytes of acknowledged messages that have not come back.

@@ -1,6 +1,6 @@
 //! Brokers that die, hang, come back and forget.
 
-use tidegate_engine::{RoutingPolicy, UplinkState};
+use tidegate_engine::{RoutingPolicy, UplinkOptions, UplinkState};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, QoS};
 
@@ -319,6 +319,37 @@ fn owed_messages_outlive_the_orchestrator_and_go_on_where_they_were() {
             assert_eq!(world.owed(), 0);
         }
     }
+}
+
+#[test]
+fn brokers_of_an_earlier_process_that_a_manager_does_not_name_again_owe_nothing_for_long() {
+    let world = World::with(2, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let old = ["a", "b"].map(|name| world.broker(name));
+    let client = world.connect(v5("s").lasting());
+    client.subscribe("t", ExactlyOnce);
+    old.iter().for_each(|broker| broker.now(|ways| ways.hangs = true));
+    for number in numbers(4) {
+        client.publish_later(message("t", number).qos2());
+    }
+    client.lose();
+    // The next process knows no broker. A manager names new ones, and of the old ones the one that lives on.
+    old.iter().for_each(Broker::leave_out);
+    world.crash(Crash::now(2));
+    world.advance(seconds(30));
+    let [_, idle] = first_of(&world, [&old[0], &old[1]], "t");
+    idle.now(|ways| ways.hangs = false);
+    idle.set(UplinkOptions { version: None, user_name: None, password: None, lasting: true });
+    let new = world.broker("c");
+    world.advance(seconds(9));
+    let named: Vec<String> = world.uplinks().into_iter().map(|uplink| uplink.name).collect();
+    assert_eq!(named, [idle.name(), "c"]);
+    world.advance(seconds(5));
+    let client = world.connect(v5("s").lasting());
+    assert_eq!((client.payloads(), world.owed()), (numbers(4), 0));
+    assert_eq!(idle.payloads().len() + new.payloads().len(), 4);
 }
 
 #[test]
