@@ -13,6 +13,7 @@ use crate::status::Status;
 mod fleet;
 mod homes;
 mod page;
+mod quic;
 mod store;
 mod table;
 
@@ -20,7 +21,7 @@ pub use page::page;
 
 /// Every metric, in the order in which they are written.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    table::METRICS.iter().chain(homes::METRICS).chain(store::METRICS).chain(fleet::METRICS)
+    table::METRICS.iter().chain(quic::METRICS).chain(homes::METRICS).chain(store::METRICS).chain(fleet::METRICS)
 }
 
 /// How a metric behaves.

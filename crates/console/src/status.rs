@@ -59,10 +59,37 @@ pub struct Shell {
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
     pub websocket_violations: u64,
+    /// QUIC handshakes and datagrams.
+    pub quic: QuicCounters,
     /// Connections closed with output unwritten, because the time for it was over.
     pub closed_unflushed: u64,
     /// Times that memory was given back after a peak.
     pub memory_trims: u64,
+}
+
+/// What QUIC has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuicCounters {
+    /// Connections begun, those whose handshake failed included.
+    pub begun: u64,
+    /// Handshakes that failed, and connections in which the client broke the protocol.
+    pub failed: u64,
+    /// Clients that were asked to prove their address first.
+    pub retries: u64,
+    /// Requests dropped because too many handshakes were under way; clients repeat them.
+    pub deferred: u64,
+    /// Times that a client went on from another address or port.
+    pub moved: u64,
+    /// Datagrams received.
+    pub datagrams_in: u64,
+    /// System calls that sent datagrams.
+    pub sends: u64,
+    /// Of these, those that the socket did not take at once.
+    pub sends_blocked: u64,
+    /// Datagrams handed to the shard of their connection.
+    pub passed_on: u64,
+    /// Datagrams dropped because too many waited for that shard.
+    pub dropped: u64,
 }
 
 /// What decides who is let in, and what remembers it.

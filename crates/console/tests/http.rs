@@ -157,7 +157,7 @@ impl Control for Broker {
         })
     }
 
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
+    fn set_broker(&self, name: &str, address: &str, _: &[String]) -> Result<(), ControlError> {
         self.fleet.lock().unwrap().push((name.to_owned(), address.to_owned()));
         Ok(())
     }

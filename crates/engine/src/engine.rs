@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::reason::Reason;
 use crate::retained::Retained;
 use crate::retained_fetch::Fetches;
+use crate::roster::Roster;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::sys::Sys;
@@ -39,6 +40,7 @@ use crate::uplink::id::SeenIds;
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
     pub(crate) place: Place,
+    pub(crate) roster: Roster,
     pub(crate) desk: Desk,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -121,6 +123,7 @@ impl Engine {
         retained.limit_tenants(settings.tenant_quotas.iter().map(|(tenant, quota)| (*tenant, quota.max_retained)));
         Self {
             place,
+            roster: Roster::alone(place),
             desk,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),

@@ -387,7 +387,7 @@ impl Engine {
         }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
-        for shard in self.place.others() {
+        for shard in self.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
         if !self.waits_for_rate(key) {

@@ -10,7 +10,7 @@ use tidegate_mqtt::QoS;
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::NameHasher;
 use crate::identity::Identity;
-use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
@@ -279,8 +279,8 @@ pub(crate) struct Membership {
     pub tenant: TenantId,
     pub share: Box<str>,
     pub filter: Box<str>,
-    /// The shard that deals.
-    pub home: ShardId,
+    /// Its home deals.
+    pub partition: PartitionId,
     pub member: MemberOptions,
 }
 

@@ -183,11 +183,11 @@ impl Engine {
     /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that it
     /// has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.interest_under_way == 0 && !(asks_homes && self.place.shards > 2) {
+        if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
             return 0;
         }
         let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
-        for shard in self.place.others() {
+        for shard in self.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
         }
@@ -229,7 +229,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u16 {
         let mut told = 0;
-        for shard in self.place.others() {
+        for shard in self.roster.others_for(filter) {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
@@ -298,9 +298,9 @@ impl Engine {
         let mut unwanted = Vec::new();
         let notes_unwanted = self.has_uplinks_here();
         for filter in filters.iter() {
-            let (links, place) = (&mut self.links, self.place);
+            let (links, roster) = (&mut self.links, &self.roster);
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-                for shard in place.others() {
+                for shard in roster.others_for(filter) {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
                 }
                 if is_own_topic(filter) {

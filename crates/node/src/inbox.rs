@@ -12,6 +12,7 @@ use crate::admission::{BanTarget, Seat};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::moves::MoveOrder;
+use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -31,6 +32,10 @@ pub(crate) enum ToShard {
     Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
+    /// Datagrams for QUIC connections that live here, which arrived at another shard's socket.
+    QuicBatch(Box<QuicBatch>),
+    /// What a QUIC connection tells its socket's shard.
+    QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
     /// A request of the control plane.

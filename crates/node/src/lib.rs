@@ -28,6 +28,7 @@ mod node;
 mod observer;
 mod preset;
 pub mod proxy_protocol;
+mod quic;
 mod relay;
 mod report;
 mod settings;

@@ -70,8 +70,8 @@ impl Control for BrokerStatus {
         fleet::status(self)
     }
 
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
-        fleet::set_broker(self, name, address)
+    fn set_broker(&self, name: &str, address: &str, replaces: &[String]) -> Result<(), ControlError> {
+        fleet::set_broker(self, name, address, replaces)
     }
 
     fn drain_broker(&self, name: &str) -> Result<(), ControlError> {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};
+use tidegate_console::{AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, Unavailable};
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
 
 use crate::authentication::Authentication;
@@ -190,6 +190,18 @@ fn shell(report: &NodeReport) -> Shell {
         proxy_refused: shell.proxy_refused,
         websocket_refused: shell.websocket_refused,
         websocket_violations: shell.websocket_violations,
+        quic: QuicCounters {
+            begun: shell.quic_begun,
+            failed: shell.quic_failed,
+            retries: shell.quic_retries,
+            deferred: shell.quic_deferred,
+            moved: shell.quic_moved,
+            datagrams_in: shell.quic_datagrams_in,
+            sends: shell.quic_sends,
+            sends_blocked: shell.quic_sends_blocked,
+            passed_on: shell.quic_passed_on,
+            dropped: shell.quic_dropped,
+        },
         closed_unflushed: shell.closed_unflushed,
         memory_trims: shell.memory_trims,
     }

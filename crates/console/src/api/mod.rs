@@ -102,11 +102,11 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or is no orchestrator.
     fn fleet(&self) -> Result<FleetStatus, ControlError>;
 
-    /// Adds a broker to the fleet, or changes one.
+    /// Adds a broker to the fleet, or changes one. Dead ones that it `replaces` may have had its address.
     ///
     /// # Errors
-    /// When the name or the address is none, or this is no orchestrator.
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError>;
+    /// When the name or the address is none, another broker has the address, or this is no orchestrator.
+    fn set_broker(&self, name: &str, address: &str, replaces: &[String]) -> Result<(), ControlError>;
 
     /// Gives a broker of the fleet nothing any more.
     ///

@@ -57,7 +57,7 @@ impl Engine {
         let mut sessions = Vec::new();
         let mut names = std::collections::BTreeSet::new();
         for _ in 0..reader.u32("a number of sessions")? {
-            let image = SessionImage::read(reader, now, self.place)?;
+            let image = SessionImage::read(reader, now)?;
             let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
             if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
                 return Err(WireError { reading: "a client id of this partition" }.into());

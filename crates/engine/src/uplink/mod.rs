@@ -12,6 +12,7 @@
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `settled.rs`: whether all has come that brokers gave out before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
@@ -35,6 +36,7 @@ mod report;
 mod route;
 mod settings;
 mod settle;
+mod settled;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +61,7 @@ pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+pub use settled::Settling;
 
 /// Stands where the sessions of clients have the listener that they came through.
 pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);

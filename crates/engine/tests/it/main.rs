@@ -11,6 +11,7 @@ mod harness;
 
 mod access;
 mod authentication;
+mod cluster;
 mod connections;
 mod durable;
 mod enhanced;

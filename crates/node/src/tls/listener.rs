@@ -58,6 +58,16 @@ impl TlsListener {
         self.current().settings
     }
 
+    /// What new connections get at the moment.
+    pub(crate) fn configuration(&self) -> Arc<ServerConfig> {
+        self.current().config
+    }
+
+    /// Handshakes that are under way.
+    pub(crate) fn handshakes_under_way(&self) -> u32 {
+        self.handshakes.load(Ordering::Relaxed)
+    }
+
     /// What a new connection gets, if a handshake more may begin.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<(Arc<ServerConfig>, HandshakeSlot)> {
         let Current { settings, config } = self.current();

@@ -68,6 +68,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     }
     let mut settings = node_settings(config, log, access, authentication.clone());
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
+    if config.needs_development_certificate() {
+        crate::development::prepare().map_err(|error| error.to_string())?;
+    }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),

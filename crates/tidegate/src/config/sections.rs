@@ -53,8 +53,8 @@ section! {
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
-        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
-        address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port";
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Whether clients come in without saying who they are although others than this machine reach the
@@ -62,7 +62,7 @@ section! {
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first that
         /// has the name that it asks for (SNI), or the first of all. The files are read again when they change and on
-        /// a reload; clients stay connected.
+        /// a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for development.
         certificate: Paths = Paths::default(), in Kind::Paths;
         /// The private keys (PEM: PKCS#8, PKCS#1 or SEC1, not encrypted) of those certificates, in the same order.
         key: Paths = Paths::default(), in Kind::Paths;
@@ -79,7 +79,8 @@ section! {
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
         /// The least version of TLS that is spoken.
         tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
-        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB.
+        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB. Over QUIC clients
+        /// have to prove their address from a quarter of it on, and beyond it they are left to ask again, which they do.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;
