@@ -215,7 +215,8 @@ impl Engine {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             *asked = now.monotonic;
         }
-        if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
+        let seen = self.desk.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
+        if uplink.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
             uplink.silent = false;

@@ -265,7 +265,9 @@ impl Engine {
             Stage::Resting(at) if !self.stopping => at,
             Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
             Stage::Connecting | Stage::Open => {
-                uplink.probe.asked.map_or(uplink.probe.next, |asked| asked.plus(timeout))
+                let connection = uplink.connection.and_then(|key| self.desk.connections.get(key));
+                let seen = connection.map_or(Millis(0), |connection| connection.last_seen);
+                uplink.probe.due(seen, timeout).unwrap_or(uplink.probe.next)
             }
         };
         let of_filters = if uplink.stage == Stage::Open { uplink.filters.due(timeout) } else { Millis::NEVER };

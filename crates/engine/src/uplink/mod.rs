@@ -195,6 +195,14 @@ struct Probe {
     answered: u64,
 }
 
+impl Probe {
+    /// When the broker is lost that has sent its last packet at `seen`. A slow one may have much to do before it comes to the probe:
+    /// whatever it sends shows that it lives.
+    fn due(&self, seen: Millis, timeout: u64) -> Option<Millis> {
+        self.asked.map(|asked| asked.max(seen).plus(timeout))
+    }
+}
+
 /// A broker that is given nothing any more.
 #[derive(Clone, Copy, Debug)]
 struct Drain {

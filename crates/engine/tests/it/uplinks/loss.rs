@@ -2,7 +2,7 @@
 
 use tidegate_engine::{RoutingPolicy, UplinkOptions, UplinkState};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketType, QoS};
+use tidegate_mqtt::{Packet, PacketId, PacketType, PubAck, QoS, ReasonCode, Version};
 
 use crate::harness::*;
 
@@ -240,6 +240,23 @@ fn a_hung_broker_is_lost_after_the_timeout_and_not_before() {
         world.advance(seconds(3));
         assert_eq!((client.payloads(), other.payloads()), (numbers(3), numbers(3)));
         assert_eq!(holder.report().counters.lost, 1);
+    });
+}
+
+#[test]
+fn a_broker_that_sends_anything_lives_however_late_it_answers_a_probe() {
+    in_front_of(["a"], |world, [a]| {
+        a.now(|ways| ways.hangs = true);
+        for _ in 0..10 {
+            world.advance(seconds(3));
+            a.say(Version::V5, &Packet::PubAck(PubAck::new(PacketId::MIN, ReasonCode::Success)));
+        }
+        assert_eq!((a.state(), a.report().counters.lost), (UplinkState::Serving, 0));
+        world.advance(seconds(4));
+        assert_eq!(a.report().counters.lost, 0);
+        world.advance(seconds(2));
+        assert_eq!(a.report().counters.lost, 1);
+        assert!(a.report().last_error.contains("has not answered a probe"));
     });
 }
 

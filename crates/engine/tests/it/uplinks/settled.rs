@@ -8,7 +8,7 @@ use crate::harness::*;
 impl World {
     fn begin_settling(&self) -> Settling {
         self.run();
-        let settling = self.engine(0, |engine, now| engine.begin_settling(now));
+        let settling = self.engine(0, tidegate_engine::Engine::begin_settling);
         self.run();
         settling
     }
