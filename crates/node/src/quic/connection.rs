@@ -260,14 +260,15 @@ impl Quic {
 
 impl Drop for Quic {
     fn drop(&mut self) {
+        let (now, mut room) = (Instant::now(), Vec::new());
         if !self.connection.is_closed() {
-            let (now, mut room) = (Instant::now(), Vec::new());
             let (code, text) = self.goodbye;
             self.connection.close(now, code, Bytes::from_static(text.as_bytes()));
-            if let Some(transmit) = self.connection.poll_transmit(now, 1, &mut room) {
-                // When it is lost, a reset answers the client's next packet.
-                let _ = self.endpoint.send(&transmit, &room);
-            }
+        }
+        // One that has failed owes the client its last word, too: in a handshake no reset would tell.
+        if let Some(transmit) = self.connection.poll_transmit(now, 1, &mut room) {
+            // When it is lost, a reset answers the client's next packet.
+            let _ = self.endpoint.send(&transmit, &room);
         }
         self.endpoint.tell(self.handle, vec![EndpointEvent::drained()]);
     }
