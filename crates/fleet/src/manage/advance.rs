@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 32;
 const MAX_REFUSALS: u32 = 3;
 
 /// What a look at a step finds.
-enum Progress {
+pub(super) enum Progress {
     /// What it waits for has not come, and what that is.
     Wait(String),
     /// It has come.
@@ -51,7 +51,7 @@ impl Manager {
         }
     }
 
-    fn progress(&self, action: &Action, step: Step, now: Moment, sight: &Sight) -> Progress {
+    pub(super) fn progress(&self, action: &Action, step: Step, now: Moment, sight: &Sight) -> Progress {
         if sight.resources.is_none() {
             return Progress::Wait("the provider does not answer".to_owned());
         }
@@ -62,15 +62,13 @@ impl Manager {
         match step {
             Step::Discard => gone(action.old.iter(), sight),
             Step::Release if action.kind == Kind::Evacuate => left(action, sight),
-            Step::Release => gone(action.targets.iter(), sight),
+            Step::SetAside | Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
             Step::Configure => self.configured(action, waited, sight),
             // One that has died since it was configured is healed like any that serves.
-            Step::Announce => {
-                published(action.targets.iter().all(|name| self.is_published(name) || self.is_dead(name, sight)))
-            }
+            Step::Announce => self.announced(action, waited, sight),
             Step::Withdraw => published(!action.targets.iter().any(|name| self.is_published(name))),
             Step::Ttl => match self.settings.entry_ttl.checked_sub(waited) {
                 None | Some(Duration::ZERO) => Progress::Done,
@@ -81,6 +79,18 @@ impl Manager {
             Step::Evict => self.limited(action, waited, evicted(action, sight)),
             Step::Return => self.returned(action, waited, sight),
             Step::Forget => forgotten(action, sight),
+        }
+    }
+
+    fn announced(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
+        let missing = |name: &&ResourceName| !self.is_published(name) && !self.is_dead(name, sight);
+        match action.targets.iter().find(missing) {
+            // It serves already. An entry point that cannot name it is asked again at each look, and holds nothing else up.
+            Some(name) if waited < self.settings.join_limit => Progress::Wait(match self.unnamed.get(name) {
+                Some(problem) => format!("the entry point cannot name {name}: {problem}"),
+                None => "the entry point is being told".to_owned(),
+            }),
+            _ => Progress::Done,
         }
     }
 
@@ -221,7 +231,12 @@ impl Manager {
                     }
                 }
             }
-            Step::Discard => self.release(&action.old),
+            Step::Discard => {
+                for name in &action.old {
+                    self.command(Command::Discard(name.clone()));
+                }
+            }
+            Step::SetAside => self.set_aside(action),
             Step::Release if action.kind == Kind::Evacuate => {}
             Step::Release => self.release(&action.targets),
             Step::HandOver => {
@@ -282,7 +297,7 @@ impl Manager {
                 self.set_phase(name, phase, now);
             }
         }
-        if step == Step::Release {
+        if matches!(step, Step::Release | Step::SetAside) {
             for name in action.targets.clone() {
                 self.record(Record::Gone { name });
             }
@@ -308,18 +323,7 @@ impl Manager {
         let again = action.failing.is_some();
         action.failing.get_or_insert(why);
         if action.kind.starts_again() {
-            let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
-            for name in &action.targets {
-                self.set_phase(name, phase, now);
-            }
-            self.end(action, now);
-            return;
-        }
-        if action.kind == Kind::Adopt {
-            // It was there before: it is not taken away, only taken in again later.
-            for name in action.targets.clone() {
-                self.record(Record::Gone { name });
-            }
+            self.note_failed_restart(&action, now);
             self.end(action, now);
             return;
         }
@@ -359,7 +363,9 @@ impl Manager {
                 _ => {}
             }
         }
-        self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
+        let given_up = if action.kind == Kind::GiveUp { action.targets.len() as u64 } else { 0 };
+        self.record(Record::Ended { level, outcome: outcome.clone(), healing, given_up, at: now });
+        self.count_ended(&action, &outcome, now);
         self.tell(Entry(explain::ended(&action, &outcome, now)));
     }
 }
@@ -429,7 +435,7 @@ fn handed_over(action: &Action, sight: &Sight) -> Progress {
         if own > 0 {
             return Progress::Wait(format!("{at} is home to {own} partitions"));
         }
-        if view.homes.as_ref().is_some_and(|homes| homes.moving) {
+        if view.homes.as_ref().is_some_and(|homes| homes.moving.is_some()) {
             return Progress::Wait(format!("partitions of {at} are moving"));
         }
     }
