@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
@@ -20,6 +20,9 @@ use crate::{Append, BusError, Epoch, Position};
 const BATCH: usize = 1_024;
 /// Kafka aborts a transaction after this, milliseconds; brokers take no more unless set otherwise.
 const MAX_TRANSACTION_MS: u128 = 900_000;
+
+/// How long is waited before something is tried again that may pass.
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// What is asked of a partition's owner.
 pub(super) enum Request {
@@ -182,7 +185,9 @@ fn until(deadline: Instant) -> Timeout {
 fn again(deadline: Instant, mut call: impl FnMut() -> Result<(), KafkaError>) -> Result<(), KafkaError> {
     loop {
         match call() {
-            Err(KafkaError::Transaction(error)) if error.is_retriable() && Instant::now() < deadline => {}
+            Err(KafkaError::Transaction(error)) if error.is_retriable() && Instant::now() < deadline => {
+                std::thread::park_timeout(AGAIN_AFTER);
+            }
             outcome => return outcome,
         }
     }

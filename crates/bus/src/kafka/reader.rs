@@ -7,7 +7,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Message, Offset, TopicPartitionList};
 
-use super::client::{Common, bounds, client_error};
+use super::client::{ANSWER_WITHIN, Common, bounds, client_error};
 use super::message::{index_of, position_of, record_of};
 use crate::bus::Target;
 use crate::feed::Feed;
@@ -46,14 +46,18 @@ impl ReaderThread {
         self.feed.wake();
     }
 
-    fn assign(&self, consumer: &BaseConsumer) -> Result<(), KafkaError> {
-        let from = match self.feed.next() {
+    /// Where reading goes on.
+    fn offset(&self) -> Offset {
+        match self.feed.next() {
             Position::START => Offset::Beginning,
             Position(from) => Offset::Offset(i64::try_from(from).unwrap_or(i64::MAX)),
-        };
+        }
+    }
+
+    fn assign(&self, consumer: &BaseConsumer) -> Result<(), KafkaError> {
         let mut partitions = TopicPartitionList::new();
         let topic = self.common.topic(&self.target.place.log);
-        partitions.add_partition_offset(&topic, index_of(&self.target.place), from)?;
+        partitions.add_partition_offset(&topic, index_of(&self.target.place), self.offset())?;
         consumer.assign(&partitions)
     }
 
@@ -101,7 +105,9 @@ impl ReaderThread {
         let topic = self.common.topic(&self.target.place.log);
         let committed = bounds(consumer, &topic, &self.target.place);
         let is_committed = committed.is_ok_and(|bounds| bounds.next >= next);
-        if is_committed && self.assign(consumer).is_ok() { End::Committed(next) } else { End::Appended(next) }
+        // Reading the end anew says again that it is reached.
+        let seek = || consumer.seek(&topic, index_of(&self.target.place), self.offset(), ANSWER_WITHIN);
+        if is_committed && seek().is_ok() { End::Committed(next) } else { End::Appended(next) }
     }
 }
 
