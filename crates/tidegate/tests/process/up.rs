@@ -247,8 +247,9 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let grown = fleet.sized(3, 2);
     let all = pids(&grown);
     assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
-    Fleet::carries_messages(&grown);
+    // While partitions move, their clients are refused for a moment.
     shared(&fleet);
+    Fleet::carries_messages(&grown);
     let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
@@ -301,6 +302,7 @@ fn an_orchestrator_that_cannot_be_restarted_is_given_up_and_what_it_has_stored_i
     shared(&fleet);
     let aside = std::path::Path::new(&directory).join("resources/set-aside").join(name);
     assert!(aside.join("data.old").is_dir() && aside.join("resource.json").is_file());
+    assert!(fleet.fleet(&["status"]).out.contains(", 1 given up\n"));
     let history = fleet.fleet(&["history", "--actions"]).out;
     assert!(
         history.contains(&format!("give-up of {name}, done: {name} could not be restarted within 1 s")),
