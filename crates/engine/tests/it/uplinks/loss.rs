@@ -347,7 +347,9 @@ fn brokers_of_an_earlier_process_that_a_manager_does_not_name_again_owe_nothing_
     let old = ["a", "b"].map(|name| world.broker(name));
     let client = world.connect(v5("s").lasting());
     client.subscribe("t", ExactlyOnce);
-    old.iter().for_each(|broker| broker.now(|ways| ways.hangs = true));
+    for broker in &old {
+        broker.now(|ways| ways.hangs = true);
+    }
     for number in numbers(4) {
         client.publish_later(message("t", number).qos2());
     }

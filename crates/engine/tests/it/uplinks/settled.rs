@@ -1,6 +1,6 @@
 //! Whether all has come that brokers gave out before a moment.
 
-use tidegate_engine::{Engine, Settling};
+use tidegate_engine::Settling;
 use tidegate_mqtt::QoS::ExactlyOnce;
 
 use crate::harness::*;
