@@ -28,6 +28,7 @@ mod manifest;
 mod merge;
 mod pace;
 mod recovery;
+mod room;
 mod settings;
 mod status;
 mod store;

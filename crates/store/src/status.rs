@@ -35,6 +35,8 @@ pub struct Status {
     pub(crate) sync_buckets: [AtomicU64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
     pub(crate) merges: AtomicU64,
     pub(crate) failed_merges: AtomicU64,
+    /// How long the last merge took.
+    pub(crate) merge_milliseconds: AtomicU64,
     pub(crate) slowed_groups: AtomicU64,
     pub(crate) merges_fail: AtomicBool,
     pub(crate) failures: AtomicU64,
@@ -105,11 +107,18 @@ impl Status {
     /// Whether the broker should take no new work: little room is left, too much waits to be written, or nothing can be
     /// written at all.
     pub fn is_full(&self) -> bool {
-        let (limit, pending) = (self.max_bytes.load(Ordering::Relaxed), self.max_pending_bytes.load(Ordering::Relaxed));
-        self.stuck.load(Ordering::Relaxed)
-            || self.free_bytes() < self.min_free_bytes.load(Ordering::Relaxed)
-            || (limit > 0 && self.store_bytes() > limit)
-            || (pending > 0 && self.pending_bytes() > pending)
+        let pending = self.max_pending_bytes.load(Ordering::Relaxed);
+        self.stuck.load(Ordering::Relaxed) || self.is_beyond_limits() || (pending > 0 && self.pending_bytes() > pending)
+    }
+
+    fn is_beyond_limits(&self) -> bool {
+        let limit = self.max_bytes.load(Ordering::Relaxed);
+        self.free_bytes() < self.min_free_bytes.load(Ordering::Relaxed) || (limit > 0 && self.store_bytes() > limit)
+    }
+
+    /// Whether it is full because the files take too much, which a merge may change.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.is_beyond_limits() || (self.stuck.load(Ordering::Relaxed) && self.state() == State::Full)
     }
 
     /// Bytes of journal and table together.

@@ -47,6 +47,7 @@ pub fn open(disk: Arc<dyn Disk>, settings: Settings, sweep: SweepFactory) -> Res
     let store = Store { shared: recovered.shared, writer: recovered.writer, lock: recovered.lock };
     let report = recovered.report;
     log_report(&report);
+    log_full(&store.shared.status);
     Ok(Opened { store, report })
 }
 
@@ -67,6 +68,17 @@ fn log_report(report: &RecoveryReport) {
         removed = report.removed.len(),
         "the store is open"
     );
+}
+
+fn log_full(status: &Status) {
+    if status.is_full() {
+        let (used, free) = (status.store_bytes(), status.free_bytes());
+        tracing::warn!(
+            used,
+            free,
+            "the store is full at its start: it takes no more before what is dead was merged away and there is room"
+        );
+    }
 }
 
 /// A store at rest: all of it can be read, then it is started.

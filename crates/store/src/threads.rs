@@ -10,6 +10,7 @@ use crate::journal::writer::{Batch, JournalWriter, Step};
 use crate::load::Loader;
 use crate::merge::{Merge, MergeError, make_spare};
 use crate::pace::{self, Pace};
+use crate::room::Room;
 use crate::store::LoadCallback;
 use crate::{Commits, Durability};
 
@@ -64,6 +65,7 @@ pub(crate) fn write(
     let mut wait = Wait::default();
     wait.idle_from(shared);
     loop {
+        wait.make_room_in_time(shared, &mut writer);
         let longest = wait.longest(shared);
         match receive(&mut writer, receiver, longest) {
             Woken::Stop => break,
@@ -105,6 +107,8 @@ struct Wait {
     slowed: bool,
     /// There is work already.
     more: bool,
+    /// When a store that is full is merged.
+    room: Room,
 }
 
 impl Wait {
@@ -148,6 +152,15 @@ impl Wait {
         let (settings, status) = (&shared.settings, &shared.status);
         let wanted = pace::wants_checkpoint(settings, status.journal_bytes(), status.table_bytes());
         self.checkpoint = wanted.then(|| Instant::now() + settings.checkpoint_after);
+    }
+
+    /// Has a full store merged, at the start too.
+    fn make_room_in_time(&mut self, shared: &Shared, writer: &mut JournalWriter) {
+        let (now, status) = (Instant::now(), &shared.status);
+        let merge_took = Duration::from_millis(status.merge_milliseconds.load(Relaxed));
+        if self.room.is_due(now, status.lacks_room(), merge_took) && writer.make_room() {
+            self.room.note_asked(now);
+        }
     }
 
     fn checkpoint_in_time(&mut self, writer: &mut JournalWriter) {
@@ -285,8 +298,10 @@ fn merge_all(shared: &Arc<Shared>) -> Result<(), MergeError> {
     }
     merge.finish()?;
     let status = &shared.status;
+    let milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
+    status.merge_milliseconds.store(milliseconds, Relaxed);
     tracing::info!(
-        milliseconds = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+        milliseconds,
         entries = status.table_entries(),
         table_bytes = status.table_bytes(),
         journal_bytes = status.journal_bytes(),

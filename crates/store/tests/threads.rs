@@ -199,6 +199,67 @@ fn a_journal_that_grows_faster_than_merges_holds_writers_up_and_stays_below_its_
     assert!(opened.report.bytes < 100_000 + 16_384, "{:?}", opened.report);
 }
 
+/// Fills a store beyond its limit with keys of its own each; returns how many.
+fn fill(running: &Running, commits: &Receiver<(u16, u64)>) -> u64 {
+    let writer = running.writer(0);
+    let mut sequence = 0;
+    while !running.status().is_full() {
+        sequence += 1;
+        assert!(sequence < 1_000, "the limit is reached");
+        writer.submit(sequence, one(&sequence.to_be_bytes(), &[7; 4_000])).unwrap();
+        wait(commits, 0, sequence);
+    }
+    sequence
+}
+
+/// Deletes all that `fill` has put.
+fn drain(running: &Running, commits: &Receiver<(u16, u64)>, keys: u64) {
+    let writer = running.writer(0);
+    for key in 1..=keys {
+        let mut batch = Vec::new();
+        delete(&mut batch, &key.to_be_bytes()).unwrap();
+        writer.submit(keys + key, batch).unwrap();
+    }
+    wait(commits, 0, 2 * keys);
+}
+
+#[test]
+fn a_full_store_whose_entries_are_deleted_is_free_again_by_itself() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let limited = Settings { max_bytes: 1_000_000, min_free_bytes: 1_000_000, ..settings() };
+    // No merge for another reason would take what deletes.
+    let limited = Settings { checkpoint_after: PATIENCE * 10, ..limited };
+    let limited = Settings { merge_min_bytes: 100_000_000, replay_max_bytes: 1_000_000_000, ..limited };
+    let (running, commits) = start(&disk, limited);
+    for _ in 0..2 {
+        let keys = fill(&running, &commits);
+        drain(&running, &commits, keys);
+        until(|| !running.status().is_full());
+    }
+}
+
+#[test]
+fn a_full_store_that_was_drained_before_it_was_stopped_is_free_again_after_its_start() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    // Without a limit nothing is merged for room, so that the table still has all that is dead at the second start.
+    let unlimited = Settings { merge_min_bytes: 100_000_000, replay_max_bytes: 1_000_000_000, ..settings() };
+    let unlimited = Settings { checkpoint_after: PATIENCE * 10, ..unlimited };
+    let limited = Settings { max_bytes: 1_000_000, ..unlimited.clone() };
+    let (running, commits) = start(&disk, unlimited);
+    let writer = running.writer(0);
+    for sequence in 1..=300 {
+        writer.submit(sequence, one(&sequence.to_be_bytes(), &[7; 4_000])).unwrap();
+        wait(&commits, 0, sequence);
+    }
+    running.ask_for_merge();
+    until(|| running.status().table_bytes() > 1_000_000);
+    drain(&running, &commits, 300);
+    running.stop();
+    let (running, _) = start(&disk, limited);
+    until(|| !running.status().is_full());
+    assert_eq!((running.status().merges(), running.status().batches()), (1, 0));
+}
+
 /// Waits until something is so.
 fn until(so: impl Fn() -> bool) {
     let begin = std::time::Instant::now();

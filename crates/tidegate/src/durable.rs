@@ -8,6 +8,7 @@ use tidegate_node::Node;
 use tidegate_store::{Opened, RealDisk, Settings, Store, open};
 
 use crate::config::Config;
+use crate::physical_memory;
 
 /// The garbage rules of what the engines write.
 struct EngineSweep(Sweep);
@@ -30,7 +31,16 @@ pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
     };
     let Some(directory) = &config.store.directory else { return Ok(None) };
     let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
-    let settings = Settings {
+    let settings = store_settings(config, durability);
+    let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
+    let Opened { store, .. } =
+        open(Arc::new(disk), settings, sweep).map_err(|error| format!("the store in {directory}: {error}"))?;
+    Ok(Some(store))
+}
+
+fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Settings {
+    let (merge_memory_bytes, max_pending_bytes) = config.store_memory(physical_memory::available());
+    Settings {
         durability,
         segment_bytes: config.store.segment_size.0,
         merge_min_bytes: config.store.merge_at.0,
@@ -38,12 +48,10 @@ pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
         checkpoint_after: config.store.checkpoint_after,
         max_bytes: config.store.max_bytes.0,
         min_free_bytes: config.store.min_free.0,
+        merge_memory_bytes,
+        max_pending_bytes,
         ..Settings::default()
-    };
-    let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
-    let Opened { store, .. } =
-        open(Arc::new(disk), settings, sweep).map_err(|error| format!("the store in {directory}: {error}"))?;
-    Ok(Some(store))
+    }
 }
 
 /// Tells the log what was taken in.

@@ -171,6 +171,25 @@ impl JournalWriter {
         Step::Done
     }
 
+    /// Asks for a merge of all that was written, if anything was, so that what is dead gives its room back. Says whether it
+    /// did.
+    pub(crate) fn make_room(&mut self) -> bool {
+        let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME) || self.written > 0;
+        // What the disk has refused stays where it is: another file would need room for it, too.
+        let may_close = self.written == self.buffer.len() && (self.written == 0 || self.sync_written().is_ok());
+        if holds
+            && may_close
+            && let Err(error) = self.begin_segment()
+        {
+            tracing::warn!(%error, "no file of the journal could be begun to merge the present one for room");
+        }
+        let is_wanted = self.shared.catalog().closed_bytes() > 0;
+        if is_wanted {
+            self.shared.work.ask(|wanted| wanted.merge = true);
+        }
+        is_wanted
+    }
+
     /// Begins the first file after the store was opened, and writes the frames into it that were perhaps not synced
     /// before.
     pub(crate) fn begin(&mut self) -> Result<(), OpenError> {

@@ -13,10 +13,15 @@ use crate::physical_memory;
 
 use super::Config;
 use super::sections::{Listener, StoreDurability};
+use super::size::MIB;
 use super::value::Lifetime;
 
 /// Shards that a broker has at most.
 const MAX_SHARDS: usize = engine::MAX_SHARDS as usize;
+
+/// Bytes that each of the two uses of memory by the store gets at least and at most where nothing is configured.
+const LEAST_STORE_MEMORY: u64 = 16 * MIB;
+const MOST_STORE_MEMORY: u64 = 256 * MIB;
 
 impl Config {
     /// Number of shards: the configured one, or one for every two cores. A shard has work for little more than half a
@@ -45,6 +50,16 @@ impl Config {
             0 => physical_memory::available().map_or(0, |bytes| bytes / 4),
             configured => configured,
         }
+    }
+
+    /// Bytes that a merge of the store sorts in memory, and bytes that may wait to be written: the configured numbers, or a
+    /// sixteenth each of the memory that there is, up to 256 MiB. With half of it for clients and a quarter for retained
+    /// messages, an eighth is left for all else.
+    pub(crate) fn store_memory(&self, available: Option<u64>) -> (u64, u64) {
+        let share =
+            available.map_or(MOST_STORE_MEMORY, |bytes| (bytes / 16).clamp(LEAST_STORE_MEMORY, MOST_STORE_MEMORY));
+        let or_share = |configured: u64| if configured == 0 { share } else { configured };
+        (or_share(self.store.merge_memory.0), or_share(self.store.pending_memory.0))
     }
 
     /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up. Tenants

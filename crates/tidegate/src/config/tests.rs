@@ -416,6 +416,17 @@ fn what_the_broker_has_is_divided_between_shards() {
     assert!(config.shards() >= 1);
 }
 
+#[test]
+fn the_store_takes_a_share_of_the_memory_that_there_is_or_what_is_configured() {
+    const MIB: u64 = 1024 * 1024;
+    let config = from_file("").unwrap();
+    assert_eq!(config.store_memory(Some(1024 * MIB)), (64 * MIB, 64 * MIB));
+    assert_eq!(config.store_memory(Some(64 * MIB)), (16 * MIB, 16 * MIB));
+    assert_eq!(config.store_memory(Some(64 * 1024 * MIB)), (256 * MIB, 256 * MIB));
+    let config = from_file("[store]\nmerge_memory = \"32MiB\"\npending_memory = \"8MiB\"\n").unwrap();
+    assert_eq!(config.store_memory(Some(1024 * MIB)), (32 * MIB, 8 * MIB));
+}
+
 /// Set `UPDATE_DOCS=1` to write the page anew.
 #[test]
 fn the_reference_page_is_current() {

@@ -2,11 +2,13 @@
 //! cannot use it.
 
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::Instant;
 
-use crate::broker::{Broker, Ended, Folder, command, run};
+use crate::broker::{Broker, Ended, Folder, PATIENCE, command, run};
 
 /// Runs a client command against a broker.
 fn client(broker: &Broker, arguments: &[&str]) -> Ended {
@@ -226,4 +228,84 @@ fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
             assert_eq!(mode(&file), 0o600, "{}", file.display());
         }
     }
+}
+
+/// A client with a session of its own, or that goes on with it.
+fn connect(broker: &Broker, id: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(broker.address("mqtt://")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    // MQTT 5, no clean start, a session that does not expire.
+    let mut packet = vec![0x10, 18 + u8::try_from(id.len()).unwrap(), 0, 4];
+    packet.extend_from_slice(b"MQTT\x05\x00\x00\x00\x05\x11\xff\xff\xff\xff\x00");
+    packet.extend_from_slice(&[u8::try_from(id.len()).unwrap()]);
+    packet.extend_from_slice(id.as_bytes());
+    stream.write_all(&packet).unwrap();
+    let (first, _) = read_packet(&mut stream);
+    assert_eq!(first, 0x20);
+    stream
+}
+
+/// The first byte of a packet, and what follows its length.
+fn read_packet(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut byte = [0];
+    stream.read_exact(&mut byte).unwrap();
+    let (first, mut length, mut shift) = (byte[0], 0_usize, 0);
+    loop {
+        stream.read_exact(&mut byte).unwrap();
+        length |= usize::from(byte[0] & 0x7f) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (first, body)
+}
+
+/// Publishes 60,000 bytes at QoS 1 and returns the reason code of the answer.
+fn publish(stream: &mut TcpStream) -> u8 {
+    // 60,008 bytes follow: a topic of 3 bytes, the packet id 1, no properties.
+    let mut packet = vec![0x32, 0xe8, 0xd4, 0x03, 0, 3, b'i', b'n', b'!', 0, 1, 0];
+    packet.resize(packet.len() + 60_000, 7);
+    stream.write_all(&packet).unwrap();
+    let (first, body) = read_packet(stream);
+    assert_eq!(first, 0x40);
+    body.get(2).copied().unwrap_or(0)
+}
+
+/// Fetches and acknowledges all that a session is owed.
+fn fetch(broker: &Broker, id: &str, messages: usize) {
+    let mut stream = connect(broker, id);
+    for _ in 0..messages {
+        let (first, body) = read_packet(&mut stream);
+        assert_eq!(first & 0xf6, 0x32);
+        stream.write_all(&[0x40, 2, body[5], body[6]]).unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_is_full_takes_new_messages_again_when_what_waits_was_fetched() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    let sizes = ["store.max_bytes=64MiB", "store.segment_size=1MiB", "store.merge_at=4MiB", "queue.max_bytes=1GiB"];
+    let arguments = sizes.iter().flat_map(|size| ["--set", *size]).chain(["--data", data.as_str()]);
+    let broker = Broker::start(&arguments.collect::<Vec<_>>());
+    let mut device = connect(&broker, "device");
+    device.write_all(&[0x82, 9, 0, 1, 0, 0, 3, b'i', b'n', b'!', 1]).unwrap();
+    assert_eq!(read_packet(&mut device).0, 0x90);
+    drop(device);
+    let (mut publisher, mut accepted) = (connect(&broker, "publisher"), 0);
+    while publish(&mut publisher) == 0 {
+        accepted += 1;
+        assert!(accepted < 5_000, "the store becomes full");
+    }
+    let (code, why) = broker.get("/readyz");
+    assert!(code == "503" && why.contains("the store is full"), "{code} {why}");
+    fetch(&broker, "device", accepted);
+    let begin = Instant::now();
+    while broker.get("/readyz").0 != "200" {
+        assert!(begin.elapsed() < PATIENCE, "the store becomes free again");
+    }
+    assert_eq!(publish(&mut publisher), 0);
 }
