@@ -62,7 +62,8 @@ impl Manager {
         match step {
             Step::Discard => gone(action.old.iter(), sight),
             Step::Release if action.kind == Kind::Evacuate => left(action, sight),
-            Step::SetAside | Step::Release => gone(action.targets.iter(), sight),
+            Step::SetAside => self.refused(action).unwrap_or_else(|| gone(action.targets.iter(), sight)),
+            Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
@@ -94,11 +95,16 @@ impl Manager {
         }
     }
 
-    fn allocated(&self, action: &Action, sight: &Sight) -> Progress {
+    /// A step that has asked and was refused too often has failed.
+    fn refused(&self, action: &Action) -> Option<Progress> {
         let refusals = self.refusals.get(&action.level).copied().unwrap_or_default();
-        if refusals >= MAX_REFUSALS {
-            let note = action.steps.last().map(|record| record.note.clone()).unwrap_or_default();
-            return Progress::Fail(format!("refused {refusals} times; {note}"));
+        let note = action.steps.last().map(|record| record.note.clone()).unwrap_or_default();
+        (refusals >= MAX_REFUSALS).then(|| Progress::Fail(format!("refused {refusals} times; {note}")))
+    }
+
+    fn allocated(&self, action: &Action, sight: &Sight) -> Progress {
+        if let Some(failed) = self.refused(action) {
+            return failed;
         }
         let made = |name: &&ResourceName| match sight.condition(name) {
             // What was dead before it was asked for again is not made yet.
@@ -327,6 +333,11 @@ impl Manager {
             self.end(action, now);
             return;
         }
+        if action.kind == Kind::GiveUp {
+            self.wait_again(&action, now);
+            self.end(action, now);
+            return;
+        }
         let stays = self.is_no_longer_last(&action, step, sight).is_some();
         let answers = action.targets.iter().all(|name| sight.orchestrators.contains_key(name));
         let (next, phase) = match (step, level) {
@@ -363,7 +374,8 @@ impl Manager {
                 _ => {}
             }
         }
-        let given_up = if action.kind == Kind::GiveUp { action.targets.len() as u64 } else { 0 };
+        let given_up =
+            if action.kind == Kind::GiveUp && outcome == Outcome::Done { action.targets.len() as u64 } else { 0 };
         self.record(Record::Ended { level, outcome: outcome.clone(), healing, given_up, at: now });
         self.count_ended(&action, &outcome, now);
         self.tell(Entry(explain::ended(&action, &outcome, now)));

@@ -41,7 +41,8 @@ impl Manager {
         let reason = format!(
             "{first} could not be restarted within {limit} s, in {attempts} attempts: what it has stored is set aside, and its partitions begin anew at others"
         );
-        Some(self.begin_action(Kind::GiveUp, level, given_up, Vec::new(), &reason, now))
+        // One at a time: what is set aside is gone, whatever becomes of another one.
+        Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
     }
 
     /// Whether there is a table of homes and somebody who serves and can take partitions over.
@@ -77,6 +78,15 @@ impl Manager {
     pub(super) fn set_aside(&mut self, action: &Action) {
         for name in &action.targets {
             self.command(Command::SetAside(name.clone()));
+        }
+    }
+
+    /// What could not be set aside is waited for anew, and started again meanwhile.
+    pub(super) fn wait_again(&mut self, action: &Action, now: Moment) {
+        for name in &action.targets {
+            let Some(member) = self.book.members.get(name) else { continue };
+            let member = Member { lost_since: Some(now), failed_restarts: 0, ..member.in_phase(Phase::Lost, now) };
+            self.record(Record::Member(member));
         }
     }
 

@@ -305,6 +305,7 @@ fn an_orchestrator_that_cannot_be_restarted_is_given_up_and_what_it_has_stored_i
     shared(&fleet);
     let aside = std::path::Path::new(&directory).join("resources/set-aside").join(name);
     assert!(aside.join("data.old").is_dir() && aside.join("resource.json").is_file());
+    assert!(fleet.fleet(&["status"]).out.contains(", 1 given up\n"));
     let history = fleet.fleet(&["history", "--actions"]).out;
     assert!(
         history.contains(&format!("give-up of {name}, done: {name} could not be restarted within 1 s")),

@@ -13,6 +13,7 @@ impl World {
             Command::Keep(_) => {}
             Command::Allocate(wanted) => self.allocate(wanted)?,
             Command::Release(name) | Command::Discard(name) => self.release(name),
+            Command::SetAside(_) if self.full_aside => return Err("full".to_owned()),
             Command::SetAside(name) => self.set_aside(name),
             Command::AddBroker { at, broker, .. } => {
                 let since = self.now;

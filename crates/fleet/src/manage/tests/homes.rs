@@ -173,6 +173,22 @@ fn one_that_cannot_be_restarted_in_time_loses_its_partitions_to_the_others() {
 }
 
 #[test]
+fn what_cannot_be_set_aside_is_waited_for_again_and_never_released() {
+    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
+    run.turns(100, &[], &[]);
+    let names = run.world.names(Level::Orchestrator);
+    run.world.full_aside = true;
+    run.turns(300, &[], &[(0, Event::Break)]);
+    let totals = run.manager.book().totals;
+    assert!(run.world.things.contains_key(&names[0]) && totals.failed > 4, "{totals:?}");
+    assert_eq!((totals.given_up, shares(&run)[0] > 0), (0, true));
+    run.world.full_aside = false;
+    run.turns(200, &[], &[(150, Event::Traffic(false))]);
+    run.settled(2, 2);
+    assert_eq!((run.manager.book().totals.given_up, run.world.things.contains_key(&names[0])), (1, false));
+}
+
+#[test]
 fn one_that_does_not_come_up_keeps_no_other_down() {
     let mut run = Run::new(settings([2, 3], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 3)]]);
     run.turns(100, &[], &[]);

@@ -68,6 +68,8 @@ pub(super) struct World {
     settled: u64,
     /// Messages that orchestrators had when they were given up.
     pub(super) set_aside: u64,
+    /// Whether nothing more can be set aside.
+    pub(super) full_aside: bool,
     /// What does not come up any more.
     pub(super) broken: BTreeSet<ResourceName>,
     /// Whether the provider answers.

@@ -64,7 +64,10 @@ fn shown(known: &Known) -> String {
     }
     let totals = &status["totals"];
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{} actions, {} healed, {} failed", totals["actions"], totals["healed"], totals["failed"]);
+    let given_up = totals["given_up"].as_u64().filter(|count| *count > 0);
+    let given_up = given_up.map(|count| format!(", {count} given up")).unwrap_or_default();
+    let (actions, healed, failed) = (&totals["actions"], &totals["healed"], &totals["failed"]);
+    let _ = writeln!(text, "{actions} actions, {healed} healed, {failed} failed{given_up}");
     text
 }
 
