@@ -247,8 +247,9 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let grown = fleet.sized(3, 2);
     let all = pids(&grown);
     assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
-    Fleet::carries_messages(&grown);
+    // While partitions move, their clients are refused for a moment.
     shared(&fleet);
+    Fleet::carries_messages(&grown);
     let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
