@@ -10,7 +10,7 @@ fn scaled_down(example: &str) -> (String, u64) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet").join(format!("{example}.toml"));
     let text = std::fs::read_to_string(path).unwrap();
     let mut brokers = 1;
-    let mut scaled = String::new();
+    let mut scaled = Vec::new();
     for line in text.lines() {
         let least = line.split_once("min = ").and_then(|(_, rest)| rest.split(',').next()?.parse::<u64>().ok());
         let key = line.split(' ').next().unwrap_or_default();
@@ -19,13 +19,14 @@ fn scaled_down(example: &str) -> (String, u64) {
                 if key == "brokers" {
                     brokers = least;
                 }
-                scaled += &format!("{key} = {{ min = {least}, max = {least} }}\n");
+                scaled.push(format!("{key} = {{ min = {least}, max = {least} }}"));
             }
-            ("interval", _) => scaled += "interval = \"500ms\"\ncheck = \"50ms\"\n",
-            ("cpu", _) => scaled += "cpu = 2\n",
-            _ => scaled += &format!("{line}\n"),
+            ("interval", _) => scaled.push("interval = \"500ms\"\ncheck = \"50ms\"".to_owned()),
+            ("cpu", _) => scaled.push("cpu = 2".to_owned()),
+            _ => scaled.push(line.to_owned()),
         }
     }
+    let scaled = scaled.join("\n");
     assert!(scaled.contains("500ms") && scaled.contains("[sla]"), "{scaled}");
     (scaled, brokers)
 }
@@ -40,8 +41,8 @@ fn is_installed(program: &str) -> bool {
 fn works(example: &str, programs: &[&str]) {
     if let Some(missing) = programs.iter().find(|program| !is_installed(program)) {
         // Past what the test harness keeps to itself: whoever runs the tests should see what they did not try.
-        writeln!(std::io::stderr(), "skipped: examples/fleet/{example}.toml needs {missing}, which is not installed")
-            .unwrap();
+        let text = format!("skipped: examples/fleet/{example}.toml needs {missing}, which is not installed\n");
+        std::io::stderr().write_all(text.as_bytes()).unwrap();
         return;
     }
     let (text, brokers) = scaled_down(example);
