@@ -16,6 +16,7 @@ use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{Delivery, Session, Will};
+use crate::settings::Holding;
 use crate::uplink::UPLINK_LISTENER;
 
 /// Whom a drain sends away.
@@ -204,7 +205,7 @@ impl Engine {
             flow.to_resend = 0;
         }
         let tenant = session.tenant;
-        self.desk.tenants.remove_connected(tenant);
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.sessions_connected -= 1;
         self.suspend_fetches(key);
         self.schedule_will(now, key, reason);

@@ -260,6 +260,7 @@ pub(crate) fn with_relay(mut config: Config) -> Result<Config, String> {
         client_certificate: plain.client_certificate,
         client_ca: plain.client_ca,
         crl: plain.crl,
+        crl_outdated: plain.crl_outdated,
         identity_from: plain.identity_from,
         identity_as: plain.identity_as,
         proxy_protocol: true,

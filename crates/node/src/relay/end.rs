@@ -5,6 +5,7 @@ use mio::{Registry, Token};
 use tidegate_engine::Output;
 
 use super::HOME_ENDED;
+use crate::quic::News;
 use crate::transport::{Input, Transport, Wrote};
 
 /// One end of a relay.
@@ -57,6 +58,17 @@ impl End {
         if event.is_writable() || event.is_error() {
             self.blocked = false;
         }
+    }
+
+    /// Takes note of what a QUIC connection says.
+    pub(super) fn note_news(&mut self, news: News) {
+        self.readable |= news.readable || news.ended;
+        self.peer_closed |= news.ended;
+        self.blocked &= !news.writable;
+    }
+
+    pub(super) fn transport_mut(&mut self) -> &mut Transport {
+        &mut self.transport
     }
 
     /// Nothing can be done with it any more.

@@ -24,6 +24,7 @@ pub(crate) use slots::{RelayKey, Relays};
 use self::end::End;
 use self::goodbye::Goodbye;
 use crate::admission::Seat;
+use crate::quic::{News, Owner};
 use crate::shard::Shard;
 use crate::table::Flags;
 use crate::transport::Transport;
@@ -61,6 +62,10 @@ impl Pair {
         let [client, home] = &mut self.ends;
         let more = [end::carry(client, home, buffer, |_| None), self.goodbye.carry(home, client, buffer)];
         more.contains(&true)
+    }
+
+    fn client_transport(&mut self) -> &mut Transport {
+        self.ends[CLIENT].transport_mut()
     }
 
     fn is_over(&self) -> bool {
@@ -133,6 +138,13 @@ impl Shard {
         true
     }
 
+    /// Something happened to the QUIC connection of a client that is relayed.
+    pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
+        let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
+        pair.ends[CLIENT].note_news(news);
+        self.pump_relay(key);
+    }
+
     /// The home has accepted the connection, or not.
     fn finish_connecting(&mut self, key: RelayKey) {
         let Some(Relay::Connecting { client, home, at }) = self.relays.get(key) else { return };
@@ -181,7 +193,11 @@ impl Shard {
             pair.ends[CLIENT].fail();
         }
         self.counters.relayed += 1;
+        let quic = pair.client_transport().quic().map(|quic| quic.id());
         self.relays.put(key, Relay::Open(pair));
+        if let Some(id) = quic {
+            self.own_quic(id, Owner::Relay(key));
+        }
         self.pump_relay(key);
     }
 
@@ -194,9 +210,13 @@ impl Shard {
         }
         let begins_to_end = pair.is_ending() && !pair.ending;
         pair.ending |= begins_to_end;
+        let quic = pair.client_transport().quic().map(|quic| quic.id());
         if pair.is_over() {
             self.end_relay(key);
             return;
+        }
+        if let Some(id) = quic {
+            self.touch_quic(id);
         }
         if begins_to_end {
             self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
@@ -226,8 +246,11 @@ impl Shard {
     }
 
     fn end_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(pair)) = self.relays.remove(key) else { return };
+        let Some(Relay::Open(mut pair)) = self.relays.remove(key) else { return };
         self.counters.relays_ended += 1;
+        if let Some(quic) = pair.client_transport().quic() {
+            self.disown_quic(quic);
+        }
         self.free_seat(pair.seat);
         self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shortage.relieve();

@@ -8,6 +8,7 @@ use tidegate_engine::Millis;
 use super::{CLIENT, HOME, Pair, Relay};
 use crate::listener::Shortage;
 use crate::table::RESERVED_INDEX;
+use crate::transport::Transport;
 
 /// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
 /// come so far.
@@ -72,6 +73,14 @@ impl Relays {
     /// A relay, if it has not ended.
     pub(crate) fn get(&mut self, key: RelayKey) -> Option<&mut Relay> {
         self.slot(key)?.relay.as_mut()
+    }
+
+    /// The transport of a client whose bytes go to and fro.
+    pub(crate) fn client_transport(&mut self, key: RelayKey) -> Option<&mut Transport> {
+        match self.get(key)? {
+            Relay::Open(pair) => Some(pair.client_transport()),
+            Relay::Connecting { .. } => None,
+        }
     }
 
     /// Puts a relay at its place.

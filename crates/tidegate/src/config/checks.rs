@@ -93,6 +93,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         findings.push(Problem::new(text), listener_source(config, index, "address"));
     }
     if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
+        && !matches!(listener.address, ListenAddress::Quic(_))
         && at.port != 0
         && at == admin
     {
@@ -102,7 +103,10 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
     match (one.host_port(), other.host_port()) {
+        // Ports of TCP and of UDP are not the same.
+        (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,
         (Some(one), Some(other)) => one.port != 0 && one == other,
         (None, None) => one == other,
         _ => false,

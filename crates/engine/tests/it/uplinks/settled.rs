@@ -1,6 +1,6 @@
 //! Whether all has come that brokers gave out before a moment.
 
-use tidegate_engine::{Engine, Settling};
+use tidegate_engine::Settling;
 use tidegate_mqtt::QoS::ExactlyOnce;
 
 use crate::harness::*;
@@ -8,7 +8,7 @@ use crate::harness::*;
 impl World {
     fn begin_settling(&self) -> Settling {
         self.run();
-        let settling = self.engine(0, Engine::begin_settling);
+        let settling = self.engine(0, tidegate_engine::Engine::begin_settling);
         self.run();
         settling
     }
