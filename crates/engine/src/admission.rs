@@ -44,6 +44,8 @@ pub(crate) enum Admission {
     Refused,
     /// Its publisher has been parked, and it is to be kept back.
     Waits,
+    /// Nobody gets it, since the store has no room for what a subscriber of another shard would have stored.
+    StoreFull,
     /// Nobody gets it, and its publisher, who cannot be told, has waited long enough or is gone.
     Over,
 }
@@ -56,6 +58,8 @@ struct Asked {
     waiting: u64,
     granted: u64,
     refused: bool,
+    /// Whether queues without room were asked to say when they have some.
+    waits: bool,
 }
 
 /// Messages for which other shards were asked, by number: one for each parked publisher at most.
@@ -149,7 +153,9 @@ impl Engine {
         publication: &Publication<'_>,
     ) -> Admission {
         let Some(connection) = self.desk.connections.get_mut(key) else { return Admission::Over };
-        let (waits, leaving) = (!connection.version.is_v5(), connection.leaving);
+        // Nobody would say when the store has room.
+        let waits = !connection.version.is_v5() && !self.desk.journal.full;
+        let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
         let (topic, route) = self.cache.get(slot);
         let cost = publication.delivery_cost();
@@ -178,7 +184,7 @@ impl Engine {
                 let number = self.admissions.next;
                 self.admissions.next = number.wrapping_add(1);
                 self.desk.reservations.keep((self.place.shard, number), &sessions, cost);
-                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false };
+                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
                 self.admissions.asked.insert(number, asked);
                 for shard in shards_of(remote) {
                     let waits = waits.then_some(key);
@@ -211,6 +217,9 @@ impl Engine {
     /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will send
     /// again what was not acknowledged.
     fn not_admitted(&mut self, now: Now, key: ConnectionKey, waits: bool, publication: &Publication<'_>) -> Admission {
+        if self.desk.journal.full {
+            return Admission::StoreFull;
+        }
         self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
         if let Some(session) = self.desk.session_of(key) {
             self.desk.tell_denied(Attempt::Publish, session, publication.topic, Reason::QueueFullReject);
@@ -286,6 +295,7 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
         let full = match self.desk.rejecting(route, wanted, None, publisher) {
+            Ok(_) if self.desk.journal.full && self.has_to_be_stored_for_receivers(slot, wanted) => 1,
             Ok(sessions) => {
                 self.desk.reservations.keep((from, number), &sessions, wanted.cost);
                 0
@@ -303,13 +313,13 @@ impl Engine {
         asked.granted |= if full == 0 { bit } else { 0 };
         asked.refused |= full > 0;
         let (key, over, refused, shards) = (asked.connection, asked.waiting == 0, asked.refused, asked.granted);
+        let waits = asked.waits;
         let connection = self.desk.connections.get(key);
         let extra = connection.and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(number)) {
             self.abandon(number);
             return;
         }
-        let waits = connection.is_some_and(|connection| !connection.version.is_v5());
         if full > 0 && waits {
             // Its queues will say when they have room.
             self.withhold(now, key, full);

@@ -369,6 +369,11 @@ impl Desk {
         if connection.phase == Phase::Open { connection.session } else { None }
     }
 
+    /// Whether a session outlives the process.
+    pub(crate) fn is_stored(&self, key: SessionKey) -> bool {
+        self.sessions.get(key.0).is_some_and(|session| session.stored.is_some())
+    }
+
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pool.clear();

@@ -144,6 +144,10 @@ impl Engine {
             self.desk.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);
         }
+        if self.has_no_room_to_retain(publication) {
+            self.desk.counters.drop_message(Reason::StoreFull);
+            return Some(Reason::StoreFull);
+        }
         let message = publication.keep();
         let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
         // Before the new value is put: the topic itself may be among those that have just expired.
@@ -154,6 +158,16 @@ impl Engine {
             self.desk.journal.put_retained(publication);
         }
         refused
+    }
+
+    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused before
+    /// anyone gets it.
+    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
+        self.desk.journal.full
+            && self.desk.journal.is_on()
+            && publication.qos == QoS::AtMostOnce
+            && !publication.payload.is_empty()
+            && !is_own_topic(publication.topic)
     }
 
     /// Retained messages that have expired are forgotten by the store as well.

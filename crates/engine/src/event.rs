@@ -287,6 +287,8 @@ pub enum LogEvent {
 pub enum Attempt {
     /// Publish a message.
     Publish,
+    /// Have a message kept for those who subscribe later.
+    Retain,
     /// Have its will published.
     Will,
     /// Subscribe to a filter, or stay subscribed.
@@ -298,6 +300,7 @@ impl Attempt {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Publish => "to publish",
+            Self::Retain => "to have a message retained",
             Self::Will => "to have its will published",
             Self::Subscribe => "to subscribe",
         }

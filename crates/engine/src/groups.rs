@@ -44,7 +44,7 @@ struct DealtGroup {
 }
 
 /// A member: a session of a shard.
-type Receiver = (ShardId, u32);
+pub(crate) type Receiver = (ShardId, u32);
 
 /// A member's place at the table.
 #[derive(Clone, Copy, Debug)]
@@ -329,6 +329,13 @@ impl Engine {
             self.links.send(from, Record::Return { group, not_to: session.0, envelope });
             self.links.send_crossing(from, crossing);
         }
+    }
+}
+
+impl Groups {
+    /// The members of a group that this shard deals for.
+    pub(crate) fn members(&self, key: GroupKey) -> impl Iterator<Item = Receiver> {
+        self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).map(|member| member.receiver)
     }
 }
 

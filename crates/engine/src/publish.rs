@@ -1,5 +1,6 @@
 //! PUBLISH from a client: checks, aliases, exactly-once, and the way to its subscribers.
 
+mod store_full;
 mod with_properties;
 
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -52,11 +53,13 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) && !self.is_repeated(session, &raw) {
-            return self.refuse_for_full_store(now, key, version, &raw);
-        }
         let fleet = self.desk.uplinks.is_on();
         if fleet && !self.is_repeated(session, &raw) {
+            if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) {
+                // Brokers get all of it, and their queues are stored.
+                self.refuse_for_full_store(now, key, &String::from_utf8_lossy(raw.topic), &raw);
+                return Ok(());
+            }
             match self.pass_gate(now, key, session, version, &raw) {
                 AtGate::Open => {}
                 AtGate::Over => return Ok(()),
@@ -91,28 +94,6 @@ impl Engine {
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         raw.qos == QoS::ExactlyOnce
             && raw.packet_id.is_some_and(|id| flow.is_some_and(|flow| flow.received.contains(id)))
-    }
-
-    /// The store has no room for what this message may have to be kept as. An MQTT 5 publisher is told; another one could
-    /// only be told that all is well, so its connection ends, and it has the message still.
-    #[cold]
-    fn refuse_for_full_store(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        raw: &RawPublish<'_>,
-    ) -> Result<(), Refused> {
-        self.desk.counters.drop_message(Reason::StoreFull);
-        if let (Some(session), Ok(topic)) = (self.desk.session_of(key), std::str::from_utf8(raw.topic)) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::StoreFull);
-        }
-        if !version.is_v5() && raw.packet_id.is_some() {
-            return Err(Refused::new(Reason::StoreFull, "the store has no room for the message"));
-        }
-        let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, Reason::StoreFull.code(), 0, mark);
-        Ok(())
     }
 
     /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
@@ -185,7 +166,8 @@ impl Engine {
             return self.hold_back(raw);
         }
         let traits = self.cache.traits(slot);
-        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
+        if (traits.may_reject || self.desk.journal.full)
+            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -251,7 +233,7 @@ impl Engine {
         }
     }
 
-    /// Whether a message does not go its way now, since a queue has no room for it and rejects it.
+    /// Whether a message does not go its way now, since a queue has no room for it and rejects it, or the store has none.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     fn is_kept_out(
@@ -276,8 +258,13 @@ impl Engine {
         let properties = forwarding.properties;
         let expires_at = forwarding.expires_at;
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
+        if self.desk.journal.full && self.has_to_be_stored(session, slot, &publication, raw) {
+            self.refuse_for_full_store(now, key, &topic, raw);
+            return true;
+        }
         match self.admit(now, key, session, slot, &publication) {
             Admission::Open => return false,
+            Admission::StoreFull => self.refuse_for_full_store(now, key, &topic, raw),
             Admission::Refused => {
                 let mark = self.desk.journal.mark();
                 self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
@@ -340,8 +327,10 @@ impl Engine {
         );
         publication.priority = self.cache.traits(slot).priority.level(forwarding.properties);
         let refused = self.retain(now, &mut publication);
-        if let Some(reason) = refused {
-            self.desk.tell_denied(Attempt::Publish, session, &topic, reason);
+        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
+        let told = refused.or_else(|| self.has_no_room_to_retain(&publication).then_some(Reason::StoreFull));
+        if let Some(reason) = told {
+            self.desk.tell_denied(Attempt::Retain, session, &topic, reason);
         }
         refused.map_or(ReasonCode::Success, Reason::code)
     }
