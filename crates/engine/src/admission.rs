@@ -40,8 +40,8 @@ pub(crate) enum Reserving {
 pub(crate) enum Admission {
     /// It goes its way.
     Open,
-    /// Nobody gets it, and its publisher is told.
-    Refused,
+    /// Nobody gets it, and its publisher is told why.
+    Refused(Reason),
     /// Its publisher has been parked, and it is to be kept back.
     Waits,
     /// Nobody gets it, since the store has no room for what a subscriber of another shard would have stored.
@@ -87,6 +87,15 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Queues that reject a message.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    /// How many of them will say when they have room; at least 1.
+    asked: u32,
+    /// Whose the first of them is.
+    first: SessionKey,
+}
+
 impl Desk {
     /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note who
     /// waits for it, if anyone does; their number is returned.
@@ -96,9 +105,9 @@ impl Desk {
         wanted: &Wanted<'_>,
         not_to: Option<SessionKey>,
         waits: Option<BlockedPublisher>,
-    ) -> Result<Vec<SessionKey>, u32> {
+    ) -> Result<Vec<SessionKey>, Full> {
         let mut sessions = Vec::new();
-        let (mut full, mut asked) = (false, 0);
+        let (mut first, mut asked) = (None, 0);
         for target in route.targets() {
             let qos = target.qos().min(wanted.qos);
             let own = target.options.no_local() && not_to == Some(target.session);
@@ -110,7 +119,7 @@ impl Desk {
                 sessions.push(target.session);
                 continue;
             }
-            full = true;
+            first = first.or(Some(target.session));
             let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
                 continue;
             };
@@ -123,7 +132,7 @@ impl Desk {
                 self.blockers.insert(target.session.0);
             }
         }
-        if full { Err(asked.max(1)) } else { Ok(sessions) }
+        first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
     }
 
     /// Whether a session's queue could take a message now without dropping any.
@@ -168,17 +177,17 @@ impl Engine {
             Reserving::Asked(number) => {
                 // It has waited as long as it may.
                 self.abandon(number);
-                return self.not_admitted(now, key, waits, publication);
+                return self.not_admitted(now, key, waits, publication, None);
             }
-            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication),
+            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication, None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
         let remote = route.remote_bits();
         match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
             Err(_) if leaving && waits => Admission::Over,
-            Err(full) if waits => self.withhold(now, key, full),
-            Err(_) => self.not_admitted(now, key, waits, publication),
+            Err(full) if waits => self.withhold(now, key, full.asked, Some(full.first)),
+            Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
             Ok(_) if remote == 0 || leaving => self.admitted(key),
             Ok(sessions) => {
                 let number = self.admissions.next;
@@ -216,13 +225,20 @@ impl Engine {
 
     /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will send
     /// again what was not acknowledged.
-    fn not_admitted(&mut self, now: Now, key: ConnectionKey, waits: bool, publication: &Publication<'_>) -> Admission {
+    fn not_admitted(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        waits: bool,
+        publication: &Publication<'_>,
+        whose: Option<SessionKey>,
+    ) -> Admission {
         if self.desk.journal.full {
             return Admission::StoreFull;
         }
         self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
         if let Some(session) = self.desk.session_of(key) {
-            self.desk.tell_denied(Attempt::Publish, session, publication.topic, Reason::QueueFullReject);
+            self.desk.tell_denied_by(Attempt::Publish, session, publication.topic, Reason::QueueFullReject, whose);
         }
         if self.desk.connections.get(key).is_none_or(|connection| connection.leaving) {
             return Admission::Over;
@@ -232,13 +248,15 @@ impl Engine {
             return Admission::Over;
         }
         self.admitted(key);
-        Admission::Refused
+        Admission::Refused(Reason::QueueFullReject)
     }
 
-    /// The publisher waits, without an acknowledgement, until so many queues have room.
-    fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32) -> Admission {
+    /// The publisher waits, without an acknowledgement, until so many queues have room; on another shard it is not known whose.
+    fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32, whose: Option<SessionKey>) -> Admission {
         self.start_withholding(now, key);
-        self.desk.tell_delayed(Delay::Queue(None), key);
+        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
+        let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
+        self.desk.tell_delayed(delay, key);
         for _ in 0..full.max(1) {
             self.park(now, key);
         }
@@ -300,7 +318,7 @@ impl Engine {
                 self.desk.reservations.keep((from, number), &sessions, wanted.cost);
                 0
             }
-            Err(full) => full,
+            Err(full) => full.asked,
         };
         self.links.send(from, Record::Reserved { number, full });
     }
@@ -322,7 +340,7 @@ impl Engine {
         }
         if full > 0 && waits {
             // Its queues will say when they have room.
-            self.withhold(now, key, full);
+            self.withhold(now, key, full, None);
         }
         if !over {
             return;

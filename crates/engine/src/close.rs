@@ -66,6 +66,10 @@ impl Engine {
 
     /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
     pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        if !self.fan_outs.is_empty() {
+            // What it is still owed of them goes before the DISCONNECT.
+            self.finish_fan_out(now, key);
+        }
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
             self.say_goodbye(key, false);
@@ -166,10 +170,14 @@ impl Engine {
 
     /// A session has lost its connection.
     fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        self.publish_client_event(now, key, Some(reason));
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
+        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT nothing may
+        // follow ([MQTT-3.14.4-1]).
+        let event = self.client_event(now, key, Some(reason));
+        self.publish_client_event(now, event);
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.desk.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;

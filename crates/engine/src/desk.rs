@@ -63,6 +63,8 @@ pub(crate) struct Desk {
     pub reservations: Reservations,
     /// Dropped messages on their way to being published again, if that is wanted.
     pub dead_letters: Option<DeadLetters>,
+    /// Whether someone gave up waiting for a queue that the message at hand was promised to.
+    pub gave_up: bool,
     /// How much of what happens to messages was told.
     pub telling: Telling,
     pub connections: GenSlab<Connection>,
@@ -136,6 +138,7 @@ impl Desk {
             overload: Overload::default(),
             reservations: Reservations::default(),
             dead_letters,
+            gave_up: false,
             telling: Telling::default(),
             connections: GenSlab::default(),
             moving: Partitions::NONE,

@@ -205,6 +205,7 @@ impl Reach<'_> {
         source: &Source,
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
+        self.count_withheld(route);
         let remote = route.remote_bits();
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
@@ -230,10 +231,17 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
+        self.count_withheld(route);
         self.deliver_here(now, route, publication, source);
         if !publication.from_retained {
             self.deal(now, route, publication, source);
         }
+    }
+
+    /// Counts a message for those who subscribed and may not be sent it.
+    #[inline]
+    fn count_withheld(&mut self, route: &Route) {
+        self.desk.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
     }
 
     /// Delivers to this shard's own sessions.

@@ -266,6 +266,8 @@ pub enum LogEvent {
         topic: String,
         /// Why not.
         reason: Reason,
+        /// Whose queue had no room, if that was the reason and it is a client of this shard.
+        held_up_by: Option<String>,
         /// Events about the client since the last one that were not told.
         untold: u64,
     },
@@ -291,8 +293,10 @@ pub enum Attempt {
     Retain,
     /// Have its will published.
     Will,
-    /// Subscribe to a filter, or stay subscribed.
+    /// Subscribe to a filter.
     Subscribe,
+    /// Stay subscribed to a filter, after the rules have changed.
+    StaySubscribed,
 }
 
 impl Attempt {
@@ -303,6 +307,7 @@ impl Attempt {
             Self::Retain => "to have a message retained",
             Self::Will => "to have its will published",
             Self::Subscribe => "to subscribe",
+            Self::StaySubscribed => "to stay subscribed",
         }
     }
 }

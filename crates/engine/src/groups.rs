@@ -5,8 +5,6 @@ mod audit;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_mqtt::ReasonCode;
-
 use crate::admission::Wanted;
 use crate::deliver::Terms;
 use crate::desk::Desk;
@@ -177,7 +175,7 @@ impl Engine {
         let told = self.take_seat(now, from, group, session, seat, Some(own));
         let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
         if waits == 0 {
-            self.confirm_to(now, from, ticket, ReasonCode::Success, false);
+            self.confirm_to(now, from, ticket, None, false);
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
@@ -191,7 +189,7 @@ impl Engine {
             return;
         }
         if let Some(joining) = self.groups.joining.remove(&id) {
-            self.confirm_to(now, joining.shard, joining.ticket, ReasonCode::Success, false);
+            self.confirm_to(now, joining.shard, joining.ticket, None, false);
         }
     }
 

@@ -6,7 +6,7 @@ mod with_properties;
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::admission::Admission;
-use crate::connection::Answer;
+use crate::connection::{Answer, Outcome};
 use crate::dispatch::{Source, reach};
 use crate::durable::{Key, Mark};
 use crate::engine::Engine;
@@ -167,7 +167,8 @@ impl Engine {
         }
         let traits = self.cache.traits(slot);
         if (traits.may_reject || self.desk.journal.full)
-            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
+            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
+        {
             return;
         }
         let mut ticket = None;
@@ -190,9 +191,9 @@ impl Engine {
             entered_at: now.monotonic,
             hops: 0,
         };
-        let mut code = ReasonCode::Success;
+        let mut refused = None;
         if raw.retain {
-            code = self.retain_published(now, slot, raw, forwarding, tenant, session);
+            refused = self.retain_published(now, slot, raw, forwarding, tenant, session);
         }
         let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
@@ -208,16 +209,18 @@ impl Engine {
         );
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
+        self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
         self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
         }
         if raw.packet_id.is_some() {
-            if !done.reached && code == ReasonCode::Success {
-                code = ReasonCode::NoMatchingSubscribers;
-            }
-            self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
+            // A QoS 2 message that others have got may not come again, which an error would invite.
+            let gave_up = self.desk.gave_up && raw.qos == QoS::AtLeastOnce;
+            let refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            let taken = if done.reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
+            self.answer_publish(now, key, raw, refused.map_or(Ok(taken), Err), u32::from(done.waits), mark);
         }
         self.after_publish(now, key, tenant, done.full);
     }
@@ -265,9 +268,9 @@ impl Engine {
         match self.admit(now, key, session, slot, &publication) {
             Admission::Open => return false,
             Admission::StoreFull => self.refuse_for_full_store(now, key, &topic, raw),
-            Admission::Refused => {
+            Admission::Refused(reason) => {
                 let mark = self.desk.journal.mark();
-                self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+                self.answer_publish(now, key, raw, Err(reason), 0, mark);
             }
             Admission::Over => {}
             Admission::Waits => self.hold_back(raw),
@@ -288,7 +291,7 @@ impl Engine {
         self.desk.counters.drop_message(Reason::NotAuthorized);
         let topic = self.cache.get(slot).0;
         self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-        self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
+        self.answer_publish(now, key, raw, Err(Reason::NotAuthorized), 0, mark);
     }
 
     /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
@@ -308,7 +311,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
         tenant: TenantId,
         session: SessionKey,
-    ) -> ReasonCode {
+    ) -> Option<Reason> {
         let topic = self.cache.get(slot).0.to_owned();
         let publisher = self
             .desk
@@ -332,7 +335,7 @@ impl Engine {
         if let Some(reason) = told {
             self.desk.tell_denied(Attempt::Retain, session, &topic, reason);
         }
-        refused.map_or(ReasonCode::Success, Reason::code)
+        refused
     }
 
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
@@ -353,7 +356,7 @@ impl Engine {
             .is_some_and(|extra| extra.acks.has_pub_rec(id));
         if !pending {
             // What it repeats may have been written only just now.
-            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0, stored.is_some());
+            self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored.is_some());
         }
         false
     }
@@ -364,15 +367,15 @@ impl Engine {
         now: Now,
         key: ConnectionKey,
         raw: &RawPublish<'_>,
-        code: ReasonCode,
+        outcome: Outcome,
         waits: u32,
         mark: Mark,
     ) {
         let Some(id) = raw.packet_id else { return };
         let promises = self.desk.journal.has_written_since(mark);
         let answer = match raw.qos {
-            QoS::ExactlyOnce => Answer::PubRec(code),
-            _ => Answer::PubAck(code),
+            QoS::ExactlyOnce => Answer::PubRec(outcome),
+            _ => Answer::PubAck(outcome),
         };
         self.answer(now, key, id, answer, waits, promises);
     }

@@ -179,6 +179,14 @@ reasons! {
     NotServedHere = 70, "not_served_here", ServerUnavailable, "the client is not served here at the moment; it may connect again shortly";
     /// The lease on a partition has run out.
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
+    /// A topic filter with more levels than allowed.
+    FilterTooDeep = 72, "filter_too_deep", TopicFilterInvalid, "the topic filter has more levels than the limit";
+    /// A TLS handshake that did not come about.
+    HandshakeFailed = 73, "handshake_failed", UnspecifiedError, "the TLS handshake failed";
+    /// A PROXY header that was missing, malformed or not allowed.
+    ProxyHeader = 74, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
+    /// As many TLS handshakes are going on as there may be.
+    TooManyHandshakes = 75, "too_many_handshakes", ServerBusy, "the limit of TLS handshakes at once is reached";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
@@ -199,6 +207,11 @@ impl Reason {
             ReasonCode::QosNotSupported => Self::QosNotSupported,
             _ => Self::ProtocolError,
         }
+    }
+
+    /// The reason of a number.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The stable number, an index into tables of [`REASONS`] counters.

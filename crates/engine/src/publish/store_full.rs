@@ -57,6 +57,6 @@ impl Engine {
             return;
         }
         let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, Reason::StoreFull.code(), 0, mark);
+        self.answer_publish(now, key, raw, Err(Reason::StoreFull), 0, mark);
     }
 }

@@ -69,7 +69,7 @@ impl Engine {
         } else if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
             uplink.counters.duplicates += 1;
         }
-        self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
+        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
         Ok(())
     }
 

@@ -250,9 +250,11 @@ impl Shard {
                 let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
                 event.detail(&publisher.unwrap_or_default()).after(*untold)
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
                 let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
-                event.detail(&format!("it wanted {}", attempt.text())).after(*untold)
+                let whose =
+                    held_up_by.as_ref().map_or_else(String::new, |whose| format!("; the queue of {whose} is full"));
+                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*untold)
             }
             LogEvent::Delayed { client_id, delay, untold, .. } => {
                 let event = self.flown(FlightKind::Delayed).client(client_id);

@@ -83,9 +83,7 @@ fn a_retained_value_can_be_cleared_and_none_be_set() {
         publisher.ping();
         assert_eq!(live.payloads(), ["new"], "who is there gets it");
         assert_eq!(world.dropped(Reason::StoreFull), 2, "the one that was not kept is counted");
-        let told = |attempt| {
-            move |event: &LogEvent| matches!(event, LogEvent::Denied { attempt: found, .. } if *found == attempt)
-        };
+        let told = |attempt| move |event: &LogEvent| matches!(event, LogEvent::Denied { attempt: found, .. } if *found == attempt);
         let log = world.take_log();
         assert_eq!(log.iter().filter(|event| told(Attempt::Retain)(event)).count(), 1, "{log:?}");
         assert_eq!(log.iter().filter(|event| told(Attempt::Publish)(event)).count(), 1, "{log:?}");
@@ -100,7 +98,11 @@ fn a_qos_2_message_of_a_publisher_that_lasts_is_refused() {
     let world = stored(1);
     let publisher = world.connect(v5("p").lasting());
     fill(&world, true);
-    assert_eq!(publisher.publish(message("t", "x").qos2()), ReasonCode::QuotaExceeded, "it would have to be remembered");
+    assert_eq!(
+        publisher.publish(message("t", "x").qos2()),
+        ReasonCode::QuotaExceeded,
+        "it would have to be remembered"
+    );
     assert!(!publisher.publish(message("t", "x").qos1()).is_error());
 }
 
