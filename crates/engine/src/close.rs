@@ -29,6 +29,29 @@ impl Engine {
         self.after_frame(now);
     }
 
+    /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is missing. Where
+    /// there is a client already, its connection is lost as any other.
+    pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
+        let heard = self.desk.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        if heard {
+            return self.handle_transport_closed(now, key);
+        }
+        self.end_connection(now, key, reason, Some(detail.to_owned()));
+        self.after_frame(now);
+    }
+
+    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it.
+    pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) {
+        let Some(connection) = self.desk.connections.get_mut(key) else { return };
+        if connection.phase != Phase::AwaitConnect {
+            return;
+        }
+        connection.phase = Phase::Closing;
+        connection.extra = None;
+        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.events.push_back(Event::Close { key, reason });
+    }
+
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
         let session = self.session_named(tenant, client_id);

@@ -181,8 +181,8 @@ reasons! {
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
     /// A topic filter with more levels than allowed.
     FilterTooDeep = 72, "filter_too_deep", TopicFilterInvalid, "the topic filter has more levels than the limit";
-    /// A TLS handshake that did not come about.
-    HandshakeFailed = 73, "handshake_failed", UnspecifiedError, "the TLS handshake failed";
+    /// TLS failed before there was a CONNECT.
+    TlsFailed = 73, "tls_failed", UnspecifiedError, "TLS failed before a CONNECT arrived";
     /// A PROXY header that was missing, malformed or not allowed.
     ProxyHeader = 74, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
     /// As many TLS handshakes are going on as there may be.

@@ -9,6 +9,7 @@ use super::{Ban, BanTarget, Seat};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
+use crate::table::Flags;
 use crate::tls::IdentityRole;
 use crate::transport::Transport;
 
@@ -78,7 +79,10 @@ impl Shard {
             }
             Err(reason) => {
                 self.refuse_at_accept(Some(address), reason);
-                self.lose(key);
+                if let Some((flags, _)) = self.table.get(key) {
+                    flags.set(Flags::BROKEN);
+                }
+                self.engine.close_unheard(key, reason);
                 false
             }
         }
@@ -92,6 +96,12 @@ impl Shard {
             let address = address.map(tracing::field::display);
             tracing::warn!(times, reason = reason.label(), address, "new connections are closed at once");
         }
+    }
+
+    /// A connection was closed again since too many handshakes are under way.
+    pub(crate) fn record_too_many_handshakes(&mut self, address: IpAddr) {
+        let event = self.flown(FlightKind::Refused).reason(Reason::TooManyHandshakes).detail("at accept");
+        self.flight.record(self.now, event.address(Some(address)));
     }
 
     /// A connection is refused for the limit of all connections.

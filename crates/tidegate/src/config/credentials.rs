@@ -1,6 +1,6 @@
 //! What may be a secret in the text of a key, and is left out wherever a value is shown.
 
-use super::sections::SECTIONS;
+use super::sections::{SECTIONS, section_keys};
 
 /// What stands for something that nobody shall read.
 pub(crate) const HIDDEN: &str = "***";
@@ -46,36 +46,45 @@ fn shown(word: &str) -> String {
     }
 }
 
-/// What stands where a port should be and is none may be a password whose `@` is missing.
+/// What is no host with a port may be a password whose `@` is missing.
 fn without_odd_port(rest: &str) -> String {
     let authority = rest.split('/').next().unwrap_or_default();
-    match authority.rsplit_once(']').map_or(authority, |(_, behind)| behind).split_once(':') {
-        Some((_, port)) if !port.bytes().all(|byte| byte.is_ascii_digit() || byte == b',') => {
-            let before = rest.split(':').next().unwrap_or_default();
-            format!("{before}:{HIDDEN}")
-        }
-        _ => rest.to_owned(),
+    let is_host = |host: &str| !host.contains([':', '[', ']']) || (host.starts_with('[') && host.ends_with(']'));
+    let is_port = |port: &str| port.trim_end_matches(',').bytes().all(|byte| byte.is_ascii_digit());
+    let fits =
+        is_host(authority) || authority.rsplit_once(':').is_some_and(|(host, port)| is_host(host) && is_port(port));
+    if fits { rest.to_owned() } else { HIDDEN.to_owned() }
+}
+
+/// A line of a configuration file, which may be broken, as it may be shown; `before` are the lines in front of it, in their order.
+/// What belongs to the value of a key that may hold a secret is hidden, also where a slip has made several lines of it.
+pub(crate) fn shown_line<'a>(before: impl DoubleEndedIterator<Item = &'a str>, line: &str) -> String {
+    match credentials_of(line) {
+        Some(true) => match line.split_once('=') {
+            Some((name, _)) => format!("{name}= {HIDDEN}"),
+            None => HIDDEN.to_owned(),
+        },
+        None if before.rev().find_map(credentials_of) == Some(true) => HIDDEN.to_owned(),
+        Some(false) | None => without_credentials(line),
     }
 }
 
-/// A line of a configuration file, which may be broken, as it may be shown.
-pub(crate) fn shown_line(line: &str) -> String {
-    if let Some((name, _)) = line.split_once('=')
-        && holds_credentials(name)
-    {
-        return format!("{name}= {HIDDEN}");
+/// Whether a line begins the value of a key that may hold a secret; `None` where it begins no key and no section that is known.
+fn credentials_of(line: &str) -> Option<bool> {
+    if section_keys(line.trim().trim_start_matches('[').trim_end_matches(']')).is_some() {
+        return Some(false);
     }
-    without_credentials(line)
+    let (name, _) = line.split_once('=')?;
+    let name = name.rsplit(['.', '{', ',', ' ']).find(|part| !part.is_empty())?;
+    let name = name.trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c));
+    let mut keys = SECTIONS.iter().flat_map(|section| section.keys).filter(|key| key.name == name).peekable();
+    keys.peek()?;
+    Some(keys.any(|key| key.credentials))
 }
 
-/// Whether a name, as it stands before a `=`, is that of a key that may hold a secret.
-pub(crate) fn holds_credentials(name: &str) -> bool {
-    let name = name
-        .rsplit(['.', '{', ','])
-        .next()
-        .unwrap_or_default()
-        .trim_matches(|c: char| c.is_whitespace() || "\"'".contains(c));
-    SECTIONS.iter().flat_map(|section| section.keys).any(|key| key.credentials && key.name == name)
+/// A flag of the command line, with its value, as it may be shown.
+pub(crate) fn shown_flag(flag: &str) -> String {
+    shown_line(std::iter::empty(), flag)
 }
 
 #[cfg(test)]
@@ -90,7 +99,7 @@ mod tests {
             ("me:secret@host:1", "***@host:1"),
             ("[\"mqtt://me:se\\\"cret@h:1\", \"mqtt://h:2\"]", "[\"mqtt://***@h:1\", \"mqtt://h:2\"]"),
             ("https://h/a?token=secret", "https://h/a?***"),
-            ("mqtt://me:secrethost:1", "mqtt://me:***"),
+            ("mqtt://me:secrethost:1", "mqtt://***"),
             ("mqtt://[::1]:1883/x", "mqtt://[::1]:1883/x"),
             ("https://h:8443/a", "https://h:8443/a"),
             ("name = \"a\" # a word", "name = \"a\" # a word"),
@@ -101,8 +110,12 @@ mod tests {
 
     #[test]
     fn a_line_of_such_a_key_is_hidden_however_broken_it_is() {
-        assert_eq!(shown_line("  brokers = [\"mqtt:/secret"), "  brokers = ***");
-        assert_eq!(shown_line("orchestrator.brokers=secret"), "orchestrator.brokers= ***");
-        assert_eq!(shown_line("max_messages = 5"), "max_messages = 5");
+        let shown = |before: &str, line| shown_line(before.lines(), line);
+        assert_eq!(shown("", "  brokers = [\"mqtt:/secret"), "  brokers = ***");
+        assert_eq!(shown("", "--set orchestrator.brokers=secret"), "--set orchestrator.brokers= ***");
+        assert_eq!(shown("", "max_messages = 5"), "max_messages = 5");
+        assert_eq!(shown("[auth]\nurl = \"http://h/\n", "token=secret\""), "***");
+        assert_eq!(shown("url = \"x\"\n[queue]\n", "x = 5"), "x = 5");
+        assert_eq!(shown("url = \"x\"\n", "[[listener]]"), "[[listener]]");
     }
 }

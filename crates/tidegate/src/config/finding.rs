@@ -79,7 +79,8 @@ impl fmt::Display for Findings {
 fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Range<usize>) -> fmt::Result {
     let place = file.line_column(span.start);
     let written = file.line(place.line).trim_end();
-    let line = shown_line(written);
+    let line =
+        shown_line(file.text.lines().take(place.line.saturating_sub(1)).collect::<Vec<_>>().into_iter(), written);
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let inside = file.text.get(span.clone()).unwrap_or_default();

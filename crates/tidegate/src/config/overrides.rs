@@ -1,6 +1,6 @@
 //! What the environment and the command line say.
 
-use super::credentials::{shown_line, without_credentials};
+use super::credentials::{shown_flag, without_credentials};
 use super::finding::Findings;
 use super::path::{ENVIRONMENT_PREFIX, KeyPath};
 use super::source::Source;
@@ -47,7 +47,7 @@ pub(crate) fn from_environment(variables: &[(String, String)], findings: &mut Fi
 pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override> {
     let mut overrides = Vec::new();
     for (key, value, flag) in &flags.set {
-        let source = Source::Flag(shown_line(flag));
+        let source = Source::Flag(shown_flag(flag));
         match KeyPath::parse(key, ".") {
             Ok(path) => overrides.push(Override { path, value: value.clone(), source }),
             Err(problem) => findings.push(problem, source),

@@ -546,3 +546,17 @@ fn no_file_is_so_broken_that_a_secret_is_told() {
         }
     }
 }
+
+#[test]
+fn a_directory_and_durability_must_fit_together() {
+    for (text, said) in [
+        ("[store]\ndirectory = \"d\"\ndurability = \"memory\"\n", "nothing would be kept in d"),
+        ("[store]\ndurability = \"relaxed\"\n", "there is no directory to keep anything in"),
+    ] {
+        let error = from_file(text).unwrap_err();
+        assert!(error.contains(said) && error.contains("hint: "), "{error}");
+    }
+    for text in ["[store]\ndurability = \"memory\"\n", "[store]\ndirectory = \"d\"\ndurability = \"relaxed\"\n"] {
+        assert!(from_file(text).is_ok(), "{text}");
+    }
+}

@@ -88,6 +88,44 @@ fn an_import_leaves_a_store_alone_that_is_there() {
 }
 
 #[test]
+fn an_export_that_was_cut_off_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    killed_with_state(&data);
+    let whole = run(&["store", "export", &data]).out;
+    let lines: Vec<&str> = whole.lines().collect();
+    let without = |left_out: usize| {
+        let kept = lines.iter().enumerate().filter(|(number, _)| *number != left_out);
+        kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
+    };
+    let last = lines.len() - 1;
+    let wrong = whole.replacen("\"value\":\"", "\"value\":\"=", 1);
+    let (new, empty) = (folder.file("new"), folder.file("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for (text, said) in [
+        (without(last), "a part is missing, or an earlier version wrote it"),
+        (without(1), "has been changed or lost lines"),
+        (format!("{whole}{}\n", lines[0]), "behind the last line"),
+        (wrong, "line 1"),
+    ] {
+        for data in [&new, &empty] {
+            let imported = import(data, &text);
+            assert!(imported.code == Some(1) && imported.err.contains(said), "{said}: {}", imported.err);
+        }
+        assert!(!Path::new(&new).exists());
+        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "{said}");
+    }
+    let older = command(&["store", "import", "--incomplete", &new]).stdin(Stdio::piped()).spawn();
+    let mut older = older.unwrap();
+    older.stdin.take().unwrap().write_all(without(last).as_bytes()).unwrap();
+    assert!(older.wait().unwrap().success());
+    assert_eq!(import(&empty, &whole).code, Some(0));
+    for data in [&new, &empty] {
+        assert_eq!(run(&["store", "export", data]).out, whole);
+    }
+}
+
+#[test]
 fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
     let folder = Folder::new();
     let data = folder.file("data");

@@ -18,7 +18,8 @@ Examples:
   tidegate store export data > backup.jsonl
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
 Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of
-the keys; an import does not look at the text. What is exported holds what clients have sent:
+the keys; an import does not look at the text. The last line, {\"entries\":N,\"crc32c\":\"hexadecimal\"},
+tells an import whether all of them are there. What is exported holds what clients have sent:
 keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
@@ -48,6 +49,9 @@ pub(crate) enum StoreCommand {
     Import {
         /// The data directory: empty, or not there yet
         directory: std::path::PathBuf,
+        /// Take an export that has no last line, as earlier versions wrote it: nobody can tell whether all of it is there
+        #[arg(long)]
+        incomplete: bool,
     },
 }
 
@@ -57,7 +61,7 @@ pub(crate) fn run(command: &StoreCommand) -> Exit {
         StoreCommand::Check { directory } => with_disk(directory, check::run),
         StoreCommand::Stats { directory } => with_disk(directory, stats::run),
         StoreCommand::Export { directory, salvage } => with_disk(directory, |disk| export::run(&disk, *salvage)),
-        StoreCommand::Import { directory } => import::run(directory),
+        StoreCommand::Import { directory, incomplete } => import::run(directory, *incomplete),
     }
 }
 
