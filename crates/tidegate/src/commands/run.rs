@@ -60,7 +60,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let config = &crate::tenant_numbers::settle(written)?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
-    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
+    let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let authentication =
         authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
     if let Some(authentication) = &authentication {
@@ -82,7 +82,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
     }
-    operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication)));
+    operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication, rules)));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
@@ -113,10 +113,11 @@ fn reloadable(
     log: &Log,
     node: &Node,
     authentication: Option<Arc<Authentication>>,
+    rules: Option<Arc<tidegate_acl::Rules>>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
-        Box::new(AccessRules::new(node.handle(), Names::of(config))),
+        Box::new(AccessRules::new(node.handle(), Names::of(config), rules)),
         Box::new(AdmissionRules::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];

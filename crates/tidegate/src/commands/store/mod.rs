@@ -58,9 +58,11 @@ pub(crate) enum StoreCommand {
 /// Does what is asked for with a data directory.
 pub(crate) fn run(command: &StoreCommand) -> Exit {
     match command {
-        StoreCommand::Check { directory } => with_disk(directory, check::run),
-        StoreCommand::Stats { directory } => with_disk(directory, stats::run),
-        StoreCommand::Export { directory, salvage } => with_disk(directory, |disk| export::run(&disk, *salvage)),
+        StoreCommand::Check { directory } => with_disk(directory, |disk| check::run(disk, directory)),
+        StoreCommand::Stats { directory } => with_disk(directory, |disk| stats::run(disk, directory)),
+        StoreCommand::Export { directory, salvage } => {
+            with_disk(directory, |disk| export::run(&disk, directory, *salvage))
+        }
         StoreCommand::Import { directory, incomplete } => import::run(directory, *incomplete),
     }
 }
@@ -73,6 +75,15 @@ fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit
             Exit::Failure
         }
     }
+}
+
+/// What a store says, which does not know where it is, so that a command in it can be copied as it stands.
+pub(crate) fn with_directory(text: &str, directory: &str) -> String {
+    text.replace(" DIR", &format!(" {directory}"))
+}
+
+fn report_of(directory: &Path, error: &dyn std::fmt::Display) {
+    report(&with_directory(&error.to_string(), &directory.display().to_string()));
 }
 
 /// What an entry is, for people. The store itself does not know.
