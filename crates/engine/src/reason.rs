@@ -155,8 +155,8 @@ reasons! {
     TooManyWildcards = 58, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
     /// A topic filter with more bytes than allowed.
     FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
-    /// Nobody could find out in time who the client is.
-    AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out in time";
+    /// Nobody could find out who the client is: in time, or at all.
+    AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out";
     /// A tenant has as many clients connected as it may have.
     TenantConnections = 61, "tenant_connections", QuotaExceeded, "the tenant's limit of connections is reached";
     /// A tenant has as many sessions as it may have.

@@ -560,3 +560,31 @@ fn a_directory_and_durability_must_fit_together() {
         assert!(from_file(text).is_ok(), "{text}");
     }
 }
+
+/// The examples of a page that are whole configurations: each begins with a section of ours. What begins with a comment that
+/// says `part of` needs more around it.
+fn examples(page: &str) -> Vec<String> {
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let begins_one = |text: &&str| {
+        let first = text.lines().find(|line| line.starts_with('[') || line.contains("part of")).unwrap_or_default();
+        sections::SECTIONS.iter().any(|section| first == section.header())
+    };
+    blocks.filter(begins_one).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_of_all_pages_are_right() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let (mut found, mut wrong) = (0, String::new());
+    for page in pages.chain([root.join("README.md")]).filter(|page| page.extension().is_some_and(|it| it == "md")) {
+        for example in examples(&std::fs::read_to_string(&page).unwrap()) {
+            found += 1;
+            if let Err(said) = from_file(&example) {
+                wrong += &format!("{}:\n{example}\n{said}\n", page.display());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+    assert!(found >= 12, "{found}");
+}

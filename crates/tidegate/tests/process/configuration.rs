@@ -108,3 +108,31 @@ fn the_reference_page_is_printed() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     assert_eq!(run(&["config", "reference"]).out, std::fs::read_to_string(page).unwrap());
 }
+
+#[test]
+fn what_would_not_start_is_not_called_right() {
+    let folder = Folder::new();
+    let file = folder.write("file", "");
+    let listener = "[[listener]]\naddress = \"mqtts://127.0.0.1:0\"\n";
+    let allow = "[access]\ndefault = \"allow\"\n";
+    for (text, said) in [
+        (format!("{listener}certificate = \"{0}.pem\"\nkey = \"{0}.key\"\n", folder.file("none")), "none.pem"),
+        (format!("[store]\ndirectory = \"{file}/data\"\n"), "is a file"),
+        (format!("[store]\ndirectory = \"{file}\"\n"), "is a file"),
+        (
+            format!("[[auth]]\nkind = \"http\"\nurl = \"http://me:hunter2@127.0.0.1/\"\n{allow}"),
+            "user name or password",
+        ),
+        (format!("[[auth]]\nfile = \"{}\"\n{allow}", folder.file("users")), "users"),
+    ] {
+        let config = folder.write("t.toml", &text);
+        let checked = run(&["config", "check", &config]);
+        assert_eq!((checked.code, checked.out.as_str()), (Some(1), ""), "{text}: {}", checked.err);
+        assert!(checked.err.contains(said) && !checked.err.contains("hunter2"), "{said}: {}", checked.err);
+        assert_eq!(run(&["--config", &config, "--admin", "off"]).code, Some(1), "it does not start either");
+    }
+    assert!(!std::path::Path::new(&folder.file("data")).exists());
+    let fine = folder.write("t.toml", &format!("[store]\ndirectory = \"{}/deep/data\"\n", folder.file("new")));
+    assert_eq!(run(&["config", "check", &fine]).code, Some(0));
+    assert!(!std::path::Path::new(&folder.file("new")).exists(), "a check makes nothing");
+}

@@ -189,7 +189,8 @@ fn damage_after_a_clean_stop_is_refused_with_what_to_do_and_what_is_whole_can_be
     damage(journals.last().unwrap());
     for _ in 0..2 {
         let error = refused(&data);
-        for part in ["is damaged at byte", "tidegate store check", "tidegate store export --salvage"] {
+        let check = format!("tidegate store check {data}`");
+        for part in ["is damaged at byte", &check, "tidegate store export --salvage"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
@@ -264,4 +265,35 @@ fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
             assert_eq!(mode(&file), 0o600, "{}", file.display());
         }
     }
+}
+
+#[test]
+fn a_directory_and_files_that_others_may_write_are_warned_of() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    std::fs::create_dir(&data).unwrap();
+    let acl = folder.write("acl", "topic readwrite #\n");
+    let set_mode = |path: &str, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let warned = |mode: u32| {
+        set_mode(&data, mode);
+        set_mode(&acl, 0o600 | (mode & 0o022));
+        let broker = Broker::start(&["--data", &data, "--set", &format!("access.acl_file={acl}")]);
+        broker.signal("TERM");
+        broker.wait().err
+    };
+    let open = warned(0o777);
+    for part in ["may change what is in the data directory", "may write this file of rules"] {
+        assert!(open.contains(part), "{part}: {open}");
+    }
+    let closed = warned(0o700);
+    assert!(!closed.contains("may change") && !closed.contains("may write"), "{closed}");
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_called_one() {
+    let folder = Folder::new();
+    let error = refused(&folder.write("file", ""));
+    assert!(error.contains("there is a file of this name") && !error.contains("os error"), "{error}");
 }
