@@ -216,13 +216,19 @@ impl Engine {
             self.wait_for_next_turn(now, key, share);
         }
         if raw.packet_id.is_some() {
-            // A QoS 2 message that others have got may not come again, which an error would invite.
-            let gave_up = self.desk.gave_up && raw.qos == QoS::AtLeastOnce;
-            let refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
-            let taken = if done.reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
-            self.answer_publish(now, key, raw, refused.map_or(Ok(taken), Err), u32::from(done.waits), mark);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached);
+            self.answer_publish(now, key, raw, outcome, u32::from(done.waits), mark);
         }
         self.after_publish(now, key, tenant, done.full);
+    }
+
+    /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which
+    /// an error would invite; so nobody is told of the one subscriber who did not get it.
+    #[inline]
+    fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
+        let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
+        let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
+        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
     }
 
     /// What a message on its way may have filled.

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tidegate_mqtt::{QoS, ReasonCode};
+use tidegate_mqtt::QoS;
 
 use super::envelope::{DELIVER, Envelope};
 use super::record::ReadHead;

@@ -576,15 +576,15 @@ fn examples(page: &str) -> Vec<String> {
 fn the_examples_of_all_pages_are_right() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let (mut found, mut wrong) = (0, String::new());
+    let (mut found, mut wrong) = (0, Vec::new());
     for page in pages.chain([root.join("README.md")]).filter(|page| page.extension().is_some_and(|it| it == "md")) {
         for example in examples(&std::fs::read_to_string(&page).unwrap()) {
             found += 1;
             if let Err(said) = from_file(&example) {
-                wrong += &format!("{}:\n{example}\n{said}\n", page.display());
+                wrong.push(format!("{}:\n{example}\n{said}", page.display()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{wrong}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(found >= 12, "{found}");
 }

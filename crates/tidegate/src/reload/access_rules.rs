@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].starts_with("no longer: acl:1: ") && told[1].starts_with("new: acl:1: "), "{told:?}");
         assert_eq!(differences(Some(&new), Some(&new)), Vec::<String>::new());
-        let many: String = (0..30).map(|n| format!("topic read t{n}\n")).collect();
+        let many = (0..30).map(|n| format!("topic read t{n}")).collect::<Vec<_>>().join("\n");
         let told = differences(None, Some(&rules(&many)));
         assert_eq!((told.len(), told[10].as_str()), (11, "new: 20 more rules"));
     }

@@ -89,11 +89,11 @@ fn keys_are_explained() {
 #[test]
 fn a_configuration_of_mosquitto_is_converted() {
     let folder = Folder::new();
-    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence true\n");
+    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence_file x.db\n");
     let ended = run(&["config", "convert", &theirs]);
     assert_eq!(ended.code, Some(0));
     assert_eq!(ended.out, format!("# Converted from {theirs}.\n\n[queue]\nmax_messages = 5  # {theirs}:1:1\n"));
-    assert!(ended.err.contains(&format!("{theirs}:2: persistence true\n    not carried over: ")), "{}", ended.err);
+    assert!(ended.err.contains(&format!("{theirs}:2: persistence_file x.db\n    not carried over: ")), "{}", ended.err);
     assert!(ended.err.ends_with("1 lines carried over, 1 remarks\n"), "{}", ended.err);
     let ours = folder.file("ours.toml");
     let written = run(&["config", "convert", &theirs, "--output", &ours]);
@@ -132,7 +132,7 @@ fn what_would_not_start_is_not_called_right() {
         assert_eq!(run(&["--config", &config, "--admin", "off"]).code, Some(1), "it does not start either");
     }
     assert!(!std::path::Path::new(&folder.file("data")).exists());
-    let fine = folder.write("t.toml", &format!("[store]\ndirectory = \"{}/deep/data\"\n", folder.file("new")));
-    assert_eq!(run(&["config", "check", &fine]).code, Some(0));
+    let right = folder.write("t.toml", &format!("[store]\ndirectory = \"{}/deep/data\"\n", folder.file("new")));
+    assert_eq!(run(&["config", "check", &right]).code, Some(0));
     assert!(!std::path::Path::new(&folder.file("new")).exists(), "a check makes nothing");
 }

@@ -96,7 +96,7 @@ fn an_export_that_was_cut_off_leaves_nothing_behind() {
     let lines: Vec<&str> = whole.lines().collect();
     let without = |left_out: usize| {
         let kept = lines.iter().enumerate().filter(|(number, _)| *number != left_out);
-        kept.map(|(_, line)| format!("{line}\n")).collect::<String>()
+        kept.flat_map(|(_, line)| [line, "\n"]).collect::<String>()
     };
     let last = lines.len() - 1;
     let wrong = whole.replacen("\"value\":\"", "\"value\":\"=", 1);
