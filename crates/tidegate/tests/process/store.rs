@@ -297,3 +297,17 @@ fn a_file_in_the_place_of_the_directory_is_called_one() {
     let error = refused(&folder.write("file", ""));
     assert!(error.contains("there is a file of this name") && !error.contains("os error"), "{error}");
 }
+
+#[test]
+fn who_could_not_begin_for_want_of_room_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    // No file may grow, as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" --listen 127.0.0.1:0 --admin off --data \"$1\"";
+    let arguments = ["-c", script, env!("CARGO_BIN_EXE_tidegate"), &data];
+    let refused = std::process::Command::new("sh").args(arguments).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+    let left: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    Broker::start(&["--data", &data]);
+}
