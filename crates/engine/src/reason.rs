@@ -179,14 +179,16 @@ reasons! {
     NotServedHere = 70, "not_served_here", ServerUnavailable, "the client is not served here at the moment; it may connect again shortly";
     /// The lease on a partition has run out.
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
+    /// A node of the cluster has gone that had to confirm something.
+    NodeLost = 72, "node_lost", ServerBusy, "a node of the cluster has gone that had to confirm what the client has sent";
     /// A topic filter with more levels than allowed.
-    FilterTooDeep = 72, "filter_too_deep", TopicFilterInvalid, "the topic filter has more levels than the limit";
+    FilterTooDeep = 73, "filter_too_deep", TopicFilterInvalid, "the topic filter has more levels than the limit";
     /// TLS failed before there was a CONNECT.
-    TlsFailed = 73, "tls_failed", UnspecifiedError, "TLS failed before a CONNECT arrived";
+    TlsFailed = 74, "tls_failed", UnspecifiedError, "TLS failed before a CONNECT arrived";
     /// A PROXY header that was missing, malformed or not allowed.
-    ProxyHeader = 74, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
+    ProxyHeader = 75, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
     /// As many TLS handshakes are going on as there may be.
-    TooManyHandshakes = 75, "too_many_handshakes", ServerBusy, "the limit of TLS handshakes at once is reached";
+    TooManyHandshakes = 76, "too_many_handshakes", ServerBusy, "the limit of TLS handshakes at once is reached";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Now, Place, Reason, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
@@ -16,7 +16,7 @@ use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
-use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
+use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::Dialer;
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
@@ -191,6 +191,16 @@ impl NodeHandle {
         (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
     }
 
+    /// Puts the limits of other settings in force on every shard: those that [`Engine::set_limits`](tidegate_engine::Engine::set_limits)
+    /// names.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it puts them in force in its next turn, if it has one.
+    pub fn set_limits(&self, settings: Settings) -> Result<(), NoAnswer> {
+        let settings = Arc::new(settings);
+        self.ask_all(|done| Admin::SetLimits { settings: Arc::clone(&settings), done }).map(drop)
+    }
+
     /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
     /// client is told. Returns how many there were.
     ///
@@ -232,6 +242,11 @@ impl NodeHandle {
     /// When one file cannot be used. Then every listener keeps what it has.
     pub fn reload_tls(&self) -> Result<usize, TlsError> {
         self.tls.reload()
+    }
+
+    /// How the lists of revoked certificates are now.
+    pub fn revocation_lists(&self) -> RevocationLists {
+        self.tls.revocation_lists()
     }
 
     /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings for

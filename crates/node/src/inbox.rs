@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Batch, ConnectionKey, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
+use tidegate_engine::{
+    Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::moves::MoveOrder;
+use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -31,8 +34,12 @@ pub(crate) enum ToShard {
     Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
+    /// Datagrams for QUIC connections that live here, which arrived at another shard's socket.
+    QuicBatch(Box<QuicBatch>),
+    /// What a QUIC connection tells its socket's shard.
+    QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
-    Dialed(Dialed),
+    Dialed(DialAttempt, Dialed),
     /// A request of the control plane.
     Admin(Admin),
 }
@@ -59,6 +66,8 @@ pub(crate) enum Admin {
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
     /// Put other access rules in force, or none, and answer when they are.
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
+    /// Put the limits of other settings in force, and answer when they are.
+    SetLimits { settings: Arc<Settings>, done: Sender<()> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.

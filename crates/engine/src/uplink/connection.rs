@@ -8,7 +8,7 @@ use tidegate_mqtt::{
 };
 
 use super::copies::RECEIVE_MAXIMUM;
-use super::{Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
+use super::{DialAttempt, Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, TenantId};
@@ -23,13 +23,14 @@ const KEEP_ALIVE_SECONDS: u16 = 60;
 const ORCHESTRATOR: &str = "tidegate-orchestrator";
 
 impl Engine {
-    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it.
-    pub fn open_uplink(&mut self, now: Now, name: &str) -> Option<ConnectionKey> {
+    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when it is the
+    /// outcome of another attempt than the present one.
+    pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
         let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
         let settings = self.desk.uplinks.settings()?.clone();
         let uplink = self.desk.uplinks.all.get_mut(&key)?;
-        if uplink.stage != Stage::Dialing {
+        if uplink.stage != Stage::Dialing(attempt) {
             return None;
         }
         let mut connection = Connection::new(UPLINK_LISTENER, TenantId::UPLINK, now.monotonic);
@@ -154,8 +155,6 @@ impl Engine {
         uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
-        uplink.backoff_ms = 0;
-        uplink.last_error.clear();
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
         let session = uplink.session;
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };
@@ -185,7 +184,14 @@ impl Engine {
     ) -> Result<(), Refused> {
         let disconnect = Disconnect::decode(version, frame.first_byte, frame.body)?;
         let why = disconnect.reason_string.map_or_else(|| format!("{:?}", disconnect.reason_code), str::to_owned);
-        self.note_uplink_error(key, format!("the broker has ended the connection: {why}"));
+        let mut error = format!("the broker has ended the connection: {why}");
+        if disconnect.reason_code == ReasonCode::SessionTakenOver {
+            let own = self.desk.uplinks.settings().map_or("", |settings| settings.orchestrator.as_str());
+            error = format!(
+                "another orchestrator named `{own}` has taken over the session at the broker: give each a --name of its own"
+            );
+        }
+        self.note_uplink_error(key, error);
         self.end_connection(now, key, Reason::UplinkLost, None);
         Ok(())
     }
@@ -209,7 +215,8 @@ impl Engine {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             *asked = now.monotonic;
         }
-        if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
+        let seen = self.desk.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
+        if uplink.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
             uplink.silent = false;

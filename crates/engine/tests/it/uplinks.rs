@@ -1,13 +1,16 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod bounds;
 mod copies;
 mod filters;
 mod hazards;
 mod lies;
 mod life;
 mod loss;
+mod order;
 mod retained;
 mod routing;
+mod settled;
 mod settling;
 mod simulation;
 mod versions;

@@ -5,7 +5,7 @@ mod dialer;
 use std::sync::mpsc::{Sender, channel};
 
 use mio::net::TcpStream;
-use tidegate_engine::{ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
+use tidegate_engine::{DialAttempt, Evicted, ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
 
 use crate::address::HostPort;
 use crate::admission::Seat;
@@ -84,7 +84,7 @@ pub(crate) enum FleetOrder {
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String> },
     /// End the connections of so many clients and say how many there were.
-    Evict { clients: usize, answer: Sender<usize> },
+    Evict { clients: usize, whom: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<UplinkReport>, u64, bool)>),
 }
@@ -165,8 +165,8 @@ impl NodeHandle {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn evict(&self, clients: usize) -> Result<usize, NoAnswer> {
-        let ended = self.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, answer }))?;
+    pub fn evict(&self, clients: usize, whom: Evicted) -> Result<usize, NoAnswer> {
+        let ended = self.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, whom, answer }))?;
         Ok(ended.into_iter().sum())
     }
 
@@ -197,9 +197,9 @@ impl Shard {
             }
             FleetOrder::Redirect { begin: true, reference } => self.engine.begin_redirecting(reference),
             FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
-            FleetOrder::Evict { clients, answer } => {
-                let served = self.engine.evict(now, clients);
-                let relayed = self.end_relays(clients.saturating_sub(served));
+            FleetOrder::Evict { clients, whom, answer } => {
+                let served = self.engine.evict(now, clients, whom);
+                let relayed = self.send_relayed_away(clients.saturating_sub(served), whom);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {
@@ -210,26 +210,27 @@ impl Shard {
     }
 
     /// The engine wants a transport to a broker.
-    pub(crate) fn dial(&mut self, uplink: &str) {
+    pub(crate) fn dial(&mut self, uplink: &str, attempt: DialAttempt) {
         let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
-        if let Err(error) = self.shared.dialer.dial(uplink, move |dialed| inbox.send(ToShard::Dialed(dialed))) {
-            self.engine.fail_uplink(self.now, uplink, &error);
+        let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
+        if let Err(error) = self.shared.dialer.dial(uplink, tell) {
+            self.engine.fail_uplink(self.now, uplink, attempt, &error);
         }
     }
 
     /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
-    pub(crate) fn take_dialed(&mut self, dialed: Dialed) {
+    pub(crate) fn take_dialed(&mut self, attempt: DialAttempt, dialed: Dialed) {
         let Dialed { name, outcome } = dialed;
         let stream = match outcome {
             Ok(stream) => stream,
             Err(error) => {
-                self.engine.fail_uplink(self.now, &name, &error);
+                self.engine.fail_uplink(self.now, &name, attempt, &error);
                 return;
             }
         };
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
-        let Some(key) = self.engine.open_uplink(self.now, &name) else { return };
+        let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.table.insert(key, Transport::Tcp(stream), NO_LISTENER, Seat::NONE);
         self.register(key);

@@ -19,6 +19,8 @@ pub(crate) struct Override {
 pub(crate) struct Flags {
     /// Addresses to listen on instead of the configured ones, each with its flag as it was given.
     pub(crate) listen: Vec<(String, String)>,
+    /// Addresses for QUIC, beside the other ones, each with its flag as it was given.
+    pub(crate) quic: Vec<(String, String)>,
     /// Keys and values, with the flag as it was given; the later ones win.
     pub(crate) set: Vec<(String, String, String)>,
     /// Whether everybody may come in everywhere.

@@ -83,7 +83,7 @@ impl Reloadable for AccessRules {
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
         let rules = access::load(new).map_err(|error| error.to_string())?;
-        let (node, names, running) = (self.node.clone(), self.names.clone(), Arc::clone(&self.running));
+        let (node, names, running) = (self.node.clone(), self.names.with_tenants(new), Arc::clone(&self.running));
         Ok(Box::new(NewRules { node, names, rules, running }))
     }
 }
