@@ -50,16 +50,15 @@ impl Engine {
         self.after_frame(now);
     }
 
-    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it.
-    pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) {
-        let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.phase != Phase::AwaitConnect {
-            return;
-        }
+    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it was one.
+    pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
+        let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
+        let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
         connection.phase = Phase::Closing;
         connection.extra = None;
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
+        true
     }
 
     /// Ends the connection of a client by name; says whether there was one.

@@ -82,7 +82,10 @@ impl Shard {
                 if let Some((flags, _)) = self.table.get(key) {
                     flags.set(Flags::BROKEN);
                 }
-                self.engine.close_unheard(key, reason);
+                if !self.engine.close_unheard(key, reason) {
+                    // A client that has moved to this address is a client already.
+                    self.lose(key);
+                }
                 false
             }
         }
