@@ -12,6 +12,7 @@ use crate::shard::Shard;
 use crate::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
 use crate::transport::{Ended, Input, Transport, Wrote};
+use crate::uplink::NO_LISTENER;
 use crate::websocket;
 
 impl Shard {
@@ -200,6 +201,10 @@ impl Shard {
             } else {
                 tracing::debug!(%peer, "connection closed: {ended}");
             }
+        }
+        if self.table.listener(key) == NO_LISTENER {
+            self.engine.fail_uplink_transport(self.now, key, &ended.to_string());
+            return;
         }
         self.engine.handle_transport_closed(self.now, key);
     }

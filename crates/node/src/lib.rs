@@ -69,4 +69,4 @@ pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport};
+pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport, UplinkTls};

@@ -1,10 +1,10 @@
 //! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
 
 mod dialer;
+mod tls;
 
 use std::sync::mpsc::{Sender, channel};
 
-use mio::net::TcpStream;
 use tidegate_engine::{ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
 
 use crate::address::HostPort;
@@ -15,9 +15,12 @@ use crate::shard::Shard;
 use crate::transport::Transport;
 
 pub(crate) use dialer::Dialer;
+use dialer::Place;
+pub use tls::UplinkTls;
+pub(crate) use tls::explain as explain_tls;
 
 /// Stands in the table where a connection has the listener that it came through.
-const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
+pub(crate) const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
 /// The shard that has all uplinks: the home of partition 0.
 const UPLINK_SHARD: ShardId = ShardId(0);
 
@@ -28,6 +31,8 @@ pub struct BrokerSettings {
     pub name: String,
     /// Where it listens; a name is resolved anew with each attempt to connect.
     pub at: HostPort,
+    /// How TLS is spoken to it; `None` for plain TCP.
+    pub tls: Option<UplinkTls>,
     /// How it is spoken to.
     pub options: UplinkOptions,
 }
@@ -55,6 +60,8 @@ impl FleetReport {
 pub struct BrokerReport {
     /// Where it listens.
     pub at: HostPort,
+    /// Whether TLS is spoken to it.
+    pub secure: bool,
     /// The uplink to it.
     pub uplink: UplinkReport,
 }
@@ -93,8 +100,8 @@ pub(crate) enum FleetOrder {
 #[derive(Debug)]
 pub(crate) struct Dialed {
     pub name: String,
-    /// The connected socket, or what went wrong.
-    pub outcome: Result<TcpStream, String>,
+    /// The connection, or what went wrong.
+    pub outcome: Result<Transport, String>,
 }
 
 impl NodeHandle {
@@ -104,8 +111,8 @@ impl NodeHandle {
     /// # Errors
     /// When this node has no fleet, or does not answer.
     pub fn set_broker(&self, broker: BrokerSettings) -> Result<(), FleetError> {
-        let BrokerSettings { name, at, options } = broker;
-        self.dialer().know(&name, at);
+        let BrokerSettings { name, at, tls, options } = broker;
+        self.dialer().know(&name, Place { at, tls });
         self.order(|done| FleetOrder::Set { name, options, done })
     }
 
@@ -143,9 +150,12 @@ impl NodeHandle {
         let (answer, answers) = channel();
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
         let (uplinks, filters, open) = crate::handle::wait(UPLINK_SHARD, &answers)?;
-        let place =
-            |name: &str| self.dialer().address(name).unwrap_or_else(|| HostPort { host: String::new(), port: 0 });
-        let brokers = uplinks.into_iter().map(|uplink| BrokerReport { at: place(&uplink.name), uplink }).collect();
+        let nowhere = || Place { at: HostPort { host: String::new(), port: 0 }, tls: None };
+        let report = |uplink: UplinkReport| {
+            let Place { at, tls } = self.dialer().place(&uplink.name).unwrap_or_else(nowhere);
+            BrokerReport { at, secure: tls.is_some(), uplink }
+        };
+        let brokers = uplinks.into_iter().map(report).collect();
         Ok(FleetReport { brokers, filters, open })
     }
 
@@ -220,8 +230,8 @@ impl Shard {
     /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
     pub(crate) fn take_dialed(&mut self, dialed: Dialed) {
         let Dialed { name, outcome } = dialed;
-        let stream = match outcome {
-            Ok(stream) => stream,
+        let transport = match outcome {
+            Ok(transport) => transport,
             Err(error) => {
                 self.engine.fail_uplink(self.now, &name, &error);
                 return;
@@ -231,7 +241,7 @@ impl Shard {
         self.take_events();
         let Some(key) = self.engine.open_uplink(self.now, &name) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.table.insert(key, Transport::Tcp(stream), NO_LISTENER, Seat::NONE);
+        self.table.insert(key, transport, NO_LISTENER, Seat::NONE);
         self.register(key);
     }
 }

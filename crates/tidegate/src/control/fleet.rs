@@ -3,7 +3,7 @@
 use tidegate_console::Unavailable;
 use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
 use tidegate_engine::RoutingPolicy;
-use tidegate_node::{BrokerReport, BrokerSettings, FleetError};
+use tidegate_node::{BrokerReport, FleetError};
 
 use crate::config::Config;
 use crate::config::value::Words;
@@ -45,11 +45,12 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
 
 /// How a broker of the fleet is.
 pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
-    let BrokerReport { at, uplink } = report;
+    let BrokerReport { at, secure, uplink } = report;
+    let scheme = if *secure { "mqtts" } else { "mqtt" };
     let counters = uplink.counters;
     api::BrokerStatus {
         name: uplink.name.clone(),
-        address: format!("mqtt://{at}"),
+        address: format!("{scheme}://{at}"),
         state: uplink.state.label(),
         since_ms: uplink.since,
         version: uplink.version.map(|version| version.to_string()),
@@ -72,8 +73,7 @@ pub(super) fn set_broker(status: &BrokerStatus, name: &str, address: &str) -> Re
     let config = config(status)?;
     let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
     let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
-    let options = config.uplink_options(&address);
-    let broker = BrokerSettings { name: address.name, at: address.at, options };
+    let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());
     status.node()?.set_broker(broker).map_err(failed)?;
     tracing::info!(broker = name, %at, "a broker is added to the fleet");

@@ -12,6 +12,7 @@ mod drain;
 mod fleet;
 mod homes;
 mod life;
+mod orchestrator_tls;
 mod reload;
 mod store;
 mod tenants;

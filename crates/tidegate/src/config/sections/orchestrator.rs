@@ -63,9 +63,19 @@ section! {
         /// Its name in the fleet, which begins the client ids that it shows brokers; no two may have the same one. Empty is one made
         /// at random, kept in the data directory where there is one.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--name";
-        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted. More can be added while
-        /// it runs.
+        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted; `mqtts://` for TLS. More
+        /// can be added while it runs.
         brokers: Texts = Texts::default(), in Kind::Texts, flag "--broker";
+        /// A file (PEM) of the authorities that brokers' certificates come from (`mqtts://`); without it those that the system trusts.
+        /// Each broker's certificate has to be for the host of its address.
+        broker_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that brokers are shown, and those between it and the root; needs `broker_key`.
+        broker_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the key of that certificate, without a passphrase.
+        broker_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Takes a broker's certificate although it is for another host. Dangerous: whoever has any certificate of a trusted authority
+        /// can pose as a broker. Warned about at each start.
+        broker_any_host_name: bool = false, in Kind::Boolean;
         /// How publishes are spread over the brokers.
         policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
         /// The version of MQTT that brokers are spoken to with.
