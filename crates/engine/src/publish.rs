@@ -322,6 +322,9 @@ impl Engine {
         tenant: TenantId,
         session: SessionKey,
     ) -> ReasonCode {
+        if tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide() {
+            return ReasonCode::Success;
+        }
         let topic = self.cache.get(slot).0.to_owned();
         let publisher = self
             .desk

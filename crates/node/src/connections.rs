@@ -51,7 +51,16 @@ impl Shard {
         if secure {
             self.preset(key);
         }
+        let (accepted, pass) = adoption.admitted.map(|admitted| (admitted.accepted, admitted.pass)).unzip();
+        self.admitting = accepted;
         self.engine.handle_input(self.now, key, &adoption.bytes);
+        if let Some(pass) = pass {
+            // Its CONNECT is worked now or refused: what was decided is about no other.
+            self.take_events();
+            self.admitting = None;
+            // From here on its session keeps the node of its user.
+            drop(pass);
+        }
         self.register(key);
         if ended {
             // The client closed the WebSocket right behind its CONNECT, and nothing more will come to tell so.
@@ -104,7 +113,7 @@ impl Shard {
         let inbox = self.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.counters.handed_over += 1;
-            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes })));
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted: None })));
         } else {
             self.free_seat(seat);
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);

@@ -19,6 +19,7 @@ mod durable;
 pub mod files;
 mod flight;
 mod handle;
+mod identities;
 mod inbox;
 mod limits;
 mod listener;
@@ -56,6 +57,7 @@ pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
 };
 pub use handle::{NoAnswer, NodeHandle};
+pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
@@ -69,4 +71,4 @@ pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
     IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport, UplinkTls};
+pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};

@@ -1,6 +1,8 @@
 //! What makes a broker an orchestrator: its name, and the brokers of its fleet.
 
 mod broker_tls;
+mod identity;
+pub(crate) mod passing;
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,6 +14,7 @@ use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
 
 use self::broker_tls::BrokerTlsError;
+pub(crate) use self::identity::{asker, check_identity};
 use crate::config::Config;
 use crate::config::sections::Listener;
 use crate::config::sections::orchestrator::UplinkProtocol;
@@ -149,7 +152,7 @@ impl Config {
                 UplinkProtocol::V311 => Some(Version::V311),
             },
             user_name: address.user_name.clone(),
-            password: address.password.clone().map(String::into_bytes),
+            password: address.password.clone().map(|password| password.into_bytes().into()),
             // Who cannot come back under the same name needs no session there.
             lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
         }

@@ -32,6 +32,8 @@ pub struct FleetStatus {
     pub filters: u64,
     /// Whether the fleet takes messages.
     pub open: bool,
+    /// Users whose own credentials brokers are shown.
+    pub identities: u64,
     /// The longest turn of a shard lately, milliseconds.
     pub loop_lag_ms: u64,
     /// Messages received from clients and brokers so far.

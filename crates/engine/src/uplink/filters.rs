@@ -50,6 +50,12 @@ impl WantedFilters {
     pub(super) fn len(&self) -> usize {
         self.filters.len()
     }
+
+    /// Who waits for brokers to answer, and all who wait behind others.
+    pub(super) fn who_waits(&self, wait: u64) -> Vec<Ticket> {
+        let first = self.waits.get(&wait).map(|waiter| waiter.ticket);
+        first.into_iter().chain(self.behind.iter().map(|(_, _, ticket)| *ticket)).collect()
+    }
 }
 
 /// One filter that a broker is asked for, or to forget.
@@ -91,6 +97,12 @@ impl FilterSync {
     fn free_id(&self) -> Option<PacketId> {
         let ids = (u16::MAX - PACKETS_UNDER_WAY..u16::MAX).filter_map(|below| PacketId::new(below + 1));
         ids.into_iter().find(|id| self.asked.iter().all(|(asked, _)| asked != id))
+    }
+
+    /// The filters that it was asked for under a packet id, each with the number of the wait that its answer ends.
+    pub(super) fn asked_under(&self, id: PacketId) -> Vec<(Box<str>, u64)> {
+        let changes = self.asked.iter().filter(|(asked, _)| *asked == id).flat_map(|(_, changes)| changes);
+        changes.map(|change| (change.filter.clone(), change.wait)).collect()
     }
 
     /// Whether it holds all that there was when it came.
@@ -235,6 +247,9 @@ impl Engine {
             && let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink)
         {
             uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
+        }
+        if refused > 0 {
+            self.pass_refusals_on(now, uplink, &ack);
         }
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())

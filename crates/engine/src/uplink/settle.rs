@@ -35,6 +35,7 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 impl Engine {
     /// Decides about what brokers have acknowledged in the packet at hand.
     pub(super) fn settle_acknowledged(&mut self, now: Now) {
+        let decide = self.desk.uplinks.brokers_decide();
         while let Some((session, in_flight)) = self.desk.uplinks.acknowledged.pop() {
             let Some(key) = self.desk.uplinks.by_session.get(&session.0).copied() else {
                 self.forget_settled(session, &in_flight);
@@ -44,7 +45,8 @@ impl Engine {
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
-            let brings_back = uplink.version.is_v5();
+            // A user may write what it may not read: then nothing comes back, whatever has become of it.
+            let brings_back = uplink.version.is_v5() && !decide;
             let wanted = match (&in_flight.delivery, id) {
                 (Some(delivery), Some(id)) if brings_back && !self.desk.uplinks.seen.contains(&id) => {
                     self.is_wanted_here(&delivery.message.clone())

@@ -7,6 +7,8 @@ use std::sync::Mutex;
 use std::thread::Builder;
 use std::time::Duration;
 
+use rustls::ClientConnection;
+
 use super::Dialed;
 use super::tls::{UplinkTls, shake_hands};
 use crate::address::HostPort;
@@ -67,27 +69,42 @@ impl Dialer {
 
 /// Connects to the first address that answers.
 fn connect(place: &Place) -> io::Result<Transport> {
+    let (stream, session) = connect_plainly(place, CONNECT_TIMEOUT)?;
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    stream.set_nonblocking(true)?;
+    let stream = mio::net::TcpStream::from_std(stream);
+    Ok(match session {
+        Some(session) => Transport::outbound(stream, *session),
+        None => Transport::Tcp(stream),
+    })
+}
+
+/// A connection that blocks, with TLS where that is spoken. Each address may take as long as `limit`, and again for the handshake.
+pub(super) fn connect_plainly(
+    place: &Place,
+    limit: Duration,
+) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in place.at.resolve()? {
-        match connect_to(&address, place) {
-            Ok(transport) => return Ok(transport),
+        match connect_to(&address, place, limit) {
+            Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-fn connect_to(address: &SocketAddr, place: &Place) -> io::Result<Transport> {
-    let mut stream = TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
+fn connect_to(
+    address: &SocketAddr,
+    place: &Place,
+    limit: Duration,
+) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
+    let mut stream = TcpStream::connect_timeout(address, limit)?;
     stream.set_nodelay(true)?;
     let session = match &place.tls {
-        Some(tls) => Some(shake_hands(tls, &place.at.host, &mut stream, CONNECT_TIMEOUT)?),
+        Some(tls) => Some(Box::new(shake_hands(tls, &place.at.host, &mut stream, limit)?)),
         None => None,
     };
-    stream.set_nonblocking(true)?;
-    let stream = mio::net::TcpStream::from_std(stream);
-    Ok(match session {
-        Some(session) => Transport::outbound(stream, session),
-        None => Transport::Tcp(stream),
-    })
+    Ok((stream, session))
 }

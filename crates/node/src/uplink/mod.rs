@@ -1,5 +1,7 @@
 //! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
 
+mod ask;
+mod brokers;
 mod dialer;
 mod tls;
 
@@ -14,6 +16,8 @@ use crate::inbox::{Admin, ToShard};
 use crate::shard::Shard;
 use crate::transport::Transport;
 
+pub use ask::{BrokerWord, Question};
+pub use brokers::Brokers;
 pub(crate) use dialer::Dialer;
 use dialer::Place;
 pub use tls::UplinkTls;
@@ -46,6 +50,8 @@ pub struct FleetReport {
     pub filters: u64,
     /// Whether the fleet takes messages.
     pub open: bool,
+    /// Users whose own credentials the brokers are shown; what they owe and have counted is in the brokers' numbers.
+    pub identities: u64,
 }
 
 impl FleetReport {
@@ -111,9 +117,21 @@ impl NodeHandle {
     /// # Errors
     /// When this node has no fleet, or does not answer.
     pub fn set_broker(&self, broker: BrokerSettings) -> Result<(), FleetError> {
+        self.brokers().know(broker.clone());
+        if let Some(identities) = self.identities() {
+            identities.set_broker(&broker);
+        }
         let BrokerSettings { name, at, tls, options } = broker;
         self.dialer().know(&name, Place { at, tls });
         self.order(|done| FleetOrder::Set { name, options, done })
+    }
+
+    /// The same, and waits for nothing.
+    pub(crate) fn tell_broker(&self, broker: BrokerSettings) {
+        let BrokerSettings { name, at, tls, options } = broker;
+        self.dialer().know(&name, Place { at, tls });
+        let (done, _) = channel();
+        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
     }
 
     /// Stops giving a broker messages (BRK-32 step 1); it still settles what it has, and what it sends is taken.
@@ -121,7 +139,12 @@ impl NodeHandle {
     /// # Errors
     /// When there is no such broker, no other that could take its messages, or no answer.
     pub fn drain_broker(&self, name: &str) -> Result<(), FleetError> {
-        self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })
+        self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })?;
+        self.brokers().drain(name);
+        if let Some(identities) = self.identities() {
+            identities.drain_broker(name);
+        }
+        Ok(())
     }
 
     /// Takes a broker out of the fleet. With `force` others get what it owes.
@@ -129,8 +152,16 @@ impl NodeHandle {
     /// # Errors
     /// When there is no such broker, it owes messages and is not forced, nobody could take them, or there is no answer.
     pub fn remove_broker(&self, name: &str, force: bool) -> Result<(), FleetError> {
+        let owed = self.identities().map_or(0, |identities| identities.owed_by(name));
+        if owed > 0 && !force {
+            return Err(UplinkError::Owes { name: name.to_owned(), owed }.into());
+        }
         self.order(|done| FleetOrder::Remove { name: name.to_owned(), force, done })?;
         self.dialer().forget(name);
+        self.brokers().forget(name);
+        if let Some(identities) = self.identities() {
+            identities.remove_broker(name);
+        }
         Ok(())
     }
 
@@ -156,19 +187,23 @@ impl NodeHandle {
             BrokerReport { at, secure: tls.is_some(), uplink }
         };
         let brokers = uplinks.into_iter().map(report).collect();
-        Ok(FleetReport { brokers, filters, open })
+        let mut fleet = FleetReport { brokers, filters, open, identities: 0 };
+        if let Some(identities) = self.identities() {
+            identities.add_to(&mut fleet);
+        }
+        Ok(fleet)
     }
 
     /// Sends clients elsewhere from now on: who connects is told so (0x9C with `reference` in MQTT 5). With
     /// [`NodeHandle::evict`] those that are connected follow.
     pub fn begin_redirecting(&self, reference: Option<&str>) {
         let order = || FleetOrder::Redirect { begin: true, reference: reference.map(str::to_owned) };
-        self.tell_all(|| Admin::Fleet(order()));
+        self.tell_everybody(|| Admin::Fleet(order()));
     }
 
     /// Takes clients again.
     pub fn end_redirecting(&self) {
-        self.tell_all(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
+        self.tell_everybody(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
     }
 
     /// Ends the connections of up to so many clients on each shard; returns how many there were.

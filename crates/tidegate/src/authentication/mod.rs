@@ -11,7 +11,9 @@ mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tidegate_auth::{Chain, Counters, Decision, Differences, Exchange, Identity, Prepared, Refusal, RefusalKind, Step};
+use tidegate_auth::{
+    Chain, Counters, Decision, Differences, Exchange, FleetAsker, Identity, Prepared, Refusal, RefusalKind, Step,
+};
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
 use tidegate_node::{ConnectionFacts, IdentityRole};
 
@@ -31,6 +33,7 @@ pub(crate) type Place = (ShardId, ConnectionKey);
 #[derive(Debug)]
 pub(crate) struct Authentication {
     chain: Chain,
+    asker: FleetAsker,
     policy: RwLock<Arc<Policy>>,
     exchanges: Exchanges,
 }
@@ -67,7 +70,7 @@ impl Policy {
             allow_anonymous: listener.allow_anonymous,
             certificate: listener.identity_as,
         });
-        Self { gates: gates.collect(), tenants: TenantMap::of(config), providers: !config.auths.is_empty() }
+        Self { gates: gates.collect(), tenants: TenantMap::of(config), providers: config.has_providers() }
     }
 
     /// The listeners and tenants are those that the broker was started with, since their numbers are; what may change about
@@ -80,26 +83,26 @@ impl Policy {
         Self {
             gates: self.gates.iter().map(gate).collect(),
             tenants: self.tenants.clone(),
-            providers: !config.auths.is_empty(),
+            providers: config.has_providers(),
         }
     }
 }
 
 /// Whether clients of this configuration are asked who they are. A change of that needs a restart.
 pub(crate) fn is_needed(config: &Config) -> bool {
-    !config.auths.is_empty() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
+    config.has_providers() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
 }
 
 impl Authentication {
-    /// Makes the providers of a configuration.
+    /// Makes the providers of a configuration; `asker` asks the brokers of a fleet.
     ///
     /// # Errors
     /// When one of them cannot be made; in words for people.
-    pub(crate) fn start(config: &Config) -> Result<Self, String> {
-        let settings = settings::chain(config).map_err(|error| error.to_string())?;
+    pub(crate) fn start(config: &Config, asker: FleetAsker) -> Result<Self, String> {
+        let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
         let chain = Chain::start(settings).map_err(|error| error.to_string())?;
         let policy = RwLock::new(Arc::new(Policy::of(config)));
-        Ok(Self { chain, policy, exchanges: Exchanges::default() })
+        Ok(Self { chain, asker, policy, exchanges: Exchanges::default() })
     }
 
     /// Makes the providers of another configuration, with all their files read anew, and changes nothing.
@@ -107,7 +110,7 @@ impl Authentication {
     /// # Errors
     /// When anything of it is wrong; in words for people.
     fn prepare(&self, config: &Config) -> Result<Next, String> {
-        let settings = settings::chain(config).map_err(|error| error.to_string())?;
+        let settings = settings::chain(config, &self.asker).map_err(|error| error.to_string())?;
         let providers = self.chain.prepare(settings).map_err(|error| error.to_string())?;
         Ok(Next { providers, policy: self.policy().after_reload(config) })
     }

@@ -56,7 +56,12 @@ fn with_users(listener: &str, users: &Path) -> String {
 }
 
 fn start(text: &str) -> Authentication {
-    Authentication::start(&load(text).unwrap()).unwrap()
+    Authentication::start(&load(text).unwrap(), asker()).unwrap()
+}
+
+/// Asks a fleet without brokers.
+fn asker() -> FleetAsker {
+    crate::orchestrator::asker("tidegate", tidegate_node::Brokers::default())
 }
 
 fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
@@ -275,7 +280,7 @@ fn who_may_come_in_without_a_name_changes_with_a_reload() {
 fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));
-    let error = Authentication::start(&load(&text).unwrap()).unwrap_err();
+    let error = Authentication::start(&load(&text).unwrap(), asker()).unwrap_err();
     assert!(error.starts_with("provider `password-file`: cannot read "), "{error}");
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings};
 
 use crate::access::{self, Names};
 use crate::admin_client::read_token;
@@ -60,13 +60,15 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let config = &crate::tenant_numbers::settle(written)?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
+    let brokers = Brokers::default();
+    let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.map(|rules| access::factory(rules, Names::of(config)));
     let authentication =
-        authentication::is_needed(config).then(|| Authentication::start(config)).transpose()?.map(Arc::new);
+        authentication::is_needed(config).then(|| Authentication::start(config, asker)).transpose()?.map(Arc::new);
     if let Some(authentication) = &authentication {
         status.asks(Arc::clone(authentication));
     }
-    let mut settings = node_settings(config, log, access, authentication.clone());
+    let mut settings = node_settings(config, log, access, authentication.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
@@ -140,9 +142,10 @@ fn node_settings(
     log: &Log,
     access: Option<AccessFactory>,
     authentication: Option<Arc<Authentication>>,
+    brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
-    NodeSettings {
+    let mut settings = NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
@@ -156,8 +159,15 @@ fn node_settings(
         admission: config.admission_settings(),
         flight: config.flight_settings(),
         seed: None,
-        observer: Arc::new(BrokerObserver::new(log.clone(), authentication)),
+        identities: None,
+        brokers,
+        observer: Arc::new(BrokerObserver::new(log.clone(), authentication.clone(), None)),
+    };
+    settings.identities = config.identities(&settings);
+    if let Some(identities) = settings.identities.clone() {
+        settings.observer = Arc::new(BrokerObserver::new(log.clone(), authentication, Some(identities)));
     }
+    settings
 }
 
 /// A console that answers, and where.

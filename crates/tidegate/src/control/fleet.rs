@@ -36,6 +36,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
         filters: fleet.filters,
         open: fleet.open,
+        identities: fleet.identities,
         loop_lag_ms: report.lag_ms,
         messages_in: report.counters.messages_in.iter().sum(),
         messages_out: report.counters.messages_out.iter().sum(),

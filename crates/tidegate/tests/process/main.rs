@@ -11,6 +11,7 @@ mod dns;
 mod drain;
 mod fleet;
 mod homes;
+mod identity;
 mod life;
 mod orchestrator_tls;
 mod reload;

@@ -38,6 +38,22 @@ words! {
     }
 }
 
+/// Whose credentials brokers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerIdentity {
+    /// The orchestrator's.
+    Own,
+    /// Each client's.
+    Client,
+}
+
+words! {
+    BrokerIdentity {
+        BrokerIdentity::Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
+        BrokerIdentity::Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
+    }
+}
+
 /// How clients get to their home when that is another orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
@@ -66,6 +82,15 @@ section! {
         /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted; `mqtts://` for TLS. More
         /// can be added while it runs.
         brokers: Texts = Texts::default(), in Kind::Texts, flag "--broker";
+        /// Whose credentials brokers are shown. See "Identity" in [orchestrator](orchestrator.md#identity).
+        identity: BrokerIdentity = BrokerIdentity::Own, in Kind::OneOf(<BrokerIdentity as Words>::WORDS);
+        /// With `identity = "client"`: users at once, those included whose last session has just ended. Each costs a thread and a
+        /// connection to each broker, and what the configuration limits for the whole process is divided by this number. A user too many
+        /// is refused as "server unavailable".
+        max_identities: u16 = 32, in Kind::Integer(Range::of(1, 1_024));
+        /// With `identity = "client"`: time that the connections of a user stay behind the user's last session. Where brokers have not
+        /// taken what the user published they stay longer, at most `session_expiry`.
+        identity_linger: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, DAY));
         /// A file (PEM) of the authorities that brokers' certificates come from (`mqtts://`); without it those that the system trusts.
         /// Each broker's certificate has to be for the host of its address.
         broker_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
