@@ -142,6 +142,7 @@ impl FleetStatus {
             "sessions": self.sessions,
             "filters": self.filters,
             "open": self.open,
+            "identities": self.identities,
             "owed": self.brokers.iter().map(BrokerStatus::owed).sum::<u64>(),
             "loop_lag_ms": self.loop_lag_ms,
             "messages_in": self.messages_in,
