@@ -39,16 +39,14 @@ impl Observer for BrokerObserver {
     }
 
     fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
-        match &self.authentication {
-            Some(authentication) => match &self.identities {
-                Some(identities) => passing::decide(authentication, identities, request, &facts, answer),
-                None => {
-                    let place = answer.connection();
-                    authentication.decide(request, &facts, place, move |verdict| answer.give(verdict));
-                }
-            },
-            None => answer.give(Verdict::Refuse(Reason::NotAuthorized)),
+        let Some(authentication) = &self.authentication else {
+            return answer.give(Verdict::Refuse(Reason::NotAuthorized));
+        };
+        if let Some(identities) = &self.identities {
+            return passing::decide(authentication, identities, request, &facts, answer);
         }
+        let place = answer.connection();
+        authentication.decide(request, &facts, place, move |verdict| answer.give(verdict));
     }
 
     fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {

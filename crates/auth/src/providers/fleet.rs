@@ -74,13 +74,14 @@ impl Provider for Fleet {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use crate::request::Secret;
 
     /// Knows one user.
     struct Broker;
 
     impl AskFleet for Broker {
         fn ask(&self, request: &Request, _: Duration) -> Result<(), (RefusalKind, String)> {
-            match (request.user_name.as_deref(), request.password.as_ref().map(|password| password.expose())) {
+            match (request.user_name.as_deref(), request.password.as_ref().map(Secret::expose)) {
                 (Some("ann"), Some(b"right")) => Ok(()),
                 (Some("ann"), _) => Err((RefusalKind::BadCredentials, "the broker refuses".to_owned())),
                 _ => Err((RefusalKind::Unavailable, "no broker answers".to_owned())),

@@ -51,6 +51,6 @@ impl Engine {
 
 /// What brokers are asked for: of a shared subscription the filter behind the share name.
 fn behind_share(filter: &str) -> &str {
-    let shared = TopicFilter::new(filter).ok().and_then(|filter| filter.shared());
+    let shared = TopicFilter::new(filter).ok().and_then(TopicFilter::shared);
     shared.map_or(filter, |(_, behind)| behind.as_str())
 }

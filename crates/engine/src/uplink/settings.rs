@@ -60,11 +60,16 @@ impl UplinkSettings {
         for byte in user.bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => name.push(char::from(byte)),
-                _ => name.push_str(&format!("~{byte:02x}")),
+                _ => name.extend(['~', digit(byte >> 4), digit(byte & 15)]),
             }
         }
         name
     }
+}
+
+/// A hexadecimal digit.
+fn digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).unwrap_or('~')
 }
 
 impl Default for UplinkSettings {

@@ -5,18 +5,18 @@
 //! credentials. So nothing that one user's brokers let pass reaches another user. The node of a user starts with the first client and ends
 //! some time after the last session.
 
+mod contact;
 mod door;
 mod fleet;
 mod linger;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use tidegate_engine::UplinkState;
 use zeroize::Zeroizing;
 
 use crate::access::AccessFactory;
@@ -30,14 +30,13 @@ use crate::stored_bans::StoredBans;
 use crate::tls::TlsListeners;
 use crate::uplink::{BrokerSettings, Brokers};
 
+use contact::Contact;
 pub use door::Door;
 pub(crate) use door::{Admitted, Pass};
 
 /// How long the first client of a user waits for the user's connections to the brokers: what it publishes at once is lost at QoS 0
 /// where there are none.
 const FIRST_CONTACT: Duration = Duration::from_secs(2);
-/// Time between two looks at whether there are.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// What the node of each user is made from.
 #[derive(Debug)]
@@ -79,8 +78,8 @@ struct State {
     users: BTreeMap<String, Entry>,
     /// What the nodes of users have counted that have ended.
     ended: NodeReport,
-    /// The rules that a new node begins with, where they are others than in the settings.
-    access: Option<Option<AccessFactory>>,
+    /// The rules that a new node begins with.
+    access: Option<AccessFactory>,
     stops: bool,
 }
 
@@ -120,7 +119,8 @@ impl Identities {
     /// Room for users. It is served once it was given to a node ([`NodeSettings::identities`]).
     #[must_use]
     pub fn new(settings: IdentitySettings) -> Arc<Self> {
-        Arc::new(Self { settings, family: OnceLock::new(), state: Mutex::default(), stopping: Condvar::new() })
+        let state = Mutex::new(State { access: settings.node.access.clone(), ..State::default() });
+        Arc::new(Self { settings, family: OnceLock::new(), state, stopping: Condvar::new() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -193,18 +193,17 @@ impl Identities {
         if let Some(uplinks) = &mut settings.engine.uplinks {
             uplinks.user = Some(user.to_owned());
         }
-        if let Some(access) = &self.state().access {
-            settings.access.clone_from(access);
-        }
+        settings.access.clone_from(&self.state().access);
+        let (contact, contacts) = Contact::with(settings.observer);
+        settings.observer = contact;
         let node = Node::start_within(settings, family).map_err(|error| failed(&error))?;
         let handle = node.handle();
+        let mut named = BTreeSet::new();
         for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
+            named.insert(known.broker.name.clone());
             handle.set_broker(shown(known.broker, user, password)).map_err(|error| failed(&error))?;
         }
-        let until = Instant::now() + FIRST_CONTACT;
-        while Instant::now() < until && !handle.fleet().is_ok_and(|fleet| fleet.brokers.iter().all(is_contacted)) {
-            std::thread::sleep(LOOK_AGAIN);
-        }
+        contacts.wait(named, FIRST_CONTACT);
         Ok(node)
     }
 
@@ -244,7 +243,7 @@ impl Identities {
 
     /// New nodes begin with these rules.
     pub(crate) fn set_access(&self, access: Option<&AccessFactory>) {
-        self.state().access = Some(access.cloned());
+        self.state().access = access.cloned();
     }
 
     /// Stops the nodes of all users, within `limit` each and all at once; says whether all that was to be written was.
@@ -285,11 +284,6 @@ fn shown(broker: BrokerSettings, user: &str, password: Option<&Zeroizing<Vec<u8>
     shown.options.user_name = Some(user.to_owned());
     shown.options.password = password.cloned();
     shown
-}
-
-/// Whether a broker is there, or it is known that it is not.
-fn is_contacted(broker: &crate::uplink::BrokerReport) -> bool {
-    matches!(broker.uplink.state, UplinkState::Serving) || !broker.uplink.last_error.is_empty()
 }
 
 impl fmt::Debug for Identities {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_auth::{AskFleet, FleetAsker, RefusalKind, Request};
+use tidegate_auth::{AskFleet, FleetAsker, RefusalKind, Request, Secret};
 use tidegate_engine::{self as engine};
 use tidegate_mqtt::ReasonCode;
 use tidegate_node::{BrokerWord, Brokers, Identities, IdentityRole, IdentitySettings, NodeSettings, Question};
@@ -43,7 +43,7 @@ impl AskFleet for Asker {
         let question = Question {
             client_id: &client_id,
             user_name: request.user_name.as_deref().unwrap_or_default(),
-            password: request.password.as_ref().map(|password| password.expose()),
+            password: request.password.as_ref().map(Secret::expose),
         };
         match self.brokers.ask(&question, number, limit) {
             Ok(BrokerWord::Welcome) => Ok(()),
