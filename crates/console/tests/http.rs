@@ -209,6 +209,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         resent: 0,
         received: 9,
         duplicates: 1,
+        delivered_here: 0,
         last_error: String::new(),
     }
 }

@@ -99,8 +99,8 @@ fn main() {
     }
     let mut connections = BTreeMap::new();
     while let Some(event) = engine.poll_event() {
-        if let Event::Dial { uplink } = event {
-            connections.insert(engine.open_uplink(NOW, &uplink).unwrap(), uplink);
+        if let Event::Dial { uplink, attempt } = event {
+            connections.insert(engine.open_uplink(NOW, &uplink, attempt).unwrap(), uplink);
         }
     }
     let began = Instant::now();

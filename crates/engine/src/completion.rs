@@ -85,6 +85,9 @@ impl Engine {
     #[inline]
     fn send_answer(&mut self, now: Now, key: ConnectionKey, ack: PendingAck) {
         let PendingAck { packet_id, answer, promises, .. } = ack;
+        if self.desk.uplinks.is_confirming() {
+            self.note_confirmed(key, packet_id);
+        }
         match answer {
             Answer::PubAck(code) => self.send_pub_ack(key, packet_id, code, promises),
             Answer::PubRec(code) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::reason::Reason;
+use crate::uplink::DialAttempt;
 use tidegate_mqtt::Version;
 
 /// Something that the shell has to do or to tell.
@@ -76,6 +77,8 @@ pub enum Event {
     Dial {
         /// The broker's name.
         uplink: String,
+        /// Which attempt it is: an outcome that names another one comes too late.
+        attempt: DialAttempt,
     },
     /// Something for the log.
     Log(LogEvent),

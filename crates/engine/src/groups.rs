@@ -1,6 +1,7 @@
 //! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
 
 mod audit;
+mod fleet;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -348,26 +349,17 @@ impl Reach<'_> {
         let (here, desk, wanted) = (self.place.shard, &*self.desk, Wanted::of(publication));
         let of_fleet = dealt.tenant == TenantId::UPLINK;
         let is_full = |member: &Member<Receiver, Seat>| match member.receiver {
-            // Brokers are full all at once, and then nothing comes through the gate.
-            _ if of_fleet => false,
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
-        let place = if of_fleet && publication.retain {
-            // Whatever the policy is: a topic's retained value is at one broker, where the next one replaces or removes it.
-            dealt.members.pick_by_topic(topic, |member| Some(member.receiver) == not_to)
-        } else if of_fleet && desk.uplinks.goes_by_load() {
-            let load = |member: &Member<Receiver, Seat>| desk.load_of(SessionKey(member.receiver.1));
-            dealt.members.least(load, |member| Some(member.receiver) == not_to)
+        let place = if of_fleet {
+            self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
         } else {
-            None
+            dealt
+                .members
+                .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
         };
         let place = place
-            .or_else(|| {
-                dealt
-                    .members
-                    .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
-            })
             .or_else(|| dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {

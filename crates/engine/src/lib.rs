@@ -143,6 +143,6 @@ pub use settings::{
 pub use slow::SlowSession;
 pub use tail::ReadFailure;
 pub use uplink::{
-    RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
 pub use wire::WireError;

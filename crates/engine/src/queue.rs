@@ -168,6 +168,27 @@ impl SessionQueue {
         };
     }
 
+    /// Moves the delivery that was added last, if it is the one, before the first that comes after it among the first `limit`. Where
+    /// priorities decide it stays where it is.
+    pub(crate) fn advance_last(
+        &mut self,
+        limit: usize,
+        is_it: impl Fn(&Delivery) -> bool,
+        comes_after: impl Fn(&Delivery) -> bool,
+    ) {
+        let Self::Plain(queue) = self else { return };
+        if !queue.back().is_some_and(is_it) {
+            return;
+        }
+        let others = queue.len().saturating_sub(1).min(limit);
+        let place = queue.iter().take(others).position(comes_after);
+        if let Some(place) = place
+            && let Some(last) = queue.pop_back()
+        {
+            queue.insert(place, last);
+        }
+    }
+
     /// All that wait, in the order in which they came.
     pub(crate) fn iter(&self) -> Box<dyn Iterator<Item = &Delivery> + '_> {
         match self {

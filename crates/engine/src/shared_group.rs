@@ -101,11 +101,31 @@ impl<R: PartialEq, O> Group<R, O> {
         exclude: impl Fn(&Member<R, O>) -> bool,
     ) -> Option<usize> {
         let parts = [(0, self.online), (self.online, self.members.len())];
-        parts.into_iter().find_map(|(start, end)| match self.strategy {
-            SharedStrategy::RoundRobin | SharedStrategy::Sticky => self.pick_in_turn(start, end, &exclude),
-            SharedStrategy::HashClient => self.pick_by_hash(start, end, publisher_hash, &exclude),
-            SharedStrategy::HashTopic => self.pick_by_hash(start, end, topic_hash, &exclude),
-        })
+        parts.into_iter().find_map(|part| self.pick_of(part, publisher_hash, topic_hash, &exclude))
+    }
+
+    /// The same, but only of those that are online.
+    pub(crate) fn pick_online(
+        &mut self,
+        publisher_hash: u64,
+        topic_hash: u64,
+        exclude: impl Fn(&Member<R, O>) -> bool,
+    ) -> Option<usize> {
+        self.pick_of((0, self.online), publisher_hash, topic_hash, &exclude)
+    }
+
+    fn pick_of(
+        &mut self,
+        (start, end): (usize, usize),
+        publisher_hash: u64,
+        topic_hash: u64,
+        exclude: &impl Fn(&Member<R, O>) -> bool,
+    ) -> Option<usize> {
+        match self.strategy {
+            SharedStrategy::RoundRobin | SharedStrategy::Sticky => self.pick_in_turn(start, end, exclude),
+            SharedStrategy::HashClient => self.pick_by_hash(start, end, publisher_hash, exclude),
+            SharedStrategy::HashTopic => self.pick_by_hash(start, end, topic_hash, exclude),
+        }
     }
 
     /// The place of the member that a topic's hash picks among those that are online, whatever the strategy is, or among all
@@ -117,9 +137,9 @@ impl<R: PartialEq, O> Group<R, O> {
 
     /// The place of the online member with the least `load`, or of any if none is online; those that `exclude` refuses are
     /// asked only if there is no other.
-    pub(crate) fn least(
+    pub(crate) fn least<L: Ord>(
         &self,
-        load: impl Fn(&Member<R, O>) -> u64,
+        load: impl Fn(&Member<R, O>) -> L,
         exclude: impl Fn(&Member<R, O>) -> bool,
     ) -> Option<usize> {
         let candidates = if self.online > 0 { self.online } else { self.members.len() };

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
-use tidegate_engine::{Accepted, Batch, ConnectionKey, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict};
+use tidegate_engine::{
+    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict,
+};
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
@@ -35,7 +37,7 @@ pub(crate) enum ToShard {
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
     /// A broker of the fleet was dialed.
-    Dialed(Dialed),
+    Dialed(DialAttempt, Dialed),
     /// A request of the control plane.
     Admin(Admin),
 }

@@ -114,7 +114,7 @@ impl Shard {
                 Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
-                Some(ToShard::Dialed(dialed)) => self.take_dialed(dialed),
+                Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
         }
@@ -257,7 +257,7 @@ impl Shard {
                     );
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
-                Event::Dial { uplink } => self.dial(&uplink),
+                Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Log(event) => self.log(&event),
             }
         }

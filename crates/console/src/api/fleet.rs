@@ -79,6 +79,8 @@ pub struct BrokerStatus {
     pub received: u64,
     /// Of these, those that had come before.
     pub duplicates: u64,
+    /// Messages delivered to clients without it, which took them and does not bring them back.
+    pub delivered_here: u64,
     /// What went wrong last.
     pub last_error: String,
 }
@@ -128,6 +130,7 @@ impl BrokerStatus {
             "resent": self.resent,
             "received": self.received,
             "duplicates": self.duplicates,
+            "delivered_here": self.delivered_here,
             "last_error": self.last_error,
         })
     }

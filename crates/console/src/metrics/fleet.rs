@@ -45,6 +45,11 @@ pub(super) static METRICS: &[Metric] = &[
     counter("tidegate_fleet_duplicates_total", "Of those, messages that had come before.", |it, out| {
         each(it, out, |broker| broker.duplicates);
     }),
+    counter(
+        "tidegate_fleet_delivered_here_total",
+        "Messages delivered without the broker that has acknowledged them and does not bring them back.",
+        |it, out| each(it, out, |broker| broker.delivered_here),
+    ),
 ];
 
 /// How far a broker can be, as `GET /api/v1/fleet` says it.

@@ -9,6 +9,7 @@ use crate::input::Refused;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::topics::RouteSlot;
+use crate::uplink::id::PROPERTY;
 
 impl Engine {
     /// MQTT 5: expiry, topic alias, payload format, and what has to be passed on as it came.
@@ -34,9 +35,12 @@ impl Engine {
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
         let mut forwarded = std::mem::take(&mut self.scratch_properties);
         forwarded.clear();
-        properties.copy_forwardable(&mut forwarded);
         if tenant == TenantId::UPLINK {
+            // An id that the client has made up stays here: it could be taken for another message's, and that one for known.
+            properties.copy_forwardable_without(PROPERTY, &mut forwarded);
             self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
+        } else {
+            properties.copy_forwardable(&mut forwarded);
         }
         let forwarding = Forwarding { properties: &forwarded, expires_at };
         self.publish(now, key, session, tenant, slot, raw, &forwarding);

@@ -8,7 +8,7 @@ use tidegate_mqtt::{
 };
 
 use super::copies::RECEIVE_MAXIMUM;
-use super::{Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
+use super::{DialAttempt, Probe, Stage, UPLINK_LISTENER, UplinkKey, session_name};
 use crate::connection::{Connection, Phase};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, TenantId};
@@ -23,13 +23,14 @@ const KEEP_ALIVE_SECONDS: u16 = 60;
 const ORCHESTRATOR: &str = "tidegate-orchestrator";
 
 impl Engine {
-    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it.
-    pub fn open_uplink(&mut self, now: Now, name: &str) -> Option<ConnectionKey> {
+    /// A transport to the broker of this name is connected: CONNECT goes out. `None` when nobody waits for it, as when it is the
+    /// outcome of another attempt than the present one.
+    pub fn open_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt) -> Option<ConnectionKey> {
         self.desk.journal.now = now;
         let key = self.desk.uplinks.find(name).filter(|_| !self.stopping)?;
         let settings = self.desk.uplinks.settings()?.clone();
         let uplink = self.desk.uplinks.all.get_mut(&key)?;
-        if uplink.stage != Stage::Dialing {
+        if uplink.stage != Stage::Dialing(attempt) {
             return None;
         }
         let mut connection = Connection::new(UPLINK_LISTENER, TenantId::UPLINK, now.monotonic);
@@ -154,8 +155,6 @@ impl Engine {
         uplink.accepted = Some(uplink.version);
         uplink.since = now.unix;
         uplink.reassign_at = Millis::NEVER;
-        uplink.backoff_ms = 0;
-        uplink.last_error.clear();
         uplink.probe = Probe { asked: None, next: now.monotonic, answered: 0 };
         let session = uplink.session;
         let Some(connection) = self.desk.connections.get_mut(key) else { return Ok(()) };

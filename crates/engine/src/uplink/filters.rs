@@ -13,8 +13,9 @@ use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
 use crate::input::Refused;
 use crate::link::envelope::Ticket;
-use crate::now::Now;
+use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
+use crate::reason::Reason;
 
 /// Filters in one SUBSCRIBE or UNSUBSCRIBE packet.
 const FILTERS_PER_PACKET: usize = 256;
@@ -29,7 +30,7 @@ const GONE_MAX: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct WantedFilters {
     /// The shards that want a filter, one bit each.
-    filters: BTreeMap<Box<str>, u64>,
+    pub(super) filters: BTreeMap<Box<str>, u64>,
     waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
@@ -67,21 +68,54 @@ struct Change {
     wait: u64,
 }
 
+/// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it has kept.
+const SUB_ACK_PROBES: u64 = 6;
+/// After how long a broker is asked again for filters that it has refused, milliseconds.
+const ASK_AGAIN_MS: u64 = 60_000;
+
 /// What one broker holds of the filters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct FilterSync {
     /// To be asked for, in order.
     queue: VecDeque<Change>,
     /// Asked for and not answered.
     asked: VecDeque<(PacketId, Vec<Change>)>,
+    /// Since when it has answered for none of these.
+    asked_since: Millis,
     /// How many of the first round are not confirmed.
     first_left: u64,
+    /// How many of the first round it was not even asked for.
+    first_unasked: u64,
     /// Filters that it holds.
     held: u64,
     /// Whether subscriptions may have identifiers.
     pub(super) identifies: bool,
     /// Filters that nobody wants any more, and that it may hold still.
     gone: BTreeSet<Box<str>>,
+    /// Filters that it has refused.
+    pub(super) refused: BTreeSet<Box<str>>,
+    /// When it is asked for these again.
+    ask_again_at: Millis,
+    /// Topics whose messages it takes and does not bring back, although it has granted the filters.
+    pub(super) kept_back: BTreeSet<Box<str>>,
+}
+
+impl Default for FilterSync {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            asked: VecDeque::new(),
+            asked_since: Millis::NEVER,
+            first_left: 0,
+            first_unasked: 0,
+            held: 0,
+            identifies: false,
+            gone: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            ask_again_at: Millis::NEVER,
+            kept_back: BTreeSet::new(),
+        }
+    }
 }
 
 impl FilterSync {
@@ -103,6 +137,26 @@ impl FilterSync {
     pub(super) fn asked_under(&self, id: PacketId) -> Vec<(Box<str>, u64)> {
         let changes = self.asked.iter().filter(|(asked, _)| *asked == id).flat_map(|(_, changes)| changes);
         changes.map(|change| (change.filter.clone(), change.wait)).collect()
+    }
+
+    /// Whether it was asked for all that there was when it came, so that what it is given now comes back.
+    pub(super) fn are_asked(&self) -> bool {
+        self.first_unasked == 0
+    }
+
+    /// Whether it has refused no filter and keeps nothing back.
+    pub(super) fn refuses_nothing(&self) -> bool {
+        self.refused.is_empty() && self.kept_back.is_empty()
+    }
+
+    /// When something is to be done about filters, where a probe is to be answered within `timeout`.
+    pub(super) fn due(&self, timeout: u64) -> Millis {
+        let answer = if self.asked_since == Millis::NEVER { Millis::NEVER } else { self.answer_due(timeout) };
+        answer.min(self.ask_again_at)
+    }
+
+    fn answer_due(&self, timeout: u64) -> Millis {
+        self.asked_since.plus(timeout.saturating_mul(SUB_ACK_PROBES))
     }
 
     /// Whether it holds all that there was when it came.
@@ -170,6 +224,9 @@ impl Engine {
         }
         for (key, uplink) in &mut uplinks.all {
             if uplink.stage == Stage::Open {
+                if !subscribe {
+                    uplink.filters.refused.remove(filter);
+                }
                 uplink.filters.queue.push_back(Change { filter: filter.into(), subscribe, wait });
                 told.push(*key);
             } else if !subscribe && uplink.filters.gone.len() < GONE_MAX {
@@ -180,6 +237,7 @@ impl Engine {
             uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left: told.len() as u32 });
         }
         for key in told {
+            self.note_flaws(key);
             self.send_filters(key);
         }
         wait != 0
@@ -198,7 +256,9 @@ impl Engine {
         let wanted = uplinks.wanted.filters.keys();
         filters.queue.extend(wanted.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
         filters.first_left = filters.queue.len() as u64;
+        filters.first_unasked = filters.first_left;
         filters.held = 0;
+        self.note_flaws(key);
         self.send_filters(key);
     }
 
@@ -209,8 +269,14 @@ impl Engine {
         let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
         let changes: Vec<Change> = changes.collect();
         filters.held = 0;
+        filters.asked_since = Millis::NEVER;
+        filters.first_unasked = 0;
+        filters.refused.clear();
+        filters.ask_again_at = Millis::NEVER;
+        filters.kept_back.clear();
         let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
         filters.gone.extend(unsubscribed.take(GONE_MAX));
+        self.note_flaws(key);
         for change in changes {
             self.end_wait(now, change.wait);
         }
@@ -218,6 +284,7 @@ impl Engine {
 
     /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
     fn send_filters(&mut self, key: UplinkKey) {
+        let now = self.desk.journal.now.monotonic;
         loop {
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
             let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return };
@@ -235,24 +302,87 @@ impl Engine {
                 self.desk.send(connection, PacketType::Unsubscribe, |out| put_unsubscribe(version, id, &changes, out));
             }
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-            uplink.filters.asked.push_back((id, changes));
+            let filters = &mut uplink.filters;
+            filters.first_unasked = filters.first_unasked.saturating_sub(changes.len() as u64);
+            if filters.asked.is_empty() {
+                filters.asked_since = now;
+            }
+            filters.asked.push_back((id, changes));
         }
     }
 
     pub(super) fn handle_sub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
         let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
-        let refused = ack.reason_codes.iter().filter(|code| code.is_error()).count();
-        if refused > 0
-            && let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink)
-        {
-            uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
-        }
-        if refused > 0 {
+        self.note_refused(now, uplink, &ack);
+        if ack.reason_codes.iter().any(|code| code.is_error()) {
             self.pass_refusals_on(now, uplink, &ack);
         }
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
+    }
+
+    /// Notes what a broker has refused, or grants now: messages that only refused filters match do not come back from it.
+    fn note_refused(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        let Some((_, changes)) = filters.asked.iter().find(|(id, _)| *id == ack.packet_id) else { return };
+        let before = filters.refused.len();
+        for (change, code) in changes.iter().zip(ack.reason_codes.iter()) {
+            // Nobody may want it any more, and then nobody waits for its messages.
+            if code.is_error() && self.desk.uplinks.wanted.filters.contains_key(&change.filter) {
+                filters.refused.insert(change.filter.clone());
+            } else {
+                filters.refused.remove(&change.filter);
+            }
+        }
+        let refused = filters.refused.len();
+        if refused == 0 {
+            filters.ask_again_at = Millis::NEVER;
+        } else if filters.ask_again_at == Millis::NEVER {
+            filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
+        }
+        if refused > before {
+            uplink.last_error = format!("the broker has refused {refused} of the filters; do its rules allow them?");
+        }
+        self.note_flaws(key);
+    }
+
+    /// A broker is asked once more for what it has refused: its rules may have changed.
+    pub(super) fn ask_filters_again(&mut self, now: Now, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let filters = &mut uplink.filters;
+        if filters.ask_again_at > now.monotonic {
+            return;
+        }
+        filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
+        let again = filters.refused.iter().map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 });
+        filters.queue.extend(again);
+        self.send_filters(key);
+    }
+
+    /// Gives a broker up that has not answered for filters in time, and says whether it did.
+    pub(super) fn is_silent_about_filters(&mut self, now: Now, key: UplinkKey) -> bool {
+        let Some(timeout) = self.desk.uplinks.settings().map(|settings| settings.probe_timeout_ms) else {
+            return false;
+        };
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return false };
+        let Some(connection) = uplink.connection.filter(|_| uplink.stage == Stage::Open) else { return false };
+        let filters = &mut uplink.filters;
+        if filters.asked_since == Millis::NEVER {
+            return false;
+        }
+        if self.desk.connections.get(connection).is_some_and(|it| it.paused && it.is_parked()) {
+            // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
+            filters.asked_since = now.monotonic;
+        }
+        if filters.answer_due(timeout) > now.monotonic {
+            return false;
+        }
+        let waited = timeout.saturating_mul(SUB_ACK_PROBES);
+        uplink.last_error = format!("the broker has not answered SUBSCRIBE or UNSUBSCRIBE for {waited} ms");
+        self.end_connection(now, connection, Reason::UplinkLost, None);
+        true
     }
 
     pub(super) fn handle_unsub_ack(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Result<(), Refused> {
@@ -268,8 +398,12 @@ impl Engine {
         let filters = &mut uplink.filters;
         let Some(at) = filters.asked.iter().position(|(asked, _)| *asked == id) else { return };
         let Some((_, changes)) = filters.asked.remove(at) else { return };
+        filters.asked_since = if filters.asked.is_empty() { Millis::NEVER } else { now.monotonic };
+        let asked_before = filters.are_asked();
         for change in &changes {
-            filters.held = if change.subscribe { filters.held + 1 } else { filters.held.saturating_sub(1) };
+            let granted = change.subscribe && !filters.refused.contains(&change.filter);
+            filters.held =
+                if granted { filters.held + 1 } else { filters.held.saturating_sub(u64::from(!change.subscribe)) };
         }
         let before = filters.first_left;
         filters.first_left = before.saturating_sub(changes.len() as u64);
@@ -278,6 +412,12 @@ impl Engine {
             self.end_wait(now, change.wait);
         }
         self.send_filters(key);
+        if !asked_before && self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.filters.are_asked()) {
+            self.note_flaws(key);
+            self.keep_order(now);
+            self.open_window(now, key);
+        }
+        self.set_uplink_timer(key);
         if complete {
             self.begin_serving(now, key);
         }

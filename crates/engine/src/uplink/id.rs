@@ -153,12 +153,18 @@ impl MessageId {
 
 /// Origins remembered at once; the one not heard of for longest makes room.
 const ORIGINS_MAX: usize = 256;
-/// Numbers of an origin that are told apart. An id this far behind the newest counts as new: better twice than never.
-const WINDOW: u64 = 1 << 18;
+/// The least and the most numbers of an origin that are told apart, each a power of two. An id this far behind the newest counts as
+/// new: better twice than never.
+const WINDOW_MIN: u64 = 1 << 18;
+const WINDOW_MAX: u64 = 1 << 24;
+/// How many times what may be owed at once is told apart: as long as one message is under way, others enter and are settled.
+const WINDOW_PER_OWED: u64 = 2;
 
 /// Which messages have come back from the fleet, so that none is delivered twice that a fleet brings twice.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct SeenIds {
+    /// Numbers of an origin that are told apart, a power of two.
+    window: u64,
     /// The one heard of last at the back.
     origins: VecDeque<Seen>,
 }
@@ -172,23 +178,33 @@ struct Seen {
     bits: Box<[u64]>,
 }
 
+impl Default for SeenIds {
+    fn default() -> Self {
+        Self { window: WINDOW_MIN, origins: VecDeque::new() }
+    }
+}
+
 impl Seen {
-    fn new(origin: u64) -> Self {
-        Self { origin, newest: 0, bits: vec![0; (WINDOW / 64) as usize].into_boxed_slice() }
+    fn new(origin: u64, window: u64) -> Self {
+        Self { origin, newest: 0, bits: vec![0; (window / 64) as usize].into_boxed_slice() }
     }
 
-    fn bit(number: u64) -> (usize, u64) {
-        let place = number % WINDOW;
+    fn window(&self) -> u64 {
+        self.bits.len() as u64 * 64
+    }
+
+    fn bit(&self, number: u64) -> (usize, u64) {
+        let place = number % self.window();
         ((place / 64) as usize, 1 << (place % 64))
     }
 
     /// Whether it can be told from others.
     fn is_near(&self, number: u64) -> bool {
-        number.saturating_add(WINDOW) > self.newest
+        number.saturating_add(self.window()) > self.newest
     }
 
     fn contains(&self, number: u64) -> bool {
-        let (word, bit) = Self::bit(number);
+        let (word, bit) = self.bit(number);
         self.is_near(number) && number <= self.newest && self.bits[word] & bit != 0
     }
 
@@ -200,23 +216,29 @@ impl Seen {
             return true;
         }
         if number > self.newest {
-            if number - self.newest >= WINDOW {
+            if number - self.newest >= self.window() {
                 self.bits.fill(0);
             } else {
                 for passed in self.newest + 1..number {
-                    let (word, bit) = Self::bit(passed);
+                    let (word, bit) = self.bit(passed);
                     self.bits[word] &= !bit;
                 }
             }
             self.newest = number;
         }
-        let (word, bit) = Self::bit(number);
+        let (word, bit) = self.bit(number);
         self.bits[word] |= bit;
         true
     }
 }
 
 impl SeenIds {
+    /// For a process whose fleet may owe so many messages at once.
+    pub(crate) fn for_owed(max_owed: u64) -> Self {
+        let window = max_owed.saturating_mul(WINDOW_PER_OWED).clamp(WINDOW_MIN, WINDOW_MAX).next_power_of_two();
+        Self { window, origins: VecDeque::new() }
+    }
+
     /// Notes a message; says whether it is new.
     pub(crate) fn insert(&mut self, id: &MessageId) -> bool {
         if let Some(last) = self.origins.back_mut()
@@ -225,7 +247,8 @@ impl SeenIds {
             return last.insert(id.number);
         }
         let known = self.origins.iter().position(|seen| seen.origin == id.origin);
-        let mut seen = known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin));
+        let mut seen =
+            known.and_then(|at| self.origins.remove(at)).unwrap_or_else(|| Seen::new(id.origin, self.window));
         if self.origins.len() >= ORIGINS_MAX {
             self.origins.pop_front();
         }
@@ -286,11 +309,21 @@ mod tests {
     fn what_lies_far_behind_counts_as_new() {
         let mut seen = SeenIds::default();
         assert!(seen.insert(&id(1, 10)));
-        assert!(seen.insert(&id(1, 10 + WINDOW)));
+        assert!(seen.insert(&id(1, 10 + WINDOW_MIN)));
         assert!(seen.insert(&id(1, 10)) && seen.insert(&id(1, 10)));
         assert!(seen.insert(&id(1, 11)) && !seen.insert(&id(1, 11)), "the last of the window");
-        assert!(seen.insert(&id(1, 11 + 3 * WINDOW)));
-        assert!(seen.insert(&id(1, 12 + 2 * WINDOW)), "nothing is left of an earlier round");
+        assert!(seen.insert(&id(1, 11 + 3 * WINDOW_MIN)));
+        assert!(seen.insert(&id(1, 12 + 2 * WINDOW_MIN)), "nothing is left of an earlier round");
+    }
+
+    #[test]
+    fn all_that_may_be_owed_is_told_apart() {
+        for (max_owed, window) in [(0, 1 << 18), (100_000, 1 << 18), (200_000, 1 << 19), (u64::MAX, 1 << 24)] {
+            let mut seen = SeenIds::for_owed(max_owed);
+            assert!(seen.insert(&id(1, 1)) && seen.insert(&id(1, window)));
+            assert!(!seen.insert(&id(1, 1)), "the last of {window} for {max_owed}");
+            assert!(seen.insert(&id(1, window + 1)) && seen.insert(&id(1, 1)), "no more than {window} for {max_owed}");
+        }
     }
 
     #[test]

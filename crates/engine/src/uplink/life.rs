@@ -1,12 +1,12 @@
 //! Uplinks come, are lost, drained and removed (BRK-31, BRK-32).
 
-use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
+use tidegate_mqtt::{QoS, Version};
 
 use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
-    Drain, FilterSync, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink, UplinkCounters, UplinkError,
-    UplinkKey, UplinkOptions, UplinkReport, UplinkState,
+    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink,
+    UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
 };
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -15,7 +15,6 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
-use crate::reason::Reason;
 use crate::session::{FilterList, Session};
 use crate::subscribe::SubAckWaits;
 use crate::topics::SubscriberOptions;
@@ -65,6 +64,8 @@ impl Engine {
             draining: None,
             filters: FilterSync::default(),
             released: released as u64,
+            pause: Pause::default(),
+            hold: Hold::default(),
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
@@ -83,13 +84,14 @@ impl Engine {
         self.desk.uplinks.by_session.insert(session.0, key);
         self.desk.uplinks.all.insert(key, uplink);
         self.take_uplink_seat(now, session, QoS::ExactlyOnce);
+        self.keep_order(now);
         self.run_uplink_timer(now, key);
         self.check_gate(now);
         self.after_frame(now);
         Ok(())
     }
 
-    fn reassign_time(&self, now: Now) -> Millis {
+    pub(super) fn reassign_time(&self, now: Now) -> Millis {
         let after = self.desk.uplinks.settings().map_or(0, |settings| settings.reassign_after_ms);
         now.monotonic.plus(after)
     }
@@ -136,11 +138,11 @@ impl Engine {
         self.announce_presence(session, true);
     }
 
-    /// A broker could not be reached.
-    pub fn fail_uplink(&mut self, now: Now, name: &str, why: &str) {
+    /// A broker could not be reached. An outcome of another attempt than the present one changes nothing.
+    pub fn fail_uplink(&mut self, now: Now, name: &str, attempt: DialAttempt, why: &str) {
         let Some(key) = self.uplink_named(name) else { return };
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if uplink.stage != Stage::Dialing {
+        if uplink.stage != Stage::Dialing(attempt) {
             return;
         }
         why.clone_into(&mut uplink.last_error);
@@ -187,6 +189,9 @@ impl Engine {
             // no connection what is dealt anew is queued and sent below, once.
             self.start_anew(now, key);
         }
+        if !draining {
+            self.keep_order(now);
+        }
         if let Some(session) = self.desk.sessions.get_mut(session.0) {
             session.connection = Some(connection);
         }
@@ -206,6 +211,11 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
         uplink.told_away = false;
+        // Not before: one that takes connections and answers nothing is not tried more often than one that takes none.
+        uplink.backoff_ms = 0;
+        if uplink.filters.refuses_nothing() {
+            uplink.last_error.clear();
+        }
         let broker = uplink.name.to_string();
         self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
     }
@@ -213,10 +223,12 @@ impl Engine {
     /// The connection of an uplink has ended, for whatever reason.
     pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, detail: Option<&str>) {
         let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
+        self.end_confirming(connection);
         let reassign_at = self.reassign_time(now);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let was = uplink.stage;
         uplink.connection = None;
+        uplink.pause.forget();
         uplink.since = now.unix;
         uplink.counters.lost += u64::from(was == Stage::Open);
         if let Some(detail) = detail.filter(|detail| !detail.is_empty()) {
@@ -248,6 +260,7 @@ impl Engine {
             // under way to the orchestrator would lose its ids in an older one.
             self.try_other_version(key);
         }
+        self.forget_hold(key);
         self.end_filters(now, key);
         self.rest(now, key);
     }
@@ -259,12 +272,13 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let of_stage = match uplink.stage {
             Stage::Resting(at) if !self.stopping => at,
-            Stage::Dialing | Stage::Resting(_) => Millis::NEVER,
+            Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
             Stage::Connecting | Stage::Open => {
                 uplink.probe.asked.map_or(uplink.probe.next, |asked| asked.plus(timeout))
             }
         };
-        let due = of_stage.min(uplink.reassign_at);
+        let of_filters = if uplink.stage == Stage::Open { uplink.filters.due(timeout) } else { Millis::NEVER };
+        let due = of_stage.min(uplink.reassign_at).min(of_filters).min(uplink.pause.until).min(uplink.hold.until);
         if due == uplink.timer {
             return;
         }
@@ -286,16 +300,22 @@ impl Engine {
         let stage = uplink.stage;
         match stage {
             Stage::Resting(at) if at <= now.monotonic && !self.stopping => {
-                uplink.stage = Stage::Dialing;
-                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string() });
+                let attempt = DialAttempt(self.desk.uplinks.next_attempt);
+                self.desk.uplinks.next_attempt += 1;
+                uplink.stage = Stage::Dialing(attempt);
+                self.desk.events.push_back(Event::Dial { uplink: uplink.name.to_string(), attempt });
             }
             Stage::Connecting | Stage::Open => {
-                if !self.probe_uplink(now, key) && stage == Stage::Open {
+                let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
+                if !given_up && stage == Stage::Open {
+                    self.end_pause(now, key);
+                    self.ask_filters_again(now, key);
                     self.check_unreturned(now, key);
                 }
             }
-            Stage::Resting(_) | Stage::Dialing => {}
+            Stage::Resting(_) | Stage::Dialing(_) => {}
         }
+        self.end_long_hold(now, key);
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         if uplink.reassign_at <= now.monotonic {
             uplink.reassign_at = Millis::NEVER;
@@ -324,169 +344,7 @@ impl Engine {
         self.announce_presence(session, false);
         self.reassign(now, key);
     }
-
-    /// Stops giving a broker messages (BRK-32 step 1). What it has it settles, and what comes from it is taken.
-    ///
-    /// # Errors
-    /// When there is no such broker, or no other that could take its messages.
-    pub fn drain_uplink(&mut self, now: Now, name: &str) -> Result<(), UplinkError> {
-        self.desk.journal.now = now;
-        let key = self.uplink_named(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
-        if !self.has_another(key) {
-            return Err(UplinkError::Last(name.to_owned()));
-        }
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return Ok(()) };
-        if uplink.draining.is_some() {
-            return Ok(());
-        }
-        // One answer may be under way to a PINGREQ that was sent before.
-        let under_way = u64::from(uplink.probe.asked.is_some());
-        uplink.draining = Some(Drain { answers_wanted: uplink.probe.answered + under_way + 1 });
-        uplink.since = now.unix;
-        uplink.probe.next = now.monotonic;
-        let session = uplink.session;
-        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
-        self.set_uplink_timer(key);
-        self.after_frame(now);
-        Ok(())
-    }
-
-    fn has_another(&self, key: UplinkKey) -> bool {
-        self.desk.uplinks.all.iter().any(|(other, uplink)| *other != key && uplink.draining.is_none())
-    }
-
-    /// A broker that was being drained is to be given messages after all.
-    fn end_drain(&mut self, now: Now, key: UplinkKey) {
-        let reassign_at = self.reassign_time(now);
-        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
-        if uplink.draining.take().is_some() {
-            uplink.since = now.unix;
-            if uplink.stage != Stage::Open {
-                // It is dealt messages from now on, and keeps them from others only as long as any that is away.
-                uplink.reassign_at = reassign_at;
-            }
-            let (session, max_qos) = (uplink.session, uplink.max_qos);
-            self.take_uplink_seat(now, session, max_qos);
-            self.set_uplink_timer(key);
-            self.check_gate(now);
-        }
-    }
-
-    /// Removes a broker (BRK-32 steps 3 and 4). With `force` others get what it owes.
-    ///
-    /// # Errors
-    /// When there is no such broker, it owes messages and is not forced, or is the last one.
-    pub fn remove_uplink(&mut self, now: Now, name: &str, force: bool) -> Result<(), UplinkError> {
-        self.desk.journal.now = now;
-        let key = self.uplink_named(name).ok_or_else(|| UplinkError::Unknown(name.to_owned()))?;
-        let report = self.report_uplink(key);
-        let owed = report.as_ref().map_or(0, UplinkReport::owed);
-        if owed > 0 && !force {
-            return Err(UplinkError::Owes { name: name.to_owned(), owed });
-        }
-        // Another shard may have sent a message here already, and those that are being drained may have to give theirs away.
-        if !self.has_another(key) {
-            return Err(UplinkError::Last(name.to_owned()));
-        }
-        let Some(uplink) = self.desk.uplinks.all.get(&key) else { return Ok(()) };
-        let (session, connection) = (uplink.session, uplink.connection);
-        self.leave_group(now, session, UPLINK_SHARE, UPLINK_FILTER);
-        self.reassign(now, key);
-        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
-            uplink.ends = true;
-        }
-        if let Some(connection) = connection {
-            self.say_goodbye(connection, true);
-            self.end_connection(now, connection, Reason::UplinkRemoved, None);
-        }
-        if let Some(uplink) = self.desk.uplinks.all.remove(&key) {
-            self.desk.timers.cancel(uplink.timer, Timer::Uplink(key));
-            self.desk.uplinks.by_session.remove(&session.0);
-        }
-        self.end_session(now, session, Reason::SessionDiscarded);
-        self.check_gate(now);
-        self.after_frame(now);
-        Ok(())
-    }
-
-    /// A DISCONNECT to a broker; for good, it need not keep the session.
-    pub(crate) fn say_goodbye(&mut self, key: ConnectionKey, for_good: bool) {
-        let Some(connection) = self.desk.connections.get(key) else { return };
-        if connection.phase != crate::connection::Phase::Open {
-            return;
-        }
-        let (version, max) = (connection.version, connection.max_packet_out);
-        let lasting = self.desk.uplinks.of_connection(key).and_then(|key| self.desk.uplinks.all.get(&key));
-        let ends = for_good && lasting.is_some_and(|uplink| uplink.options.lasting);
-        let packet = Disconnect {
-            session_expiry_interval: ends.then_some(0),
-            ..Disconnect::new(tidegate_mqtt::ReasonCode::Success)
-        };
-        self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
-    }
-
-    /// How all uplinks are.
-    pub fn uplinks(&self) -> Vec<UplinkReport> {
-        self.desk.uplinks.all.keys().filter_map(|key| self.report_uplink(*key)).collect()
-    }
-
-    /// Filters that the clients of this process want of brokers.
-    pub fn wanted_filters(&self) -> u64 {
-        self.desk.uplinks.wanted.len() as u64
-    }
-
-    fn report_uplink(&self, key: UplinkKey) -> Option<UplinkReport> {
-        let uplink = self.desk.uplinks.all.get(&key)?;
-        let (queued, in_flight) = self.desk.owed_by(uplink.session);
-        let in_flight = in_flight.saturating_sub(uplink.released);
-        let unreturned = uplink.unreturned.len() as u64;
-        let owed = queued + in_flight + unreturned;
-        let state = match (uplink.draining, uplink.stage) {
-            (Some(drain), _) if owed == 0 && is_worked_off(uplink, drain) => UplinkState::Drained,
-            (Some(_), _) => UplinkState::Draining,
-            (None, Stage::Open) if uplink.filters.is_complete() => UplinkState::Serving,
-            (None, Stage::Open) => UplinkState::Subscribing,
-            (None, _) if uplink.accepted.is_some() => UplinkState::Down,
-            (None, _) => UplinkState::Connecting,
-        };
-        let mut counters = uplink.counters;
-        counters.sent = counters.acknowledged + in_flight;
-        Some(UplinkReport {
-            name: uplink.name.to_string(),
-            state,
-            since: uplink.since,
-            version: uplink.accepted,
-            filters: uplink.filters.held(),
-            filters_pending: uplink.filters.pending(),
-            queued,
-            in_flight,
-            unreturned,
-            counters,
-            last_error: uplink.last_error.clone(),
-        })
-    }
-
-    /// Sessions of brokers that were configured before and are not any more: others get what they owe.
-    pub fn forget_other_uplinks(&mut self, now: Now) {
-        self.desk.journal.now = now;
-        let known = &self.desk.uplinks.by_session;
-        let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
-        let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
-        if self.desk.uplinks.all.is_empty() {
-            // Nobody could take their messages; they wait in the store until a fleet is configured.
-            return;
-        }
-        for session in others {
-            self.end_session(now, session, Reason::SessionDiscarded);
-        }
-        self.after_frame(now);
-    }
 }
 
 /// How long until it is asked again whether another broker could take a lost one's messages, milliseconds.
 const REASSIGN_AGAIN_MS: u64 = 500;
-
-/// Whether a drained broker has answered a probe behind the last message. One that is away has nothing under way.
-fn is_worked_off(uplink: &Uplink, drain: Drain) -> bool {
-    uplink.stage != Stage::Open || uplink.probe.answered >= drain.answers_wanted
-}

@@ -8,21 +8,32 @@
 //!
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
-//! - `filters.rs`: each filter of this process once at each broker.
+//! - `filters.rs`: each filter of this process once at each broker; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
 //! - `refusal.rs`: what a broker refuses a user is refused to its clients.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
-//! - `life.rs`: uplinks come, are lost, drained and removed.
+//! - `order.rs`: a topic's messages keep their order while its broker changes.
+//! - `confirm.rs`: what has come back is settled in the store when all shards have it.
+//! - `here.rs`: what no broker brings back is delivered without one.
+//! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
+//! - `report.rs`: what is told of them.
 
+mod confirm;
 mod connection;
 mod copies;
+mod coverage;
 mod filters;
+mod here;
 pub(crate) mod id;
+mod leave;
 mod life;
+mod order;
+mod quota;
 mod receive;
 mod refusal;
 mod removals;
+mod report;
 mod route;
 mod settings;
 mod settle;
@@ -34,16 +45,21 @@ use tidegate_mqtt::{QoS, ReasonCode, Version};
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::hash_bytes;
 use crate::ids::{ConnectionKey, ListenerId, SessionKey};
+use crate::message::MessageRef;
 use crate::now::Millis;
 use crate::session::{Delivery, InFlight};
+use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
 use id::{MessageId, SeenIds};
+use order::Hold;
+use quota::Pause;
 use removals::Removals;
+use settle::Resends;
 
 pub(crate) use route::{AtGate, Gate};
 pub use settings::{
-    RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
 
 /// Stands where the sessions of clients have the listener that they came through.
@@ -74,13 +90,25 @@ pub(crate) struct Uplinks {
     waiting: BTreeSet<ConnectionKey>,
     all: BTreeMap<UplinkKey, Uplink>,
     next_key: u32,
+    next_attempt: u64,
     by_session: BTreeMap<u32, UplinkKey>,
     by_connection: BTreeMap<ConnectionKey, UplinkKey>,
     wanted: WantedFilters,
+    /// Sessions of brokers that are better not given every message at present.
+    flawed: BTreeSet<u32>,
+    /// Brokers that wait for others, so that topics keep their order.
+    held: BTreeSet<UplinkKey>,
+    /// How often messages were sent again that did not come back.
+    resends: Resends,
+    /// What no broker brings back, at the end of the packet at hand.
+    for_here: Vec<(UplinkKey, MessageRef)>,
     seen: SeenIds,
+    confirming: Confirming,
     removals: Removals,
     /// What brokers have acknowledged in the packet at hand.
     acknowledged: Vec<(SessionKey, InFlight)>,
+    /// What brokers will never take, in the packet at hand, where somebody waits for it.
+    denied: Vec<MessageId>,
     /// What brokers have no room for.
     refused: Vec<(SessionKey, InFlight)>,
     unreturned_bytes: u64,
@@ -111,6 +139,10 @@ struct Uplink {
     filters: FilterSync,
     /// In flight, but for others to deliver: only the packet ids are to be released.
     released: u64,
+    /// Until when it is given nothing, since it had no room.
+    pause: Pause,
+    /// What others have to settle before it is given anything.
+    hold: Hold,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -139,7 +171,7 @@ struct Uplink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The shell opens a transport.
-    Dialing,
+    Dialing(DialAttempt),
     /// CONNECT was sent.
     Connecting,
     /// CONNACK came.
@@ -176,7 +208,8 @@ struct Unreturned {
 impl Uplinks {
     pub(crate) fn new(settings: Option<UplinkSettings>, seed: u64) -> Self {
         let origin = hash_bytes(seed, b"origin of messages for a fleet");
-        Self { settings, origin, ..Self::default() }
+        let max_owed = settings.as_ref().map_or(0, |settings| settings.max_owed_messages);
+        Self { settings, origin, seen: SeenIds::for_owed(max_owed), ..Self::default() }
     }
 
     /// Whether this process is an orchestrator.
@@ -243,9 +276,17 @@ impl Uplinks {
         } else if code == ReasonCode::QuotaExceeded {
             self.refused.push((session, in_flight));
         } else {
+            if !self.held.is_empty() {
+                self.denied.extend(MessageId::at_end_of(delivery.message.properties()));
+            }
             return false;
         }
         true
+    }
+
+    /// Whether messages were sent again that have not come back.
+    fn awaits_resent(&self) -> bool {
+        !self.resends.is_empty()
     }
 
     /// Whether a message has come.

@@ -46,9 +46,10 @@ impl Engine {
         if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
             uplink.counters.received += 1;
         }
+        self.note_brought(uplink, raw.topic);
         let new = match &id {
             Some(id) => {
-                let new = self.is_news(now, id);
+                let new = self.desk.uplinks.seen.insert(id);
                 if new {
                     self.keep_id(uplink, session, raw.qos, id);
                 }
@@ -65,9 +66,17 @@ impl Engine {
                 properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
             let outcome = self.pass_on(now, key, session, &raw, (&forwarded, expires_at), id);
             self.scratch_properties = forwarded;
-            waits = outcome?;
-        } else if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
-            uplink.counters.duplicates += 1;
+            waits = *outcome.as_ref().unwrap_or(&0);
+            if let (Some(id), Some(packet_id), QoS::AtLeastOnce) = (&id, raw.packet_id.filter(|_| waits > 0), raw.qos) {
+                self.begin_confirming(key, packet_id, id);
+            }
+            self.note_come(now, id.as_ref());
+            outcome?;
+        } else {
+            if let Some(uplink) = self.desk.uplinks.all.get_mut(&uplink) {
+                uplink.counters.duplicates += 1;
+            }
+            self.note_come(now, id.as_ref());
         }
         self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
         Ok(())
@@ -88,13 +97,13 @@ impl Engine {
         }
     }
 
-    /// Whether a message has not come before. If it is one of this process, it has come back now.
-    fn is_news(&mut self, now: Now, id: &MessageId) -> bool {
-        let new = self.desk.uplinks.seen.insert(id);
-        if self.desk.uplinks.unreturned_bytes > 0 {
+    /// If a message is one of this process, it has come back now.
+    fn note_come(&mut self, now: Now, id: Option<&MessageId>) {
+        if let Some(id) = id
+            && (self.desk.uplinks.unreturned_bytes > 0 || self.desk.uplinks.awaits_resent())
+        {
             self.note_returned(now, id);
         }
-        new
     }
 
     /// Delivers a message of a broker; returns how many confirmations its acknowledgement waits for.

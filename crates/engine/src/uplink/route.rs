@@ -1,9 +1,9 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use tidegate_mqtt::{QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, Version};
 
 use super::RoutingPolicy;
-use super::id::MessageId;
+use super::id::{MessageId, PROPERTY};
 use crate::deliver::Terms;
 use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
@@ -11,7 +11,7 @@ use crate::event::{Attempt, Delay};
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::record::Record;
-use crate::message::Publication;
+use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
@@ -115,7 +115,11 @@ impl Engine {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
     ) {
-        let mut properties = publication.properties.to_vec();
+        let mut properties = Vec::new();
+        if let Ok(given) = PublishProperties::decode(publication.properties) {
+            // A will may bring an id that its client has made up.
+            given.copy_forwardable_without(PROPERTY, &mut properties);
+        }
         self.next_message_id(now, session, publication.retain).append(&mut properties);
         let mut own = Publication::new(
             TenantId::UPLINK,
@@ -138,6 +142,9 @@ impl Engine {
 
     /// The same, but only for one message of many: what may be owed is more than those in between.
     pub(crate) fn check_gate_now_and_then(&mut self, now: Now) {
+        if !self.desk.uplinks.for_here.is_empty() {
+            self.deliver_all_here(now);
+        }
         self.desk.uplinks.unchecked += 1;
         // Those who wait at a closed gate shall not wait for messages that they keep from coming.
         if self.desk.uplinks.unchecked >= UNCHECKED_MAX || self.desk.uplinks.gate != Gate::Open {
@@ -209,6 +216,10 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
+        if publication.qos == QoS::AtMostOnce && self.desk.uplinks.keeps_back(session, publication.topic) {
+            // No acknowledgement says when the broker has it.
+            self.desk.uplinks.deliver_later(session, publication.keep());
+        }
         let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let Some(membership) = rare.and_then(|rare| rare.memberships.first().cloned()) else { return };
         let terms = Terms {
@@ -229,6 +240,13 @@ impl super::Uplinks {
     /// A publisher is gone, and waits for nothing.
     pub(crate) fn forget_waiting(&mut self, key: ConnectionKey) {
         self.waiting.remove(&key);
+    }
+
+    /// A broker gets a message now that it will not bring back.
+    fn deliver_later(&mut self, session: SessionKey, message: MessageRef) {
+        if let Some(key) = self.by_session.get(&session.0) {
+            self.for_here.push((*key, message));
+        }
     }
 
     /// Whether a publisher waits until the fleet has room.

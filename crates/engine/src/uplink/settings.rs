@@ -118,6 +118,11 @@ impl std::fmt::Debug for UplinkOptions {
     }
 }
 
+/// An attempt to reach a broker, numbered over all brokers of the process: a broker that is removed and added again may still hear
+/// of an attempt that was made under the same name before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DialAttempt(pub u64);
+
 /// How far an uplink is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UplinkState {
@@ -198,6 +203,8 @@ pub struct UplinkCounters {
     pub received: u64,
     /// Of these, those that had been received before.
     pub duplicates: u64,
+    /// Messages delivered to the clients of this process without the broker, which took them and does not bring them back.
+    pub delivered_here: u64,
     /// Times that the broker was lost.
     pub lost: u64,
 }
@@ -212,6 +219,7 @@ impl UplinkCounters {
         self.received += other.received;
         self.duplicates += other.duplicates;
         self.lost += other.lost;
+        self.delivered_here += other.delivered_here;
     }
 }
 

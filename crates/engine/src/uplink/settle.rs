@@ -4,6 +4,8 @@
 //! queue. So where somebody of this process has subscribed, a message is kept until it has come back as well. Only a broker
 //! of MQTT 5 brings an id back; what an older one has acknowledged is settled.
 
+use std::collections::BTreeMap;
+
 use super::id::MessageId;
 use super::{Unreturned, UplinkKey};
 use crate::durable::{Key, Numbers};
@@ -12,12 +14,46 @@ use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 use crate::packet_ids::{InflightEntry, State};
+use crate::queue::SessionQueue;
 use crate::reason::Reason;
 use crate::session::{Delivery, InFlight};
 
+/// How often a message is sent again that does not come back; then it is delivered without a broker.
+const RESENDS_MAX: u8 = 3;
+/// Messages whose resends are counted. Where there are more, the oldest are counted anew: they are sent again more often, not for ever.
+const RESENDS_COUNTED_MAX: usize = 65_536;
+
+/// How often messages were sent again that have not come back.
+#[derive(Debug, Default)]
+pub(super) struct Resends(BTreeMap<MessageId, u8>);
+
+impl Resends {
+    /// Counts one more; says whether the message has been sent again often enough.
+    fn is_enough(&mut self, id: &MessageId) -> bool {
+        if self.0.len() >= RESENDS_COUNTED_MAX && !self.0.contains_key(id) {
+            self.0.pop_first();
+        }
+        let times = self.0.entry(*id).or_default();
+        *times = times.saturating_add(1);
+        *times > RESENDS_MAX
+    }
+
+    /// Whether nothing is counted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The message is settled.
+    fn forget(&mut self, id: &MessageId) {
+        if !self.0.is_empty() {
+            self.0.remove(id);
+        }
+    }
+}
+
 /// Who gets what is taken from a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereto {
+pub(super) enum Whereto {
     /// Another broker, if there is one.
     Elsewhere,
     /// Whoever it is dealt to.
@@ -45,26 +81,37 @@ impl Engine {
                 in_flight.delivery.as_ref().and_then(|delivery| MessageId::at_end_of(delivery.message.properties()));
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
+            uplink.pause.note_room();
             // A user may write what it may not read: then nothing comes back, whatever has become of it.
-            let brings_back = uplink.version.is_v5() && !decide;
-            let wanted = match (&in_flight.delivery, id) {
-                (Some(delivery), Some(id)) if brings_back && !self.desk.uplinks.seen.contains(&id) => {
-                    self.is_wanted_here(&delivery.message.clone())
-                }
-                _ => false,
-            };
-            let (Some(id), true) = (id, wanted) else {
+            let brings_ids = uplink.version.is_v5() && !decide;
+            let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.forget_settled(session, &in_flight);
                 continue;
             };
-            self.keep_unreturned(now, key, id, in_flight);
+            let kept_back = self.desk.uplinks.keeps_back(session, delivery.message.topic());
+            let open = (brings_ids || kept_back) && !self.desk.uplinks.seen.contains(&id);
+            let message = delivery.message.clone();
+            if !open || !self.is_wanted_here(&message) {
+                self.desk.uplinks.resends.forget(&id);
+                self.forget_come(session, &id, &in_flight);
+            } else if kept_back {
+                self.deliver_here(now, key, &message);
+                self.desk.uplinks.resends.forget(&id);
+                self.forget_settled(session, &in_flight);
+            } else {
+                self.keep_unreturned(now, key, id, in_flight);
+            }
         }
         while let Some((session, in_flight)) = self.desk.uplinks.refused.pop() {
             let key = self.desk.uplinks.by_session.get(&session.0).copied();
             if let (Some(key), Some(delivery)) = (key, &in_flight.delivery) {
-                self.deal_anew(now, key, &delivery.message.publication(), Whereto::Elsewhere);
+                self.begin_pause(now, key);
+                self.deal_one_anew(now, key, &delivery.message, Whereto::Elsewhere);
             }
             self.forget_settled(session, &in_flight);
+        }
+        while let Some(id) = self.desk.uplinks.denied.pop() {
+            self.wait_no_longer_for(&id);
         }
         self.check_gate_now_and_then(now);
     }
@@ -90,8 +137,18 @@ impl Engine {
         !self.cache.get(slot).1.is_empty()
     }
 
+    /// The store need not keep it any longer, as soon as all shards have what has come.
+    fn forget_come(&mut self, session: SessionKey, id: &MessageId, in_flight: &InFlight) {
+        if self.desk.uplinks.confirming.holds(id, session, in_flight) {
+            self.note_no_longer_under_way(in_flight);
+        } else {
+            self.forget_settled(session, in_flight);
+        }
+    }
+
     /// The store need not keep it any longer.
-    fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
+    pub(super) fn forget_settled(&mut self, session: SessionKey, in_flight: &InFlight) {
+        self.note_no_longer_under_way(in_flight);
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
         if let Some(stored) = stored {
             self.desk.journal.delete_entry(stored, in_flight.numbers);
@@ -100,6 +157,7 @@ impl Engine {
 
     /// A message of this process has come back, from whichever broker.
     pub(super) fn note_returned(&mut self, now: Now, id: &MessageId) {
+        self.desk.uplinks.resends.forget(id);
         // More than one may wait for it, where it was dealt again.
         while let Some((key, uplink)) =
             self.desk.uplinks.all.iter_mut().find(|(_, uplink)| uplink.unreturned.contains_key(id))
@@ -108,7 +166,7 @@ impl Engine {
             let Some(Unreturned { in_flight, .. }) = uplink.unreturned.remove(id) else { return };
             uplink.counters.returned += 1;
             self.forget_unreturned(&in_flight);
-            self.forget_settled(session, &in_flight);
+            self.forget_come(session, id, &in_flight);
             self.fit_window(key);
             self.desk.refill(now.monotonic, &mut self.layouts, session);
         }
@@ -120,12 +178,23 @@ impl Engine {
         self.desk.memory -= cost;
     }
 
-    /// What has not come back takes room in the window as well.
+    /// What has not come back takes room in the window as well. Who has no room, or was not asked for all filters, has no window.
     pub(super) fn fit_window(&mut self, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
-        let left = usize::from(uplink.window).saturating_sub(uplink.unreturned.len()) as u16;
+        let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
+        let window = if closed { 0 } else { usize::from(uplink.window) };
+        let left = window.saturating_sub(uplink.unreturned.len()) as u16;
         if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
             session.receive_maximum = left;
+        }
+    }
+
+    /// A broker can be given messages again: what has waited goes first.
+    pub(super) fn open_window(&mut self, now: Now, key: UplinkKey) {
+        self.fit_window(key);
+        let session = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session);
+        if let Some(session) = session {
+            self.desk.refill(now.monotonic, &mut self.layouts, session);
         }
     }
 
@@ -149,11 +218,24 @@ impl Engine {
         self.forget_unreturned(&in_flight);
         let message = in_flight.delivery.as_ref().map(|delivery| delivery.message.clone());
         let wanted = message.as_ref().is_some_and(|message| self.is_wanted_here(message));
-        if let (Some(message), true) = (message, wanted) {
-            self.deal_anew(now, key, &message.publication(), Whereto::Elsewhere);
+        let expired = message.as_ref().is_some_and(|message| message.expires_at <= now.monotonic);
+        match message {
+            Some(message) if wanted && !expired && self.desk.uplinks.resends.is_enough(id) => {
+                self.note_kept_back(key, message.topic());
+                self.desk.uplinks.resends.forget(id);
+                self.deliver_here(now, key, &message);
+            }
+            Some(message) if wanted => self.deal_one_anew(now, key, &message, Whereto::Elsewhere),
+            _ => self.desk.uplinks.resends.forget(id),
         }
         self.forget_settled(session, &in_flight);
         self.fit_window(key);
+    }
+
+    /// Deals a message anew that a broker was sent.
+    fn deal_one_anew(&mut self, now: Now, key: UplinkKey, message: &MessageRef, whereto: Whereto) {
+        self.deal_anew(now, key, &message.publication(), whereto);
+        self.put_in_its_place(message);
     }
 
     /// Deals a broker's message anew; to the same broker, where it is not to stay there, only if there is no other.
@@ -213,8 +295,8 @@ impl Engine {
         };
         flow.to_resend = 0;
         let under_way: Vec<_> = flow.inflight.drain().collect();
-        let queue = std::mem::take(&mut flow.queue);
-        flow.queue_bytes = 0;
+        // Before anything is dealt anew, which it may get itself.
+        let queue = self.take_queue(session);
         let mut released = 0;
         for entry in under_way {
             let exactly_once = entry.state != State::AwaitPubAck && whereto == Whereto::Elsewhere;
@@ -243,18 +325,39 @@ impl Engine {
         for in_flight in sent {
             self.reassign_one(now, key, session, &in_flight, whereto);
         }
+        self.deal_queue(now, key, queue, whereto);
+        self.check_gate(now);
+    }
+
+    /// Takes what waits for a broker; [`Engine::deal_queue`] has to get what is not put back.
+    pub(super) fn take_queue(&mut self, session: SessionKey) -> SessionQueue {
+        let flow = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut());
+        flow.map_or_else(SessionQueue::default, |flow| {
+            flow.queue_bytes = 0;
+            std::mem::take(&mut flow.queue)
+        })
+    }
+
+    /// Deals anew what has waited for a broker, in its order.
+    pub(super) fn deal_queue(
+        &mut self,
+        now: Now,
+        key: UplinkKey,
+        queue: impl IntoIterator<Item = Delivery>,
+        whereto: Whereto,
+    ) {
+        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
         for delivery in queue {
             self.desk.forget_queued(delivery.cost());
             let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
             self.deal_anew(now, key, &delivery.message.publication(), whereto);
             self.desk.forget_stored(stored, delivery.number);
         }
-        self.check_gate(now);
     }
 
     fn reassign_one(&mut self, now: Now, key: UplinkKey, session: SessionKey, in_flight: &InFlight, whereto: Whereto) {
         if let Some(delivery) = &in_flight.delivery {
-            self.deal_anew(now, key, &delivery.message.publication(), whereto);
+            self.deal_one_anew(now, key, &delivery.message, whereto);
         }
         self.forget_settled(session, in_flight);
     }

@@ -174,6 +174,12 @@ impl Broker {
         self.world.advance(5_000);
     }
 
+    /// PUBLISH packets that it has read since the last time, whether it has taken the messages or not.
+    pub(crate) fn offered(&self) -> u32 {
+        self.world.run();
+        self.with(|broker| std::mem::take(&mut broker.offered))
+    }
+
     /// Messages that it has taken over since the last time.
     pub(crate) fn taken(&self) -> Vec<Carried> {
         self.world.run();

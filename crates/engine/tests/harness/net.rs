@@ -8,8 +8,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Counters, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis, Now,
-    PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, UplinkOptions, Verdict, WantedQueue,
+    AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis,
+    Now, PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, UplinkOptions, Verdict, WantedQueue,
 };
 
 use super::broker::FakeBroker;
@@ -134,7 +134,7 @@ pub(crate) struct Net {
     /// What the engines were told of them.
     pub configured: BTreeMap<String, UplinkOptions>,
     /// Brokers that are to be dialed.
-    pub dialing: VecDeque<String>,
+    pub dialing: VecDeque<(String, DialAttempt)>,
     /// Clients whose home is elsewhere.
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
     /// Clients whose queues were asked for, whether there is one or not.
@@ -761,7 +761,7 @@ impl Net {
                 self.wanted.push_back((shard, tenant, client_id));
             }
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
-            Event::Dial { uplink } => self.dialing.push_back(uplink),
+            Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));

@@ -1,11 +1,13 @@
 //! An orchestrator in front of brokers that a test has written.
 
+mod bounds;
 mod copies;
 mod filters;
 mod hazards;
 mod lies;
 mod life;
 mod loss;
+mod order;
 mod retained;
 mod routing;
 mod settling;

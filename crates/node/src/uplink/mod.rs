@@ -7,7 +7,7 @@ mod tls;
 
 use std::sync::mpsc::{Sender, channel};
 
-use tidegate_engine::{ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
+use tidegate_engine::{DialAttempt, ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
 
 use crate::address::HostPort;
 use crate::admission::Seat;
@@ -255,26 +255,27 @@ impl Shard {
     }
 
     /// The engine wants a transport to a broker.
-    pub(crate) fn dial(&mut self, uplink: &str) {
+    pub(crate) fn dial(&mut self, uplink: &str, attempt: DialAttempt) {
         let Some(inbox) = self.inboxes.get(usize::from(self.place.shard.0)).cloned() else { return };
-        if let Err(error) = self.shared.dialer.dial(uplink, move |dialed| inbox.send(ToShard::Dialed(dialed))) {
-            self.engine.fail_uplink(self.now, uplink, &error);
+        let tell = move |dialed| inbox.send(ToShard::Dialed(attempt, dialed));
+        if let Err(error) = self.shared.dialer.dial(uplink, tell) {
+            self.engine.fail_uplink(self.now, uplink, attempt, &error);
         }
     }
 
     /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
-    pub(crate) fn take_dialed(&mut self, dialed: Dialed) {
+    pub(crate) fn take_dialed(&mut self, attempt: DialAttempt, dialed: Dialed) {
         let Dialed { name, outcome } = dialed;
         let transport = match outcome {
             Ok(transport) => transport,
             Err(error) => {
-                self.engine.fail_uplink(self.now, &name, &error);
+                self.engine.fail_uplink(self.now, &name, attempt, &error);
                 return;
             }
         };
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
-        let Some(key) = self.engine.open_uplink(self.now, &name) else { return };
+        let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.table.insert(key, transport, NO_LISTENER, Seat::NONE);
         self.register(key);

@@ -66,6 +66,7 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
         resent: counters.resent,
         received: counters.received,
         duplicates: counters.duplicates,
+        delivered_here: counters.delivered_here,
         last_error: uplink.last_error.clone(),
     }
 }

@@ -118,6 +118,8 @@ pub(crate) struct FakeBroker {
     pub log: Vec<String>,
     /// Connections that it has closed.
     pub closed: Vec<SocketId>,
+    /// PUBLISH packets, whether it has taken the message or not.
+    pub offered: u32,
     /// Messages that it has taken over, in order.
     pub taken: Vec<Carried>,
     /// Filters that it was asked for, in order.
@@ -146,6 +148,7 @@ impl FakeBroker {
             outbox: Vec::new(),
             log: Vec::new(),
             closed: Vec::new(),
+            offered: 0,
             taken: Vec::new(),
             asked: Vec::new(),
             forgotten: Vec::new(),
@@ -381,6 +384,7 @@ impl FakeBroker {
     }
 
     fn take_publish(&mut self, line: SocketId, publish: &Publish<'_>) {
+        self.offered += 1;
         let carried = Carried::of(publish);
         let v5 = self.version(line).is_some_and(Version::is_v5);
         let no_ids = publish.properties.subscription_identifiers.is_empty();

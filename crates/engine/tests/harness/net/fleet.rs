@@ -28,14 +28,14 @@ impl Net {
 
     /// Reaches the broker that has waited longest for it, or not.
     pub(super) fn dial(&mut self) {
-        let Some(name) = self.dialing.pop_front() else { return };
+        let Some((name, attempt)) = self.dialing.pop_front() else { return };
         let there = self.brokers.get(&name).is_some_and(|broker| broker.ways.reachable);
         self.trace.note(format!("shard 0: dials {name}, which is there: {there}"));
         if !there {
-            self.with_engine(0, |engine, now| engine.fail_uplink(now, &name, "nobody listens"));
+            self.with_engine(0, |engine, now| engine.fail_uplink(now, &name, attempt, "nobody listens"));
             return;
         }
-        let Some(key) = self.engines[0].open_uplink(self.now, &name) else {
+        let Some(key) = self.engines[0].open_uplink(self.now, &name, attempt) else {
             self.gather(0);
             return;
         };

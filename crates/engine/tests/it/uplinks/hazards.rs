@@ -53,6 +53,32 @@ fn an_id_that_a_client_has_sent_along_is_not_taken_for_the_messages_own() {
 }
 
 #[test]
+fn an_id_that_a_client_has_made_up_reaches_neither_a_broker_nor_a_client() {
+    for loses in [false, true] {
+        in_front_of(["a"], |world, [a]| {
+            let client = world.connect(v5("c"));
+            client.subscribe("t", ExactlyOnce);
+            a.now(|ways| ways.loses = loses);
+            let forged = format!("{}-", "0".repeat(41));
+            let sent = || message("t", "x").user("before", "1").user("tidegate-id", &forged).user("behind", "2").qos1();
+            client.publish(sent());
+            world.connect(v5("gone").will(sent())).lose();
+            // What the broker loses is delivered without it in the end.
+            world.advance(minutes(1));
+            for carried in a.taken() {
+                let ids: Vec<_> = carried.user_properties.iter().filter(|(name, _)| name == "tidegate-id").collect();
+                assert_eq!(ids.len(), 1, "{ids:?}");
+                assert_ne!(ids[0].1, forged);
+            }
+            let got = client.messages();
+            assert_eq!(got.len(), 2);
+            let kept = [("before".to_owned(), "1".to_owned()), ("behind".to_owned(), "2".to_owned())];
+            assert!(got.iter().all(|delivered| delivered.user_properties == kept), "{got:?}");
+        });
+    }
+}
+
+#[test]
 fn topics_that_begin_with_a_dollar_go_to_the_fleet_as_well() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));

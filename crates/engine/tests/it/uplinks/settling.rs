@@ -45,6 +45,32 @@ fn a_message_that_comes_back_before_its_acknowledgement_waits_for_that() {
 }
 
 #[test]
+fn a_message_that_came_back_is_owed_in_the_store_until_all_shards_have_it() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let world = World::with(2, |settings| {
+            fleet_settings(settings, tidegate_engine::RoutingPolicy::TopicHash);
+            settings.durability = tidegate_engine::Durability::Commit;
+        });
+        let a = world.broker("a");
+        let subscriber = world.connect(v5(&world.name_on(1, "s")).clean(false).expiry(u32::MAX));
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5(&world.name_on(0, "p")));
+        world.hold(0, 1);
+        publisher.publish(message("t", "1").qos(qos));
+        world.run();
+        assert_eq!(a.owed(), 0);
+        a.forget();
+        world.crash(Crash::now(2));
+        world.release(0, 1);
+        world.advance(seconds(1));
+        let again = world.connect(v5(subscriber.id()).clean(false).expiry(u32::MAX));
+        again.expect_publish("t", "1");
+        again.expect_nothing();
+        assert_eq!(world.owed(), 0);
+    }
+}
+
+#[test]
 fn a_message_that_nobody_wants_is_settled_when_it_is_acknowledged() {
     in_front_of(["a"], |world, [a]| {
         let client = world.connect(v5("c"));

@@ -37,7 +37,7 @@ impl FleetRun {
             *times += 1;
             let again = self.devices[sent.publisher].resent.contains(sent.payload.as_bytes());
             // What is not kept may overtake what waits.
-            let ordered = self.profile.policy == RoutingPolicy::TopicHash && !self.profile.kind.loses_brokers();
+            let ordered = self.profile.policy == RoutingPolicy::TopicHash && self.profile.kind.keeps_order();
             if ordered && sent.qos != QoS::AtMostOnce && *times == 1 && !again {
                 let before = last.entry((sent.publisher, sent.topic)).or_default();
                 assert!(*before <= number, "seed {seed}: {name} has got {number} behind {before}");

@@ -92,6 +92,11 @@ impl FleetRun {
             50..=71 => self.publish(device),
             72..=74 if online => self.break_connection(device),
             75..=79 if !online => self.connect(device),
+            80..=83 if self.profile.kind == Kind::Moving => {
+                self.hurry();
+                let milliseconds = self.random.pick(&[1, 50, 400, 1000, 3000]);
+                self.world.advance(milliseconds);
+            }
             80..=82 => {
                 let milliseconds = self.random.pick(&[1, 50, 400, 1000, 3000]);
                 self.world.skip(milliseconds);
@@ -102,6 +107,7 @@ impl FleetRun {
             }
             84..=87 => self.change_broker_s_pace(),
             88..=93 if self.profile.kind.loses_brokers() => self.strike_broker(),
+            88..=93 if self.profile.kind == Kind::Moving => self.move_topics(),
             94..=95 => {
                 let survives = self.random.pick(&[0, 1, 5, 40, usize::MAX]);
                 let name = self.any_broker().name().to_owned();
@@ -165,11 +171,35 @@ impl FleetRun {
         });
     }
 
+    /// A broker is given nothing any more, or is again.
+    fn move_topics(&mut self) {
+        let broker = self.any_broker();
+        if self.random.percent(50) {
+            // The last one stays.
+            let _ = broker.drain();
+        } else {
+            broker.set(self.profile.options());
+        }
+    }
+
+    /// Brokers do what they were slow to do.
+    fn hurry(&mut self) {
+        for broker in &self.brokers {
+            broker.with(|broker| {
+                broker.ways.withholds_acknowledgements = false;
+                broker.ways.withholds_messages = false;
+                broker.ways.withholds_sub_acks = false;
+                broker.go_on();
+            });
+        }
+        self.settle();
+    }
+
     fn strike_broker(&mut self) {
         let broker = self.any_broker();
         let survives = self.random.pick(&[0, 1, 5, 40, usize::MAX]);
         let name = broker.name().to_owned();
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 | 1 => self.world.kill_broker(&name, survives),
             2 => {
                 self.world.kill_broker(&name, survives);
@@ -178,8 +208,12 @@ impl FleetRun {
             3 => broker.with(|broker| broker.ways.hangs = true),
             4 if self.profile.kind.brings_back() => broker.with(|broker| broker.ways.loses = true),
             5 => broker.save(),
+            6 if self.profile.kind.brings_back() => {
+                broker.with(|broker| broker.ways.answers = ReasonCode::QuotaExceeded);
+            }
             _ => broker.with(|broker| {
                 broker.ways.reachable = true;
+                broker.ways.answers = ReasonCode::Success;
                 broker.ways.hangs = false;
                 broker.ways.loses = false;
                 broker.go_on();
@@ -226,16 +260,17 @@ impl FleetRun {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits_later();
         for broker in &self.brokers {
+            if self.profile.kind == Kind::Moving {
+                broker.set(self.profile.options());
+            }
             broker.with(|broker| {
                 broker.ways.reachable = true;
                 broker.ways.hangs = false;
                 broker.ways.loses = false;
-                broker.ways.withholds_acknowledgements = false;
-                broker.ways.withholds_messages = false;
-                broker.ways.withholds_sub_acks = false;
-                broker.go_on();
+                broker.ways.answers = ReasonCode::Success;
             });
         }
+        self.hurry();
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 self.devices[device].cut_abandoned();
@@ -282,6 +317,13 @@ impl FleetRun {
 fn topics_keep_their_order_while_brokers_are_slow() {
     for seed in seeds() {
         FleetRun::new(Kind::Slow, seed).play();
+    }
+}
+
+#[test]
+fn topics_keep_their_order_while_they_move_between_brokers() {
+    for seed in seeds() {
+        FleetRun::new(Kind::Moving, seed).play();
     }
 }
 

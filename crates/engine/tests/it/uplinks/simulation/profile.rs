@@ -10,6 +10,9 @@ use crate::harness::*;
 pub(super) enum Kind {
     /// Brokers are slow, and never lost.
     Slow,
+    /// As [`Kind::Slow`], and brokers are drained and set again, so that topics move. No time passes while brokers are slow, since
+    /// order waits for a limited time only.
+    Moving,
     /// Brokers die, hang, forget and come back.
     Stormy,
     /// The same, and the orchestrator dies too.
@@ -19,8 +22,13 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// Whether a topic's messages come in their order.
+    pub(super) fn keeps_order(self) -> bool {
+        matches!(self, Self::Slow | Self::Moving)
+    }
+
     pub(super) fn loses_brokers(self) -> bool {
-        self != Self::Slow
+        !self.keeps_order()
     }
 
     pub(super) fn crashes(self) -> bool {
@@ -45,7 +53,7 @@ impl Profile {
     pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
         let mut settings = Settings::default();
         let policies = [RoutingPolicy::TopicHash, RoutingPolicy::RoundRobin, RoutingPolicy::LeastLoaded];
-        let policy = if kind == Kind::Slow { RoutingPolicy::TopicHash } else { random.pick(&policies) };
+        let policy = if kind.keeps_order() { RoutingPolicy::TopicHash } else { random.pick(&policies) };
         fleet_settings(&mut settings, policy);
         let listener = &mut settings.listeners[0];
         listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
@@ -57,7 +65,7 @@ impl Profile {
             uplinks.window = random.pick(&[1, 2, 5, 512]);
             uplinks.max_owed_messages = random.pick(&[40, 100_000]);
             // What comes back too late is sent again, and its order is lost.
-            let patient = kind == Kind::Slow;
+            let patient = kind.keeps_order();
             uplinks.return_timeout_ms = if patient { minutes(60) } else { random.pick(&[2_000, 10_000]) };
             uplinks.probe_timeout_ms = if patient { minutes(60) } else { 5_000 };
             uplinks.reassign_after_ms = random.pick(&[0, 500, 2_000]);

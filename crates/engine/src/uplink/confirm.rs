@@ -1,0 +1,76 @@
+//! What has come back is settled in the store when all shards have it.
+//!
+//! A message that came back at QoS 1 is on its way to the other shards in memory only. Were it settled at once, it would be lost with the
+//! process, if its broker forgot it too. Exactly-once messages are written down on their way, and need not wait.
+
+use std::collections::BTreeMap;
+
+use tidegate_mqtt::PacketId;
+
+use super::id::MessageId;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, SessionKey};
+use crate::session::InFlight;
+
+/// Messages that have come back and that other shards have not confirmed. Bounded by what brokers may have under way.
+#[derive(Debug, Default)]
+pub(super) struct Confirming {
+    by_packet: BTreeMap<(ConnectionKey, PacketId), MessageId>,
+    /// What is to be forgotten then, and which broker owed it.
+    settled: BTreeMap<MessageId, Vec<(SessionKey, InFlight)>>,
+}
+
+impl Confirming {
+    /// Notes what is settled, if its message is not confirmed; says whether it is not.
+    pub(super) fn holds(&mut self, id: &MessageId, session: SessionKey, in_flight: &InFlight) -> bool {
+        let Some(settled) = self.settled.get_mut(id) else { return false };
+        settled.push((session, InFlight { delivery: None, numbers: in_flight.numbers }));
+        true
+    }
+
+    /// A broker is removed, and all that is stored of it.
+    pub(super) fn forget_session(&mut self, session: SessionKey) {
+        for settled in self.settled.values_mut() {
+            settled.retain(|(of, _)| *of != session);
+        }
+    }
+}
+
+impl super::Uplinks {
+    /// Whether anything that has come back waits for other shards.
+    #[inline]
+    pub(crate) fn is_confirming(&self) -> bool {
+        !self.confirming.by_packet.is_empty()
+    }
+}
+
+impl Engine {
+    /// A message has come back in this packet, which is answered when other shards have it.
+    pub(super) fn begin_confirming(&mut self, key: ConnectionKey, packet: PacketId, id: &MessageId) {
+        if !self.desk.journal.is_on() {
+            return;
+        }
+        let confirming = &mut self.desk.uplinks.confirming;
+        confirming.by_packet.insert((key, packet), *id);
+        confirming.settled.entry(*id).or_default();
+    }
+
+    /// All shards have what came in a packet, which is being answered.
+    #[cold]
+    pub(crate) fn note_confirmed(&mut self, key: ConnectionKey, packet: PacketId) {
+        let confirming = &mut self.desk.uplinks.confirming;
+        let Some(id) = confirming.by_packet.remove(&(key, packet)) else { return };
+        for (session, in_flight) in confirming.settled.remove(&id).unwrap_or_default() {
+            self.forget_settled(session, &in_flight);
+        }
+    }
+
+    /// The connection on which messages came has ended: nothing will be answered on it.
+    pub(super) fn end_confirming(&mut self, key: ConnectionKey) {
+        let packets = self.desk.uplinks.confirming.by_packet.keys();
+        let packets: Vec<PacketId> = packets.filter(|(on, _)| *on == key).map(|(_, packet)| *packet).collect();
+        for packet in packets {
+            self.note_confirmed(key, packet);
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Which messages a broker does not bring back, although somebody of this process wants them: it has refused the filters that match, or
+//! grants them and keeps the messages of a topic back. Others that hold the filters get such messages; where there are none, the
+//! broker still gets them, for its other subscribers, and they are delivered here without it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::{Uplink, UplinkKey, Uplinks};
+use crate::engine::Engine;
+use crate::ids::SessionKey;
+
+/// Topics remembered for a connection whose messages the broker took and did not bring back. When there are more, all are forgotten
+/// and found out again.
+const KEPT_BACK_MAX: usize = 1_024;
+
+/// What filters say of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covered {
+    /// None matches.
+    Unwanted,
+    /// Some match, and all of them were refused.
+    Refused,
+    /// One that was not refused matches.
+    Granted,
+}
+
+impl Uplink {
+    /// Whether the broker is to bring back a message that somebody of this process wants.
+    fn brings(&self, wanted: &BTreeMap<Box<str>, u64>, topic: &str) -> bool {
+        !self.filters.kept_back.contains(topic)
+            && (self.filters.refused.is_empty()
+                || covered(wanted, topic, &|filter| self.filters.refused.contains(filter)) != Covered::Refused)
+    }
+
+    /// Whether the broker had better get nothing at all.
+    fn is_passed_over(&self) -> bool {
+        self.pause.is_on() || self.draining.is_some() || self.ends || !self.filters.are_asked()
+    }
+
+    /// Whether there is any message that the broker had better not get.
+    fn is_flawed(&self) -> bool {
+        self.is_passed_over() || !self.filters.refuses_nothing()
+    }
+}
+
+impl Uplinks {
+    /// Whether the broker of a session had better not get a message of a topic, if another can.
+    #[inline]
+    pub(crate) fn is_unfit(&self, session: SessionKey, topic: &str) -> bool {
+        self.flawed.contains(&session.0) && {
+            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+            uplink.is_some_and(|uplink| uplink.is_passed_over() || !uplink.brings(&self.wanted.filters, topic))
+        }
+    }
+
+    /// Whether a broker keeps back what somebody of this process wants.
+    #[inline]
+    pub(crate) fn keeps_back(&self, session: SessionKey, topic: &str) -> bool {
+        // Where brokers decide what their users may read, nobody gets it without them.
+        !self.brokers_decide() && self.flawed.contains(&session.0) && {
+            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
+            uplink.is_some_and(|uplink| !uplink.brings(&self.wanted.filters, topic))
+        }
+    }
+}
+
+impl Engine {
+    /// Notes whether a broker had better not get everything.
+    pub(super) fn note_flaws(&mut self, key: UplinkKey) {
+        let uplinks = &mut self.desk.uplinks;
+        let Some(uplink) = uplinks.all.get(&key) else { return };
+        if uplink.is_flawed() {
+            uplinks.flawed.insert(uplink.session.0);
+        } else {
+            uplinks.flawed.remove(&uplink.session.0);
+        }
+    }
+
+    /// A broker has taken messages of a topic again and again and brought none back.
+    pub(super) fn note_kept_back(&mut self, key: UplinkKey, topic: &str) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let kept_back = &mut uplink.filters.kept_back;
+        if kept_back.len() >= KEPT_BACK_MAX {
+            kept_back.clear();
+        }
+        kept_back.insert(topic.into());
+        uplink.last_error = format!(
+            "the broker acknowledges messages of the topic {topic:?} and does not bring them back; may its user read them?"
+        );
+        self.note_flaws(key);
+    }
+
+    /// A broker brings a message of a topic.
+    #[inline]
+    pub(super) fn note_brought(&mut self, key: UplinkKey, topic: &[u8]) {
+        if self.desk.uplinks.flawed.is_empty() {
+            return;
+        }
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if !uplink.filters.kept_back.is_empty()
+            && let Ok(topic) = std::str::from_utf8(topic)
+            && uplink.filters.kept_back.remove(topic)
+        {
+            self.note_flaws(key);
+        }
+    }
+}
+
+/// What filters say of a topic; some were refused. Looks only at filters that begin as the topic does.
+fn covered(filters: &BTreeMap<Box<str>, u64>, topic: &str, refused: &dyn Fn(&str) -> bool) -> Covered {
+    let mut walk = Walk { filters, refused, begun: String::with_capacity(topic.len() + 2), found: Covered::Unwanted };
+    walk.follow(topic, !topic.starts_with('$'));
+    walk.found
+}
+
+/// A search among filters in their order, level by level.
+struct Walk<'a> {
+    filters: &'a BTreeMap<Box<str>, u64>,
+    refused: &'a dyn Fn(&str) -> bool,
+    /// The levels passed so far, each with the separator behind it.
+    begun: String,
+    found: Covered,
+}
+
+impl Walk<'_> {
+    /// Looks at all filters that begin as those levels that were passed, and match the rest of the topic.
+    fn follow(&mut self, rest: &str, wildcards: bool) {
+        if self.found == Covered::Granted || !self.is_begun() {
+            return;
+        }
+        if wildcards {
+            self.look_at("#");
+        }
+        let (level, rest) = match rest.split_once('/') {
+            Some((level, rest)) => (level, Some(rest)),
+            None => (rest, None),
+        };
+        for level in [Some(level), wildcards.then_some("+")].into_iter().flatten() {
+            let Some(rest) = rest else {
+                self.look_at(level);
+                // "a/#" matches "a", too (section 4.7.1.2).
+                self.descend(level, |walk| walk.look_at("#"));
+                continue;
+            };
+            self.descend(level, |walk| walk.follow(rest, true));
+        }
+    }
+
+    fn descend(&mut self, level: &str, act: impl FnOnce(&mut Self)) {
+        let before = self.begun.len();
+        self.begun.push_str(level);
+        self.begun.push('/');
+        act(self);
+        self.begun.truncate(before);
+    }
+
+    /// Whether any filter begins so.
+    fn is_begun(&self) -> bool {
+        let from = (Bound::Included(self.begun.as_str()), Bound::Unbounded);
+        self.filters.range::<str, _>(from).next().is_some_and(|(filter, _)| filter.starts_with(&self.begun))
+    }
+
+    fn look_at(&mut self, last: &str) {
+        let before = self.begun.len();
+        self.begun.push_str(last);
+        if self.found != Covered::Granted && self.filters.contains_key(self.begun.as_str()) {
+            self.found = if (self.refused)(&self.begun) { Covered::Refused } else { Covered::Granted };
+        }
+        self.begun.truncate(before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use tidegate_mqtt::{TopicFilter, TopicName};
+
+    use super::*;
+
+    #[test]
+    fn filters_are_found_as_they_match() {
+        let levels = ["", "a", "b", "+", "#", "$s"];
+        let mut filters: Vec<String> = Vec::new();
+        for first in levels {
+            filters.push(first.to_owned());
+            for second in levels {
+                filters.push(format!("{first}/{second}"));
+                filters.extend(levels.map(|third| format!("{first}/{second}/{third}")));
+            }
+        }
+        filters.retain(|filter| TopicFilter::new(filter).is_ok());
+        for topic in ["a", "/", "a/b", "b/a/a", "$s", "$s/a", "a/$s/b", "a//b", "a/b/a/b", "/a"] {
+            let name = TopicName::new(topic).unwrap();
+            for filter in &filters {
+                let matches = TopicFilter::new(filter).unwrap().matches(name);
+                let one: BTreeMap<Box<str>, u64> = [(filter.as_str().into(), 1)].into();
+                let granted = if matches { Covered::Granted } else { Covered::Unwanted };
+                assert_eq!(covered(&one, topic, &|_| false), granted, "{filter} and {topic}");
+                let refused = if matches { Covered::Refused } else { Covered::Unwanted };
+                assert_eq!(covered(&one, topic, &|_| true), refused, "{filter} and {topic}");
+                // One that is granted is enough, whatever others there are.
+                let all: BTreeMap<Box<str>, u64> = filters.iter().map(|filter| (filter.as_str().into(), 1)).collect();
+                assert_eq!(covered(&all, topic, &|other| other != filter) == Covered::Granted, matches);
+            }
+        }
+    }
+}

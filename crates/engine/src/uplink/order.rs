@@ -1,0 +1,178 @@
+//! A topic's messages keep their order while its broker changes, where the topic decides about the broker.
+//!
+//! When a broker comes, is drained, or has no room for a while, topics move. What waits for their old brokers moves with them. What
+//! these have under way does not, and would be overtaken by what the new ones are given: so a new one is given nothing until that is
+//! settled, for a limited time.
+
+use std::collections::BTreeSet;
+
+use super::id::MessageId;
+use super::settle::Whereto;
+use super::{RoutingPolicy, UplinkKey};
+use crate::engine::Engine;
+use crate::ids::SessionKey;
+use crate::message::MessageRef;
+use crate::now::{Millis, Now};
+use crate::session::{Delivery, InFlight};
+
+/// How long a broker waits at most until others have settled what they have of its topics, milliseconds.
+const ORDER_WAIT_MAX_MS: u64 = 2_000;
+/// Of the messages that wait for a broker so many, the oldest, are looked at for the place of one that is dealt anew.
+const PLACE_AMONG_MAX: usize = 4_096;
+
+/// What others have to settle before a broker is given anything.
+#[derive(Debug)]
+pub(super) struct Hold {
+    /// When it waits no longer, [`Millis::NEVER`] where it does not wait.
+    pub(super) until: Millis,
+    waits_for: BTreeSet<MessageId>,
+}
+
+impl Default for Hold {
+    fn default() -> Self {
+        Self { until: Millis::NEVER, waits_for: BTreeSet::new() }
+    }
+}
+
+impl Hold {
+    /// Whether the broker waits.
+    pub(super) fn is_on(&self) -> bool {
+        self.until != Millis::NEVER
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+fn id_of(delivery: &Delivery) -> Option<MessageId> {
+    MessageId::at_end_of(delivery.message.properties())
+}
+
+impl Engine {
+    /// Topics may have moved: what waits moves with them, and their new brokers wait for what is under way at the old ones.
+    pub(super) fn keep_order(&mut self, now: Now) {
+        let uplinks = &self.desk.uplinks;
+        let by_topic = uplinks.settings().is_some_and(|settings| settings.policy == RoutingPolicy::TopicHash);
+        if !by_topic || uplinks.all.len() < 2 {
+            return;
+        }
+        // First, since what moves may be sent at once.
+        self.wait_for_moved(now);
+        let keys: Vec<UplinkKey> = self.desk.uplinks.all.keys().copied().collect();
+        for key in keys {
+            self.move_queue(now, key);
+        }
+    }
+
+    fn broker_of(&self, message: &MessageRef) -> Option<SessionKey> {
+        self.groups.broker_of_topic(&self.desk, super::life::group(), message.topic())
+    }
+
+    /// Lets brokers wait that have topics now of which others have messages under way.
+    fn wait_for_moved(&mut self, now: Now) {
+        let mut moved: Vec<(SessionKey, MessageId)> = Vec::new();
+        for uplink in self.desk.uplinks.all.values() {
+            let flow = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+            let sent = flow.into_iter().flat_map(|flow| flow.inflight.iter().map(|entry| &entry.item));
+            let unreturned = uplink.unreturned.values().map(|waiting| &waiting.in_flight);
+            for delivery in sent.chain(unreturned).filter_map(|in_flight| in_flight.delivery.as_ref()) {
+                let to = self.broker_of(&delivery.message).filter(|to| *to != uplink.session);
+                moved.extend(to.zip(id_of(delivery)));
+            }
+        }
+        let until = now.monotonic.plus(ORDER_WAIT_MAX_MS);
+        for (session, id) in moved {
+            let uplinks = &mut self.desk.uplinks;
+            let Some(key) = uplinks.by_session.get(&session.0).copied() else { continue };
+            let Some(uplink) = uplinks.all.get_mut(&key) else { continue };
+            uplink.hold.waits_for.insert(id);
+            if !uplink.hold.is_on() {
+                uplink.hold.until = until;
+                uplinks.held.insert(key);
+                self.fit_window(key);
+                self.set_uplink_timer(key);
+            }
+        }
+    }
+
+    /// What waits for a broker goes to those that have its topics now.
+    fn move_queue(&mut self, now: Now, key: UplinkKey) {
+        let Some(session) = self.desk.uplinks.all.get(&key).map(|uplink| uplink.session) else { return };
+        let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
+        let moves = |delivery: &Delivery| self.broker_of(&delivery.message).is_some_and(|to| to != session);
+        if !flow.is_some_and(|flow| flow.queue.iter().any(moves)) {
+            return;
+        }
+        let queue = self.take_queue(session);
+        let moves = |delivery: &Delivery| self.broker_of(&delivery.message).is_some_and(|to| to != session);
+        let (go, stay): (Vec<Delivery>, Vec<Delivery>) = queue.into_iter().partition(moves);
+        if let Some(flow) = self.desk.sessions.get_mut(session.0).and_then(|session| session.flow.as_mut()) {
+            flow.queue_bytes = stay.iter().map(Delivery::cost).sum();
+            flow.queue = stay.into_iter().collect();
+        }
+        self.deal_queue(now, key, go, Whereto::Elsewhere);
+        // What waited behind it may go without a window.
+        self.open_window(now, key);
+    }
+
+    /// A message that was under way to a broker is settled, or somebody else has it.
+    #[inline]
+    pub(super) fn note_no_longer_under_way(&mut self, in_flight: &InFlight) {
+        if !self.desk.uplinks.held.is_empty()
+            && let Some(id) = in_flight.delivery.as_ref().and_then(id_of)
+        {
+            self.wait_no_longer_for(&id);
+        }
+    }
+
+    /// Brokers that waited for a message do not any more.
+    pub(super) fn wait_no_longer_for(&mut self, id: &MessageId) {
+        let held: Vec<UplinkKey> = self.desk.uplinks.held.iter().copied().collect();
+        for key in held {
+            let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
+            if uplink.hold.waits_for.remove(id) && uplink.hold.waits_for.is_empty() {
+                self.end_hold(self.desk.journal.now, key);
+            }
+        }
+    }
+
+    /// A broker has waited long enough for others.
+    pub(super) fn end_long_hold(&mut self, now: Now, key: UplinkKey) {
+        let waited = self.desk.uplinks.all.get(&key).is_some_and(|uplink| uplink.hold.until <= now.monotonic);
+        if waited {
+            self.end_hold(now, key);
+        }
+    }
+
+    fn end_hold(&mut self, now: Now, key: UplinkKey) {
+        self.forget_hold(key);
+        self.open_window(now, key);
+        self.set_uplink_timer(key);
+    }
+
+    /// A broker waits for nobody, as when it is away.
+    pub(super) fn forget_hold(&mut self, key: UplinkKey) {
+        self.desk.uplinks.held.remove(&key);
+        if let Some(uplink) = self.desk.uplinks.all.get_mut(&key) {
+            uplink.hold.forget();
+        }
+    }
+
+    /// A message that was dealt anew waits behind younger ones of its topic: it goes before them.
+    pub(super) fn put_in_its_place(&mut self, message: &MessageRef) {
+        let Some(id) = MessageId::at_end_of(message.properties()) else { return };
+        let age = (id.entered, id.number);
+        let is_it = |delivery: &Delivery| id_of(delivery) == Some(id);
+        let comes_after = |delivery: &Delivery| {
+            delivery.message.topic() == message.topic()
+                && id_of(delivery).is_some_and(|other| (other.entered, other.number) > age)
+        };
+        for uplink in self.desk.uplinks.all.values() {
+            let session = self.desk.sessions.get_mut(uplink.session.0);
+            if let Some(flow) = session.and_then(|session| session.flow.as_mut()) {
+                flow.queue.advance_last(PLACE_AMONG_MAX, is_it, comes_after);
+            }
+        }
+    }
+}
