@@ -31,17 +31,17 @@ const GONE_MAX: usize = 100_000;
 pub(super) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
-    waits: BTreeMap<u64, Waiter>,
+    pub(super) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
-    behind: VecDeque<(u64, ShardId, Ticket)>,
+    pub(super) behind: VecDeque<(u64, ShardId, Ticket)>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     shard: ShardId,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     /// Brokers that have not answered.
     left: u32,
 }
@@ -51,21 +51,15 @@ impl WantedFilters {
     pub(super) fn len(&self) -> usize {
         self.filters.len()
     }
-
-    /// Who waits for brokers to answer, and all who wait behind others.
-    pub(super) fn who_waits(&self, wait: u64) -> Vec<Ticket> {
-        let first = self.waits.get(&wait).map(|waiter| waiter.ticket);
-        first.into_iter().chain(self.behind.iter().map(|(_, _, ticket)| *ticket)).collect()
-    }
 }
 
 /// One filter that a broker is asked for, or to forget.
 #[derive(Clone, Debug)]
-struct Change {
-    filter: Box<str>,
+pub(super) struct Change {
+    pub(super) filter: Box<str>,
     subscribe: bool,
     /// Whose wait it ends, 0 for nobody's.
-    wait: u64,
+    pub(super) wait: u64,
 }
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it has kept.
@@ -79,7 +73,7 @@ pub(super) struct FilterSync {
     /// To be asked for, in order.
     queue: VecDeque<Change>,
     /// Asked for and not answered.
-    asked: VecDeque<(PacketId, Vec<Change>)>,
+    pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
     asked_since: Millis,
     /// How many of the first round are not confirmed.
@@ -131,12 +125,6 @@ impl FilterSync {
     fn free_id(&self) -> Option<PacketId> {
         let ids = (u16::MAX - PACKETS_UNDER_WAY..u16::MAX).filter_map(|below| PacketId::new(below + 1));
         ids.into_iter().find(|id| self.asked.iter().all(|(asked, _)| asked != id))
-    }
-
-    /// The filters that it was asked for under a packet id, each with the number of the wait that its answer ends.
-    pub(super) fn asked_under(&self, id: PacketId) -> Vec<(Box<str>, u64)> {
-        let changes = self.asked.iter().filter(|(asked, _)| *asked == id).flat_map(|(_, changes)| changes);
-        changes.map(|change| (change.filter.clone(), change.wait)).collect()
     }
 
     /// Whether it was asked for all that there was when it came, so that what it is given now comes back.
@@ -315,9 +303,7 @@ impl Engine {
         let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_refused(now, uplink, &ack);
-        if ack.reason_codes.iter().any(|code| code.is_error()) {
-            self.pass_refusals_on(now, uplink, &ack);
-        }
+        self.pass_refusals_on(now, uplink, &ack);
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
     }

@@ -1,13 +1,30 @@
 //! A filter that a broker refuses is refused to the client, where brokers decide what their users may do (BRK-10).
 
-use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
+use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
+use super::filters::{FilterSync, WantedFilters};
 use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::link::envelope::Ticket;
 use crate::now::Now;
 use crate::reason::Reason;
+
+impl WantedFilters {
+    /// Who waits for brokers to answer, and all who wait behind others.
+    fn who_waits(&self, wait: u64) -> Vec<Ticket> {
+        let first = self.waits.get(&wait).map(|waiter| waiter.ticket);
+        first.into_iter().chain(self.behind.iter().map(|(_, _, ticket)| *ticket)).collect()
+    }
+}
+
+impl FilterSync {
+    /// The filters that it was asked for under a packet id, each with the number of the wait that its answer ends.
+    fn asked_under(&self, id: PacketId) -> Vec<(Box<str>, u64)> {
+        let changes = self.asked.iter().filter(|(asked, _)| *asked == id).flat_map(|(_, changes)| changes);
+        changes.map(|change| (change.filter.clone(), change.wait)).collect()
+    }
+}
 
 impl Engine {
     /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each user's clients live
