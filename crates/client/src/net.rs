@@ -4,6 +4,7 @@ mod address;
 mod connect_error;
 mod driver;
 mod link;
+mod quic;
 mod stream;
 mod tls;
 mod websocket;

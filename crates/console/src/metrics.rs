@@ -1,6 +1,6 @@
 //! Every metric, declared once: name, type, labels, help and how it is read.
 //!
-//! The sets of labels are closed: directions, packet types, QoS, reasons, states. No client and no topic is ever a label,
+//! The sets of labels are closed: directions, packet types, QoS, reasons, states, the names in the configuration. No client and no topic is ever a label,
 //! so the number of series does not grow with the load.
 
 use std::fmt::Write;
@@ -13,14 +13,24 @@ use crate::status::Status;
 mod fleet;
 mod homes;
 mod page;
+mod quic;
+mod revocation;
 mod store;
 mod table;
+mod tenants;
 
 pub use page::page;
 
 /// Every metric, in the order in which they are written.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    table::METRICS.iter().chain(homes::METRICS).chain(store::METRICS).chain(fleet::METRICS)
+    table::METRICS
+        .iter()
+        .chain(quic::METRICS)
+        .chain(homes::METRICS)
+        .chain(store::METRICS)
+        .chain(tenants::METRICS)
+        .chain(revocation::METRICS)
+        .chain(fleet::METRICS)
 }
 
 /// How a metric behaves.

@@ -41,6 +41,12 @@ pub struct Shell {
     pub handed_over: u64,
     /// TLS handshakes completed, those by a ticket included.
     pub tls_handshakes: u64,
+    /// Lists of revoked certificates in use.
+    pub crls: u64,
+    /// Of these, those that are older than their own next update.
+    pub crls_outdated: u64,
+    /// When the first of them is outdated, seconds since 1970; 0 without any.
+    pub crl_next_update: u64,
     /// TLS handshakes completed by the ticket of an earlier one.
     pub tls_resumed: u64,
     /// TLS handshakes that failed, and sessions in which the client broke the protocol.
@@ -59,10 +65,37 @@ pub struct Shell {
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
     pub websocket_violations: u64,
+    /// QUIC handshakes and datagrams.
+    pub quic: QuicCounters,
     /// Connections closed with output unwritten, because the time for it was over.
     pub closed_unflushed: u64,
     /// Times that memory was given back after a peak.
     pub memory_trims: u64,
+}
+
+/// What QUIC has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QuicCounters {
+    /// Connections begun, those whose handshake failed included.
+    pub begun: u64,
+    /// Handshakes that failed, and connections in which the client broke the protocol.
+    pub failed: u64,
+    /// Clients that were asked to prove their address first.
+    pub retries: u64,
+    /// Requests dropped because too many handshakes were under way; clients repeat them.
+    pub deferred: u64,
+    /// Times that a client went on from another address or port.
+    pub moved: u64,
+    /// Datagrams received.
+    pub datagrams_in: u64,
+    /// System calls that sent datagrams.
+    pub sends: u64,
+    /// Of these, those that the socket did not take at once.
+    pub sends_blocked: u64,
+    /// Datagrams handed to the shard of their connection.
+    pub passed_on: u64,
+    /// Datagrams dropped because too many waited for that shard.
+    pub dropped: u64,
 }
 
 /// What decides who is let in, and what remembers it.
@@ -180,6 +213,8 @@ pub struct StoreNumbers {
     pub merges: u64,
     /// Merges that failed and are tried again.
     pub merge_failures: u64,
+    /// Groups that were written later so that merges keep up.
+    pub slowed_groups: u64,
     /// Writes and syncs that the disk refused.
     pub failures: u64,
 }
@@ -205,6 +240,19 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
+/// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantNumbers {
+    /// Its name in the configuration.
+    pub name: String,
+    /// How many there are.
+    pub counts: [u64; 4],
+    /// How many were refused for the quota since the start.
+    pub refused: [u64; 4],
+    /// How many there may be; 0 is no limit.
+    pub quotas: [u32; 4],
+}
+
 /// A broker's numbers at one moment, added up over its shards.
 #[derive(Clone, Debug)]
 pub struct Status {
@@ -226,6 +274,8 @@ pub struct Status {
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.
     pub fleet: Vec<BrokerStatus>,
+    /// Its tenants but the default one.
+    pub tenants: Vec<TenantNumbers>,
     /// Number of shards.
     pub shards: u16,
     /// When the broker was started.

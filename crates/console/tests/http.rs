@@ -60,6 +60,12 @@ fn status() -> Status {
         homes: Some(tidegate_console::HomesNumbers::default()),
         store,
         fleet,
+        tenants: vec![tidegate_console::TenantNumbers {
+            name: "acme".to_owned(),
+            counts: [3, 4, 5, 6],
+            refused: [1, 0, 0, 0],
+            quotas: [3, 0, 0, 0],
+        }],
         shards: 4,
         started,
         version: "1.2.3",
@@ -128,16 +134,16 @@ impl Control for Broker {
 
     fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
         let until_ms = request.seconds.map(|seconds| seconds * 1000);
-        let BanRequest { target, reason, .. } = request;
-        let ban = BanEntry { target, tenant: 0, reason, origin: "operator", since_ms: 0, until_ms };
+        let BanRequest { target, tenant, reason, .. } = request;
+        let ban = BanEntry { target, tenant, reason, origin: "operator", since_ms: 0, until_ms };
         self.bans.lock().unwrap().push(ban);
         Ok(1)
     }
 
-    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError> {
+    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError> {
         let mut bans = self.bans.lock().unwrap();
         let before = bans.len();
-        bans.retain(|ban| ban.target != *target);
+        bans.retain(|ban| ban.target != *target || ban.tenant != tenant);
         Ok(bans.len() < before)
     }
 
@@ -158,7 +164,7 @@ impl Control for Broker {
         })
     }
 
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
+    fn set_broker(&self, name: &str, address: &str, _: &[String]) -> Result<(), ControlError> {
         self.fleet.lock().unwrap().push((name.to_owned(), address.to_owned()));
         Ok(())
     }
@@ -350,6 +356,10 @@ fn bans_are_added_listed_and_removed() {
     let gone = fixture.send("DELETE", "/api/v1/bans?client=a%2Fb+c", "", "");
     assert!(code(&gone) == "409" && gone.contains("there is no such ban"), "{gone}");
     assert!(fixture.get("/api/v1/bans").contains("\"bans\":[]"));
+    assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, r#"{"client": "c", "tenant": "acme"}"#)), "200");
+    assert!(fixture.get("/api/v1/bans").contains(r#""tenant":"acme""#));
+    assert_eq!(code(&fixture.send("DELETE", "/api/v1/bans?client=c", "", "")), "409", "another tenant's");
+    assert_eq!(code(&fixture.send("DELETE", "/api/v1/bans?tenant=acme&client=c", "", "")), "200");
     assert_eq!(code(&fixture.send("POST", "/api/v1/bans", "", r#"{"client": "x"}"#)), "415", "as a form would come");
     assert_eq!(code(&fixture.send("POST", "/api/v1/bans", json, "{}")), "400");
     let long = format!("{{\"client\": \"{}\"}}", "x".repeat(300 * 1024));
@@ -415,7 +425,8 @@ fn clients_are_sent_elsewhere_and_taken_again() {
     let body = r#"{"server_reference": "b:1883", "per_second": 50, "evict_after_s": 1}"#;
     assert_eq!(code(&fixture.send("POST", path, meant, body)), "200");
     let asked = fixture.broker.drain.lock().unwrap().clone().unwrap();
-    assert_eq!(asked, DrainRequest { server_reference: Some("b:1883".to_owned()), per_second: 50 });
+    let evict_after = std::time::Duration::from_secs(1);
+    assert_eq!(asked, DrainRequest { server_reference: Some("b:1883".to_owned()), per_second: 50, evict_after });
     assert!(fixture.get(path).contains(r#""draining":true"#));
     assert_eq!(code(&fixture.send("DELETE", path, meant, "")), "200");
     assert!(fixture.get(path).contains(r#""draining":false"#));
@@ -490,12 +501,16 @@ fn every_line_of_the_exposition_belongs_to_its_metric() {
         "tidegate_shards 4",
         "tidegate_connections_refused_total{reason=\"banned\"} 4",
         "tidegate_bans_added_total{origin=\"operator\"} 1",
+        "tidegate_tenant_holdings{tenant=\"acme\",kind=\"subscriptions\"} 5",
+        "tidegate_tenant_quota{tenant=\"acme\",kind=\"connections\"} 3",
+        "tidegate_tenant_refused_total{tenant=\"acme\",kind=\"connections\"} 1",
         "tidegate_loop_lag_seconds 1.5",
         "tidegate_store_syncs_total 6",
     ] {
         assert!(text.lines().any(|line| line == expected), "{expected}\n{text}");
     }
     assert!(!text.contains("type=\"connack\",direction=\"received\""));
+    assert!(!text.contains("tidegate_tenant_quota{tenant=\"acme\",kind=\"sessions\"}"), "there is no limit");
 }
 
 #[test]

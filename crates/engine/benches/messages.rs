@@ -86,7 +86,8 @@ impl World {
             for from in 0..self.engines.len() {
                 for to in 0..self.engines.len() {
                     if let Some(batch) = self.engines[from].take_batch(ShardId(to as u16)) {
-                        self.engines[to].handle_batch(NOW, batch);
+                        let whole = self.engines[to].handle_batch(NOW, batch);
+                        assert!(whole.is_ok(), "a batch of this process");
                         busy = true;
                     }
                 }

@@ -273,7 +273,7 @@ impl Desk {
         };
         if layouts.packet_len(&mut publication, &shape, now) > connection.max_packet_out as usize {
             // The client came back with a smaller limit: the message counts as sent ([MQTT-3.1.2-25]).
-            self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
+            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
             let Some(session) = self.sessions.get_mut(to.0) else { return };
             let stored = session.stored;
             if let Some(flow) = session.flow.as_mut() {

@@ -336,6 +336,18 @@ impl Engine {
         }
     }
 
+    /// What a shard of another node, which is gone, has asked for and was to answer.
+    pub(crate) fn end_admissions_of(&mut self, now: Now, peer: ShardId) {
+        for id in self.desk.reservations.of_shard(peer) {
+            self.release(id);
+        }
+        let bit = 1u64 << peer.0;
+        let asked = self.admissions.asked.iter().filter(|(_, asked)| asked.waiting & bit != 0);
+        for number in asked.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.handle_reserved(now, peer, number, 0);
+        }
+    }
+
     /// A connection ends: what was kept for it is anyone's again, and no queue has to tell it anything.
     pub(crate) fn end_admission(&mut self, key: ConnectionKey, extra: &Extra) {
         match extra.reserving {
@@ -345,7 +357,7 @@ impl Engine {
         }
         if extra.withheld_until != Millis::NEVER {
             self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
-            for shard in self.place.others() {
+            for shard in self.roster.others() {
                 self.links.send(shard, Record::GiveUp { connection: key });
             }
         }
@@ -361,7 +373,7 @@ impl Engine {
                 wrong(format!("room number {number} was asked for and nobody waits for it"));
             }
         }
-        if self.place.shards == 1 && self.desk.reservations.len() > 0 {
+        if self.roster.is_alone() && self.desk.reservations.len() > 0 {
             wrong("room is kept although nobody else could be asked".into());
         }
     }

@@ -40,7 +40,7 @@ impl Engine {
             self.audit_session(&mut found, SessionKey(key), session);
             self.audit_flow(&mut found, SessionKey(key), session);
         }
-        self.groups.audit(self.place.shard, &self.desk, &mut |what| found.0.push(what));
+        self.groups.audit((self.place.shard, &self.roster), &self.desk, &mut |what| found.0.push(what));
         self.desk.tenants.audit(&self.desk, &mut |what| found.0.push(what));
         self.retained.audit(&mut |what| found.0.push(what));
         self.audit_admissions(&mut |what| found.0.push(what));
@@ -118,7 +118,7 @@ impl Engine {
         found.equal("pub_acks", extra.acks.pub_acks() as u64, pub_acks as u64);
         let first = extra.acks.iter().next();
         found.holds(first.is_none_or(|ack| ack.waits > 0), || format!("{key:?}: an answer waits for nothing"));
-        if connection.is_parked() && self.place.shards == 1 {
+        if connection.is_parked() && self.roster.is_alone() {
             let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
             let flows = self.desk.sessions.iter().filter_map(|(_, session)| session.flow.as_ref());
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_mqtt::{Disconnect, PacketType, QoS};
+use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
 use crate::connect::keep_alive_deadline;
 use crate::connection::Phase;
@@ -16,7 +16,17 @@ use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
 use crate::session::{Delivery, Session, Will};
+use crate::settings::Holding;
 use crate::uplink::UPLINK_LISTENER;
+
+/// Whom a drain sends away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evicted {
+    /// Those who are told so and what to use instead: MQTT 5 clients.
+    Told,
+    /// Everyone.
+    Everyone,
+}
 
 impl Engine {
     /// The transport of a connection is gone.
@@ -66,12 +76,24 @@ impl Engine {
 
     /// Ends a connection from this side: an MQTT 5 client gets a DISCONNECT with the reason.
     pub(crate) fn close_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
+        self.close_towards(now, key, reason, detail, None);
+    }
+
+    /// The same with what the client is told to use instead; `None` leaves it to the table of homes, the drain and the listener.
+    pub(crate) fn close_towards(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        reason: Reason,
+        detail: Option<String>,
+        reference: Option<&str>,
+    ) {
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
             self.say_goodbye(key, false);
         } else if connection.phase == Phase::Open && connection.version.is_v5() {
             let redirects = matches!(reason, Reason::UseAnotherServer | Reason::ServerShuttingDown);
-            let home = self.reference_of_home(connection.session);
+            let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
             let packet = Disconnect {
@@ -83,6 +105,11 @@ impl Engine {
             self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
         }
         self.end_connection(now, key, reason, detail);
+    }
+
+    /// What clients whose home is elsewhere are told when this server drains; their connections are not the engine's.
+    pub fn drain_reference(&self) -> Option<&str> {
+        self.redirecting.as_ref()?.reference.as_deref()
     }
 
     /// What clients of a listener are told to use instead of this server.
@@ -105,9 +132,12 @@ impl Engine {
     }
 
     /// Ends the connections of so many clients and tells MQTT 5 clients what to use instead; returns how many there were.
-    pub fn evict(&mut self, now: Now, clients: usize) -> usize {
+    pub fn evict(&mut self, now: Now, clients: usize, whom: Evicted) -> usize {
         let connections = self.desk.connections.iter();
-        let of_client = connections.filter(|(_, it)| it.phase == Phase::Open && it.listener != UPLINK_LISTENER);
+        let of_client = connections.filter(|(_, it)| {
+            let wanted = whom == Evicted::Everyone || it.version == Version::V5;
+            wanted && it.phase == Phase::Open && it.listener != UPLINK_LISTENER
+        });
         let keys: Vec<ConnectionKey> = of_client.map(|(key, _)| key).take(clients).collect();
         for key in &keys {
             self.close_connection(now, *key, Reason::UseAnotherServer, None);
@@ -175,7 +205,7 @@ impl Engine {
             flow.to_resend = 0;
         }
         let tenant = session.tenant;
-        self.desk.tenants.remove_connected(tenant);
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
         self.desk.sessions_connected -= 1;
         self.suspend_fetches(key);
         self.schedule_will(now, key, reason);

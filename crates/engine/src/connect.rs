@@ -19,7 +19,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
 use crate::session::{FilterList, Session, Will};
-use crate::settings::Authentication;
+use crate::settings::{Authentication, Holding};
 
 impl Engine {
     pub(crate) fn handle_connect(&mut self, now: Now, key: ConnectionKey, frame: &Frame<'_>) -> Flow {
@@ -164,13 +164,28 @@ impl Engine {
         accepted: &Accepted,
     ) {
         let existing = self.desk.find_session(tenant, client_id);
-        let mark = self.desk.journal.mark();
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };
-        if let Err(refused) = self.check_client(subject, existing, connect) {
+        let allowed = self.check_client(subject, existing, connect);
+        if let Err(refused) = allowed.and_then(|()| self.take_places(tenant, existing)) {
             self.refuse_connect(now, key, refused.reason, refused.detail);
             return;
         }
+        self.let_in(now, key, subject, existing, connect, accepted);
+        self.return_places(tenant);
+    }
+
+    /// Ties a client that may come in to its session, that of before or a new one.
+    fn let_in(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        Subject { tenant, client_id, .. }: Subject<'_>,
+        existing: Option<SessionKey>,
+        connect: &Connect<'_>,
+        accepted: &Accepted,
+    ) {
+        let mark = self.desk.journal.mark();
         // The old connection ends first, so that its will and its session end as if it had broken off.
         if let Some(old) = existing.and_then(|session| self.desk.sessions.get(session.0)?.connection) {
             self.take_parked(now, old);
@@ -272,7 +287,7 @@ impl Engine {
         if will.is_some() {
             self.desk.replace_will(to, will);
         }
-        self.desk.tenants.add_connected(tenant);
+        self.desk.tenants.add(tenant, Holding::Connections);
         self.desk.sessions_connected += 1;
         let deadline = keep_alive_deadline(now.monotonic, granted.keep_alive);
         self.desk.set_connection_timer(key, deadline);

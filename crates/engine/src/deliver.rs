@@ -77,7 +77,7 @@ impl Desk {
         if connection.max_packet_out != u32::MAX || connection.aliases_out {
             let len = layouts.packet_len(publication, &shape, now);
             if len > connection.max_packet_out as usize {
-                self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
+                self.discard_publication_for(Reason::SubscriberPacketLimit, to, publication);
                 return;
             }
             shape.alias = choose_alias(connection, publication.topic, len);
@@ -112,7 +112,7 @@ impl Desk {
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
         let inner = self.sessions.get(to.0).is_some_and(|session| session.is_inner() || session.is_uplink());
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
-            self.drop_for(Reason::OfflineQos0, to, publication.topic);
+            self.discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
         }
         self.enqueue(Millis(0), publication, to, terms, qos);
@@ -251,7 +251,7 @@ impl Desk {
         let len = layouts.packet_len(&mut publication, &shape, now);
         let stored = session.stored.filter(|_| next.number != 0);
         if len > connection.max_packet_out as usize {
-            self.drop_for(Reason::SubscriberPacketLimit, to, publication.topic);
+            self.discard_for(Reason::SubscriberPacketLimit, to, &message);
             self.forget_stored(stored, next.number);
             return;
         }

@@ -24,7 +24,7 @@ use crate::rate::Published;
 use crate::reason::Reason;
 use crate::reservations::Reservations;
 use crate::session::{BlockedPublisher, Session, Will};
-use crate::settings::{ListenerSettings, Settings};
+use crate::settings::{Holding, ListenerSettings, Settings};
 use crate::slab::{GenSlab, Slab};
 use crate::telling::Telling;
 use crate::tenants::TenantUses;
@@ -49,6 +49,8 @@ pub(crate) enum Timer {
     Sys,
     /// An uplink is probed, reached again, or given up.
     Uplink(UplinkKey),
+    /// Brokers of an earlier process that nobody has named are given up.
+    FormerUplinks,
 }
 
 /// Clients of a shard.
@@ -127,7 +129,7 @@ impl Desk {
         let high_water = settings.limits.output_high_water as usize;
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
-        let tenants = TenantUses::new(&settings.tenant_quotas);
+        let tenants = TenantUses::new(&settings);
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
             settings,
@@ -198,7 +200,7 @@ impl Desk {
         let hash = hash_name(session.tenant, &session.client_id);
         self.memory += session.will().map_or(0, Will::cost);
         if !session.is_inner() {
-            self.tenants.add_session(session.tenant);
+            self.tenants.add(session.tenant, Holding::Sessions);
         }
         let key = self.sessions.insert(session);
         let sessions = &self.sessions;
@@ -213,8 +215,11 @@ impl Desk {
         let session = self.sessions.remove(key.0)?;
         self.reservations.forget_session(key);
         self.memory -= session.will().map_or(0, Will::cost);
+        if let Some(stored) = session.rare.as_ref().and_then(|rare| rare.stored_will) {
+            self.journal.delete(Key::Will(stored));
+        }
         if !session.is_inner() {
-            self.tenants.remove_session(session.tenant);
+            self.tenants.release(session.tenant, Holding::Sessions, 1);
         }
         let hash = hash_name(session.tenant, &session.client_id);
         if let Ok(entry) = self.by_client.find_entry(hash, |other| *other == key.0) {
@@ -226,13 +231,13 @@ impl Desk {
     /// Counts a place in a shared group that a session has taken.
     pub(crate) fn count_membership(&mut self, tenant: TenantId) {
         self.shared_memberships += 1;
-        self.tenants.add_subscription(tenant);
+        self.tenants.add(tenant, Holding::Subscriptions);
     }
 
     /// Counts a place that a session has given up.
     pub(crate) fn uncount_membership(&mut self, tenant: TenantId) {
         self.shared_memberships -= 1;
-        self.tenants.remove_subscriptions(tenant, 1);
+        self.tenants.release(tenant, Holding::Subscriptions, 1);
     }
 
     /// The output of a connection for appending a packet; it is written at the end of the turn.
@@ -351,6 +356,7 @@ impl Desk {
         self.memory += will.as_ref().map_or(0, Will::cost);
         let before = std::mem::replace(&mut session.rare_mut().will, will);
         self.memory -= before.as_ref().map_or(0, Will::cost);
+        self.store_will(key);
         before
     }
 

@@ -16,6 +16,7 @@ use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
+use crate::roster::Roster;
 use crate::session::BlockedPublisher;
 use crate::settings::SharedStrategy;
 use crate::to_write::WIDE_RECEIVERS;
@@ -72,6 +73,7 @@ pub(crate) struct Reach<'e> {
     pub index: &'e mut SubscriptionIndex,
     pub scratch: &'e mut Route,
     pub place: Place,
+    pub roster: &'e Roster,
 }
 
 /// Splits an engine into its route cache and what delivering needs.
@@ -85,6 +87,7 @@ macro_rules! reach {
             index: &mut $engine.index,
             scratch: &mut $engine.scratch_route,
             place: $engine.place,
+            roster: &$engine.roster,
         }
     };
 }
@@ -126,7 +129,7 @@ impl Engine {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does nothing
     /// where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        if !self.place.owns(partition_of(publication.tenant, publication.topic)) {
+        if self.roster.home_of_topic(publication.tenant, publication.topic) != self.place.shard {
             return None;
         }
         if publication.tenant == TenantId::UPLINK {
@@ -244,7 +247,7 @@ impl Reach<'_> {
         let publisher = source.publisher();
         let check_no_local = route.has_no_local() && source.session.is_some();
         let by_fleet = self.desk.uplinks.is_on() && route.has_no_local() && publication.publisher != 0;
-        if publication.retain && self.place.shards > 1 {
+        if publication.retain && !self.roster.is_alone() {
             for target in targets {
                 let qos = target.qos().min(publication.qos);
                 self.desk.note_fresh(target.session, publication.topic, qos);
@@ -349,14 +352,15 @@ impl Reach<'_> {
         let mut homes = 0;
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
-            let home = self.place.home_of(partition_of(publication.tenant, publication.topic));
+            let home = self.roster.home_of_topic(publication.tenant, publication.topic);
             homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }
         let mut bits = remote | homes;
         let mut crossing = None;
-        if bits != 0 && self.must_be_kept(publication, source) {
-            let way = Way::Publish { shards: self.place.shards, deliver: remote, retain: homes };
-            crossing = Some(self.begin_crossing(publication, &way, bits));
+        let own = bits & !self.roster.peers().0;
+        if own != 0 && self.must_be_kept(publication, source) {
+            let way = Way::Publish { shards: self.place.shards, deliver: remote & own, retain: homes & own };
+            crossing = Some(self.begin_crossing(publication, &way, own));
         }
         while bits != 0 {
             let bit = bits & bits.wrapping_neg();
@@ -375,7 +379,7 @@ impl Reach<'_> {
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
             let passage = self.passage(purpose, source, ticket, publication.priority);
             self.links.send_publish(shard, &passage, publication);
-            self.links.send_crossing(shard, crossing);
+            self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
             self.desk.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
             if self.links.is_full(shard) {

@@ -23,6 +23,7 @@ use crate::output::Output;
 use crate::reason::Reason;
 use crate::retained::Retained;
 use crate::retained_fetch::Fetches;
+use crate::roster::Roster;
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::sys::Sys;
@@ -39,6 +40,7 @@ use crate::uplink::id::SeenIds;
 pub struct Engine {
     pub(crate) settings: Arc<Settings>,
     pub(crate) place: Place,
+    pub(crate) roster: Roster,
     pub(crate) desk: Desk,
     pub(crate) index: SubscriptionIndex,
     pub(crate) cache: RouteCache,
@@ -118,9 +120,10 @@ impl Engine {
         let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
         desk.uplinks = Uplinks::new(settings.uplinks.clone(), seed);
-        retained.limit_tenants(settings.tenant_quotas.iter().map(|(tenant, quota)| (*tenant, quota.max_retained)));
+        retained.limit_tenants(&settings);
         Self {
             place,
+            roster: Roster::alone(place),
             desk,
             index: SubscriptionIndex::default(),
             cache: RouteCache::new(Arc::clone(&settings)),
@@ -176,7 +179,9 @@ impl Engine {
             self.desk.counters.connects_refused[reason.number()] += 1;
             return Err(reason);
         }
-        let tenant = self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let of_settings = || self.desk.listener(listener).map_or(TenantId::DEFAULT, |listener| listener.tenant);
+        let known = self.settings.tenants.as_ref().and_then(|tenants| tenants.of_listener(listener));
+        let tenant = known.unwrap_or_else(of_settings);
         let key = self.desk.connections.insert(Connection::new(listener, tenant, now.monotonic));
         if let Some(open) = self.desk.connections_by_listener.get_mut(usize::from(listener.0)) {
             *open += 1;
@@ -337,6 +342,7 @@ impl Engine {
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::Sys => self.publish_sys(now),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
+            Timer::FormerUplinks => self.handle_former_timer(now),
         }
     }
 

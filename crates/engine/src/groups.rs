@@ -2,6 +2,7 @@
 
 mod audit;
 mod fleet;
+mod reseat;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -102,8 +103,9 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let tenant = session.tenant;
         let client = hash_name(tenant, &session.client_id);
-        let home = self.place.home_of(group_partition(tenant, share, filter));
-        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), home, member });
+        let partition = group_partition(tenant, share, filter);
+        let home = self.roster.home_of(partition);
+        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), partition, member });
         let memberships = &mut session.rare_mut().memberships;
         if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
             *other = membership;
@@ -127,13 +129,19 @@ impl Engine {
         let client = hash_name(session.tenant, &session.client_id);
         session.rare_mut().memberships.push(Rc::clone(membership));
         self.desk.count_membership(membership.tenant);
+        self.seat_away(now, key, client, membership);
+    }
+
+    /// Gives a member its seat at the group's home, for now as one that is away.
+    fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        if membership.home == self.place.shard {
+        let home = self.roster.home_of(membership.partition);
+        if home == self.place.shard {
             self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
             self.groups.set_online(group, self.place.shard, key.0, false);
         } else {
-            self.links.send(membership.home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-            self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online: false });
+            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+            self.links.send(home, Record::GroupPresence { group, session: key.0, online: false });
         }
     }
 
@@ -233,11 +241,11 @@ impl Engine {
 
     /// Tells a group's home that a member is gone.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let group = membership.group();
-        if membership.home == self.place.shard {
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
             self.handle_group_leave(now, self.place.shard, group, key.0);
         } else {
-            self.links.send(membership.home, Record::GroupLeave { group, session: key.0 });
+            self.links.send(home, Record::GroupLeave { group, session: key.0 });
         }
     }
 
@@ -260,13 +268,8 @@ impl Engine {
     /// A session went online or offline: its groups prefer members that are there.
     pub(crate) fn announce_presence(&mut self, key: SessionKey, online: bool) {
         let Some(rare) = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref()) else { return };
-        for membership in &rare.memberships {
-            let group = membership.group();
-            if membership.home == self.place.shard {
-                self.groups.set_online(group, self.place.shard, key.0, online);
-            } else {
-                self.links.send(membership.home, Record::GroupPresence { group, session: key.0, online });
-            }
+        for membership in rare.memberships.clone() {
+            self.announce_presence_in(&membership, key, online);
         }
     }
 
@@ -279,14 +282,14 @@ impl Engine {
         publication: &mut Publication<'_>,
     ) {
         let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let group = membership.group();
-        if membership.home == self.place.shard {
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
-            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), membership.home);
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), home);
             let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(membership.home, Record::Return { group, not_to: from.0, envelope });
-            self.links.send_crossing(membership.home, crossing);
+            self.links.send(home, Record::Return { group, not_to: from.0, envelope });
+            self.links.send_crossing(home, crossing);
         }
     }
 

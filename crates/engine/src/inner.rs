@@ -6,6 +6,7 @@ use std::fmt;
 use tidegate_mqtt::{QoS, TopicFilter};
 
 use crate::engine::Engine;
+use crate::homes::Home;
 use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
@@ -113,7 +114,8 @@ impl Engine {
         name: &str,
         filters: &[(&str, QoS)],
     ) -> Result<InnerKey, InnerError> {
-        if !self.place.owns(partition_of(tenant, name)) {
+        let partition = partition_of(tenant, name);
+        if !self.place.owns(partition) || self.home_of(partition) != Home::Here {
             return Err(InnerError::NotAtHome);
         }
         if self.session_named(tenant, name).is_some() {

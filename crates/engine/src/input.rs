@@ -63,6 +63,7 @@ impl Engine {
     pub fn handle_input(&mut self, now: Now, key: ConnectionKey, bytes: &[u8]) {
         self.desk.counters.bytes_in += bytes.len() as u64;
         self.desk.journal.now = now;
+        self.desk.tenants.look_at_rates();
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         match connection.tail.take() {
             None => {
@@ -387,7 +388,7 @@ impl Engine {
         }
         self.give_up_blocking(BlockedPublisher { shard: self.place.shard, connection: key });
         self.links.forget_waiting(key);
-        for shard in self.place.others() {
+        for shard in self.roster.others() {
             self.links.send(shard, Record::GiveUp { connection: key });
         }
         if !self.waits_for_rate(key) {

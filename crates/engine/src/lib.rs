@@ -62,6 +62,7 @@ mod admission;
 mod alias;
 mod audit;
 mod close;
+mod cluster;
 mod completion;
 mod connect;
 mod connection;
@@ -85,6 +86,7 @@ mod inner;
 mod input;
 mod layouts;
 mod link;
+mod live_limits;
 mod message;
 mod now;
 mod output;
@@ -101,6 +103,7 @@ mod reason;
 mod reservations;
 mod retained;
 mod retained_fetch;
+mod roster;
 mod session;
 mod settings;
 mod shared_group;
@@ -120,6 +123,7 @@ mod uplink;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use close::Evicted;
 pub use connection::Preset;
 pub use counters::{Counters, Gauges};
 pub use durable::{JournalBatch, RestoreError, RestoreRoute, Restored, Sweep, Takers, describe, name_of_kind};
@@ -136,13 +140,16 @@ pub use link::Batch;
 pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
+pub use roster::Roster;
 pub use settings::{
-    Authentication, DeadLetter, Durability, Limits, ListenerSettings, OverflowPolicy, OverflowRule, PriorityRule,
-    PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy, TenantQuota, Tenants,
+    Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy, OverflowRule,
+    PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,
+    TenantLedger, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;
 pub use uplink::{
-    DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
+    DialAttempt, RoutingPolicy, Settling, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings,
+    UplinkState,
 };
 pub use wire::WireError;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::desk::Desk;
 use crate::event::Delay;
-use crate::ids::SessionKey;
+use crate::ids::{SessionKey, ShardId};
 use crate::session::{BlockedPublisher, Session};
 
 /// Publishers that wait for the memory of a shard.
@@ -19,6 +19,13 @@ impl Overload {
     /// Whether a publisher waits for memory.
     pub(crate) fn holds(&self, publisher: &BlockedPublisher) -> bool {
         self.waiting.contains(publisher)
+    }
+
+    /// No publisher of a shard waits any longer.
+    pub(crate) fn give_up_shard(&mut self, shard: ShardId) {
+        let before = self.waiting.len();
+        self.waiting.retain(|publisher| publisher.shard != shard);
+        self.given_up |= self.waiting.len() < before;
     }
 
     /// A publisher waits no longer.

@@ -3,6 +3,7 @@
 use tidegate_mqtt::ReasonCode;
 
 use crate::admission::Wanted;
+use crate::desk::Desk;
 use crate::dispatch::{Source, reach};
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
@@ -23,12 +24,20 @@ const HOPS_MAX: u8 = 32;
 
 impl Engine {
     /// Takes a batch from another shard.
-    pub fn handle_batch(&mut self, now: Now, batch: Batch) {
+    ///
+    /// # Errors
+    /// When a shard of another node has sent what cannot be read: what is behind is lost, and the shell ends the link.
+    pub fn handle_batch(&mut self, now: Now, batch: Batch) -> Result<(), WireError> {
         self.desk.journal.now = now;
         let whole = self.read_batch(now, &batch);
-        // Both ends are this program, so anything else is a defect in it.
-        debug_assert!(whole.is_ok(), "{} sent a batch that cannot be read: {whole:?}", batch.from);
+        // In one process both ends are this program, so anything else is a defect in it.
+        debug_assert!(
+            whole.is_ok() || batch.head.foreign.is_some(),
+            "{} sent a batch that cannot be read: {whole:?}",
+            batch.from
+        );
         self.finish_batch(batch);
+        whole
     }
 
     /// Works off the records of a batch, as far as it can be read: what is behind is lost and counted once.
@@ -63,7 +72,10 @@ impl Engine {
     fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
-            Record::Confirm { ticket, code, promises } => self.confirm(now, ticket, code, promises),
+            Record::Confirm { ticket, code, promises } => {
+                self.links.answered(from, ticket, false);
+                self.confirm(now, ticket, code, promises);
+            }
             other => self.handle_rare_record(now, from, other),
         }
     }
@@ -88,7 +100,12 @@ impl Engine {
             Record::Crossed { number } => self.handle_crossed(from, number),
             Record::Replayed => self.handle_replayed(),
             Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
-            Record::InterestSeen { ticket } => self.handle_interest_seen(now, ticket),
+            Record::InterestSeen { ticket } => {
+                self.links.answered(from, ticket, true);
+                self.handle_interest_seen(now, ticket);
+            }
+            Record::Mark { number } => self.links.send(from, Record::Marked { number }),
+            Record::Marked { number } => self.links.marked(from, number),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
             }
@@ -207,11 +224,18 @@ impl Engine {
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.desk.overload.give_up(&publisher);
-        let sessions = &mut self.desk.sessions;
-        self.desk.blockers.retain(|key| {
+        self.desk.give_up_blocking(|other| *other == publisher);
+    }
+}
+
+impl Desk {
+    /// These publishers wait no longer for queues of this shard.
+    pub(crate) fn give_up_blocking(&mut self, gives_up: impl Fn(&BlockedPublisher) -> bool) {
+        let sessions = &mut self.sessions;
+        self.blockers.retain(|key| {
             let Some(flow) = sessions.get_mut(*key).and_then(|session| session.flow.as_mut()) else { return false };
-            if flow.blocking.contains(&publisher) {
-                flow.blocking.retain(|other| *other != publisher);
+            if flow.blocking.iter().any(&gives_up) {
+                flow.blocking.retain(|other| !gives_up(other));
                 flow.block_given_up = true;
             }
             !flow.blocking.is_empty()

@@ -403,7 +403,7 @@ impl Engine {
 
     /// Subscriptions go over the links as messages do: whoever fills them waits until they have drained.
     pub(crate) fn wait_for_full_links(&mut self, now: Now, key: ConnectionKey) {
-        let full = self.place.others().filter(|shard| self.links.is_full(*shard));
+        let full = self.roster.others().into_iter().filter(|shard| self.links.is_full(*shard));
         let full = full.fold(0, |bits, shard| bits | 1u64 << shard.0);
         if full != 0 {
             self.wait_for_links(now, key, full);

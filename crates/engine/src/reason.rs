@@ -179,6 +179,8 @@ reasons! {
     NotServedHere = 70, "not_served_here", ServerUnavailable, "the client is not served here at the moment; it may connect again shortly";
     /// The lease on a partition has run out.
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
+    /// A node of the cluster has gone that had to confirm something.
+    NodeLost = 72, "node_lost", ServerBusy, "a node of the cluster has gone that had to confirm what the client has sent";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

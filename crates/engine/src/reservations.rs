@@ -49,6 +49,11 @@ impl Reservations {
         kept.into_iter().map(|(session, _)| session).collect()
     }
 
+    /// The reservations of messages that entered at a shard.
+    pub(crate) fn of_shard(&self, shard: ShardId) -> Vec<ReservationId> {
+        self.kept.range((shard, 0)..=(shard, u32::MAX)).map(|(id, _)| *id).collect()
+    }
+
     /// A session is gone, and with it the room in its queue.
     pub(crate) fn forget_session(&mut self, session: SessionKey) {
         if self.by_session.remove(&session.0).is_some() {

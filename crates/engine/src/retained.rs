@@ -4,10 +4,12 @@ mod seek;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use crate::ids::TenantId;
 use crate::now::Millis;
 use crate::reason::Reason;
+use crate::settings::{Holding, Settings, TenantLedger};
 
 use self::seek::{Judgement, judge};
 
@@ -35,6 +37,8 @@ pub(crate) struct Retained<M> {
     max_bytes: u64,
     /// How many messages a tenant may have, where that is limited.
     max_of_tenants: BTreeMap<TenantId, u64>,
+    /// Who counts them for all shards instead.
+    ledger: Option<Arc<dyn TenantLedger>>,
 }
 
 /// Expired messages that make room for a new one at a limit.
@@ -52,23 +56,32 @@ pub(crate) enum ScanEnd {
 impl<M: Retainable> Retained<M> {
     /// An empty table that holds at most `max_count` messages and `max_bytes` bytes of them; 0 is no limit.
     pub(crate) fn new(max_count: u64, max_bytes: u64) -> Self {
-        let limit = |max| if max == 0 { u64::MAX } else { max };
-        Self {
+        let mut empty = Self {
             tenants: BTreeMap::new(),
             expiring: BTreeSet::new(),
             expired: Vec::new(),
             count: 0,
             bytes: 0,
-            max_count: limit(max_count),
-            max_bytes: limit(max_bytes),
+            max_count: u64::MAX,
+            max_bytes: u64::MAX,
             max_of_tenants: BTreeMap::new(),
-        }
+            ledger: None,
+        };
+        empty.set_limits(max_count, max_bytes);
+        empty
     }
 
-    /// Limits how many messages tenants may have; 0 is no limit.
-    pub(crate) fn limit_tenants(&mut self, limits: impl Iterator<Item = (TenantId, u32)>) {
-        let limits = limits.filter(|(_, max)| *max != 0);
-        self.max_of_tenants = limits.map(|(tenant, max)| (tenant, u64::from(max))).collect();
+    /// Limits how many messages there may be, and bytes of them; 0 is no limit. What is beyond them already stays.
+    pub(crate) fn set_limits(&mut self, max_count: u64, max_bytes: u64) {
+        let limit = |max| if max == 0 { u64::MAX } else { max };
+        (self.max_count, self.max_bytes) = (limit(max_count), limit(max_bytes));
+    }
+
+    /// Limits how many messages tenants may have.
+    pub(crate) fn limit_tenants(&mut self, settings: &Settings) {
+        let limits = settings.tenant_quotas.iter().map(|(tenant, quota)| (*tenant, u64::from(quota.max_retained)));
+        self.max_of_tenants = limits.filter(|(_, max)| *max != 0).collect();
+        self.ledger.clone_from(&settings.tenant_ledger);
     }
 
     /// Number of messages, including expired ones that [`Retained::expire`] has not come to yet.
@@ -87,8 +100,7 @@ impl<M: Retainable> Retained<M> {
     ///
     /// [`Reason::RetainedCountLimit`], [`Reason::RetainedBytesLimit`] or [`Reason::TenantRetained`]; nothing has changed then.
     pub(crate) fn set(&mut self, tenant: TenantId, topic: &str, message: M, now: Millis) -> Result<Option<M>, Reason> {
-        let of_tenant = self.max_of_tenants.get(&tenant).copied().unwrap_or(u64::MAX);
-        self.set_within(of_tenant, tenant, topic, message, now)
+        self.set_within(true, tenant, topic, message, now)
     }
 
     /// The same for a message that was retained elsewhere or before: it was within its tenant's limit then, and a share of
@@ -104,22 +116,29 @@ impl<M: Retainable> Retained<M> {
         message: M,
         now: Millis,
     ) -> Result<Option<M>, Reason> {
-        self.set_within(u64::MAX, tenant, topic, message, now)
+        self.set_within(false, tenant, topic, message, now)
     }
 
     fn set_within(
         &mut self,
-        of_tenant: u64,
+        quota: bool,
         tenant: TenantId,
         topic: &str,
         message: M,
         now: Millis,
     ) -> Result<Option<M>, Reason> {
         let size = size_of_entry(topic, &message);
-        if self.refusal(of_tenant, tenant, topic, size).is_some() {
+        if self.refusal(tenant, topic, size).is_some() {
             self.expire(now, RECLAIMED_MAX);
-            if let Some(reason) = self.refusal(of_tenant, tenant, topic, size) {
+            if let Some(reason) = self.refusal(tenant, topic, size) {
                 return Err(reason);
+            }
+        }
+        let is_new = self.tenants.get(&tenant).is_none_or(|topics| !topics.contains_key(topic));
+        if is_new && !self.count_new(tenant, quota) {
+            let expired = self.expire(now, RECLAIMED_MAX);
+            if expired == 0 || !self.count_new(tenant, quota) {
+                return Err(Reason::TenantRetained);
             }
         }
         let deadline = message.expires_at();
@@ -148,6 +167,9 @@ impl<M: Retainable> Retained<M> {
             self.tenants.remove(&tenant);
         }
         self.count -= 1;
+        if let Some(ledger) = &self.ledger {
+            ledger.release(tenant, Holding::Retained, 1);
+        }
         self.bytes -= size_of_entry(&topic, &message);
         self.move_deadline(tenant, &topic, message.expires_at(), Millis::NEVER);
         Some(message)
@@ -254,21 +276,43 @@ impl<M: Retainable> Retained<M> {
         }
     }
 
-    /// Why an entry of `size` bytes cannot be taken where its tenant may have `of_tenant` messages.
-    fn refusal(&self, of_tenant: u64, tenant: TenantId, topic: &str, size: u64) -> Option<Reason> {
+    /// Counts a message of a new topic for its tenant, if that may have one more or there is no `quota`; says whether it has.
+    fn count_new(&self, tenant: TenantId, quota: bool) -> bool {
+        match &self.ledger {
+            Some(ledger) if quota => ledger.claim(tenant, Holding::Retained),
+            Some(ledger) => {
+                ledger.add(tenant, Holding::Retained, 1);
+                true
+            }
+            None => {
+                let has = self.tenants.get(&tenant).map_or(0, BTreeMap::len) as u64;
+                !quota || self.max_of_tenants.get(&tenant).is_none_or(|max| has < *max)
+            }
+        }
+    }
+
+    /// Why an entry of `size` bytes cannot be taken.
+    fn refusal(&self, tenant: TenantId, topic: &str, size: u64) -> Option<Reason> {
         let topics = self.tenants.get(&tenant);
         let old = topics.and_then(|topics| topics.get(topic));
         let freed = old.map_or(0, |old| size_of_entry(topic, old));
         if old.is_none() && self.count >= self.max_count {
             return Some(Reason::RetainedCountLimit);
         }
-        if old.is_none() && topics.map_or(0, BTreeMap::len) as u64 >= of_tenant {
-            return Some(Reason::TenantRetained);
-        }
         if size > freed && self.bytes - freed + size > self.max_bytes {
             return Some(Reason::RetainedBytesLimit);
         }
         None
+    }
+}
+
+impl<M> Drop for Retained<M> {
+    /// A ledger may outlive the engine, as where users come and go that have one each.
+    fn drop(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        for (tenant, topics) in &self.tenants {
+            ledger.release(*tenant, Holding::Retained, topics.len() as u64);
+        }
     }
 }
 

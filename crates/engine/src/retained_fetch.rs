@@ -11,7 +11,7 @@ use crate::deliver::Terms;
 use crate::desk::Desk;
 use crate::dispatch::Source;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
 use crate::message::Publication;
@@ -150,7 +150,7 @@ impl Engine {
 
     /// A SUBACK that fetches will follow may have to wait. What comes live until then is newer than what they will find.
     pub(crate) fn expect_fetches(&mut self, session: SessionKey, requests: &[FetchRequest]) {
-        if self.place.shards > 1
+        if !self.roster.is_alone()
             && !requests.is_empty()
             && let Some(session) = self.desk.sessions.get_mut(session.0)
         {
@@ -175,8 +175,8 @@ impl Engine {
     pub(crate) fn add_fetch(&mut self, session: SessionKey, request: FetchRequest) -> Option<u32> {
         let tenant = self.desk.sessions.get(session.0)?.tenant;
         let wildcard = request.filter.contains(['+', '#']);
-        let home = self.place.home_of(partition_of(tenant, &request.filter));
-        let shards = if wildcard { (0..self.place.shards).map(ShardId).collect() } else { vec![home] };
+        let home = self.roster.home_of_topic(tenant, &request.filter);
+        let shards = if wildcard { self.roster.homes_for(&request.filter).into_iter().collect() } else { vec![home] };
         self.end_fetch_of(session, &request.filter);
         let id = self.fetches.add(Fetch {
             session,
@@ -269,6 +269,24 @@ impl Engine {
             rare.fetches.retain(|other| *other != id);
         }
         settle_fetches(session);
+    }
+
+    /// A shard of another node is gone: what it had is not waited for.
+    pub(crate) fn skip_fetches(&mut self, peer: ShardId) {
+        let asks = |fetch: &Fetch| fetch.shards.contains(&peer);
+        let asking: Vec<u32> = self.fetches.by_id.iter().filter(|(_, it)| asks(it)).map(|(id, _)| *id).collect();
+        for id in asking {
+            let Some(fetch) = self.fetches.by_id.get_mut(&id) else { continue };
+            let present = fetch.shards.last() == Some(&peer);
+            if !present {
+                fetch.shards.retain(|shard| *shard != peer);
+            } else if fetch.state == FetchState::Asked {
+                self.continue_fetch(id, String::new());
+            } else {
+                fetch.shards.pop();
+                fetch.after = String::new();
+            }
+        }
     }
 
     /// Ends the fetch for a subscription that is gone or made anew.

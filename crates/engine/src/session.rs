@@ -10,7 +10,7 @@ use tidegate_mqtt::QoS;
 use crate::durable::{Numbers, StoredSession};
 use crate::hash::NameHasher;
 use crate::identity::Identity;
-use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
 use crate::message::{Message, MessageRef};
 use crate::now::Millis;
@@ -219,6 +219,8 @@ impl SubscriptionIds {
 pub(crate) struct Rare {
     /// The will of the present or last connection.
     pub will: Option<Will>,
+    /// Under which number the will is stored, where the session itself is not.
+    pub stored_will: Option<StoredSession>,
     /// When a will that waits is due; also its key among the timers.
     pub will_due: Option<Millis>,
     /// When a session without a connection ends; also its key among the timers.
@@ -279,8 +281,8 @@ pub(crate) struct Membership {
     pub tenant: TenantId,
     pub share: Box<str>,
     pub filter: Box<str>,
-    /// The shard that deals.
-    pub home: ShardId,
+    /// Its home deals.
+    pub partition: PartitionId,
     pub member: MemberOptions,
 }
 

@@ -5,7 +5,7 @@ mod policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::TenantId;
+use crate::ids::{ListenerId, TenantId};
 use crate::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
@@ -44,22 +44,79 @@ pub struct Settings {
     pub wills_on_shutdown: bool,
     /// What outlives the process.
     pub durability: Durability,
-    /// Whose client a user's is, where that decides.
+    /// Whose client somebody is, where that is not settled by [`ListenerSettings::tenant`].
     pub tenants: Option<Arc<dyn Tenants>>,
+    /// Counts what tenants have on all shards together, against quotas of its own; `None` counts this shard's against
+    /// `tenant_quotas`.
+    pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.
     pub uplinks: Option<UplinkSettings>,
-    /// How much tenants may have. One that is not named has no limits but those of the broker.
+    /// How much tenants may have where there is no `tenant_ledger`. One that is not named has no limits but those of the
+    /// broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
 }
 
 /// Knows which tenant a user belongs to. Asked on a shard's thread, before anyone has proven anything: answers come at once,
 /// from memory.
 pub trait Tenants: std::fmt::Debug + Send + Sync {
+    /// The tenant of who comes in through a listener and of whom nothing else is known; `None` is that of the listener's
+    /// settings.
+    fn of_listener(&self, _listener: ListenerId) -> Option<TenantId> {
+        None
+    }
+
     /// The tenant of a user who comes in where clients belong to `listener`; `None` leaves it at that.
     fn of_user(&self, listener: TenantId, user_name: &str) -> Option<TenantId>;
 }
 
-/// How much a tenant may have on one shard. 0 is no limit.
+/// Something of which a tenant may have so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Clients connected.
+    Connections,
+    /// Sessions, connected or not.
+    Sessions,
+    /// Subscriptions, ordinary or shared.
+    Subscriptions,
+    /// Retained messages.
+    Retained,
+}
+
+impl Holding {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Connections, Self::Sessions, Self::Subscriptions, Self::Retained];
+
+    /// The label in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Sessions => "sessions",
+            Self::Subscriptions => "subscriptions",
+            Self::Retained => "retained",
+        }
+    }
+}
+
+/// Counts what each tenant has on all shards together. Asked on a shard's thread: answers come at once, and nothing waits.
+pub trait TenantLedger: std::fmt::Debug + Send + Sync {
+    /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
+    fn claim(&self, tenant: TenantId, holding: Holding) -> bool;
+
+    /// Counts so many more whatever the quota says.
+    fn add(&self, tenant: TenantId, holding: Holding, count: u64);
+
+    /// Counts so many fewer.
+    fn release(&self, tenant: TenantId, holding: Holding, count: u64);
+
+    /// Whether any tenant may publish only so fast. Asked whenever bytes come in.
+    fn limits_rates(&self) -> bool;
+
+    /// Takes a message from what a tenant may publish, at a time in nanoseconds of the monotonic clock; returns for how many
+    /// nanoseconds it is short of it, or `None` where it may publish as fast as it likes.
+    fn take_message(&self, tenant: TenantId, now: u64) -> Option<u64>;
+}
+
+/// How much a tenant may have. 0 is no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantQuota {
     /// Clients connected at once; beyond it CONNECT is refused.
@@ -352,6 +409,7 @@ impl Default for Settings {
             tenants: None,
             uplinks: None,
             tenant_quotas: BTreeMap::new(),
+            tenant_ledger: None,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
+use crate::settings::Holding;
 use crate::topics::{Subscriber, SubscriberOptions};
 
 /// One filter of a SUBSCRIBE packet.
@@ -148,6 +149,7 @@ impl Engine {
             let whole = request.filter.as_str();
             self.desk.store_subscription(request.session, whole, member.options, member.subscription_id);
             self.join_group(now, request.session, share, filter.as_str(), member, request.ticket, waits);
+            self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
             return Ok(());
         }
         let filter = request.filter.as_str();
@@ -160,8 +162,9 @@ impl Engine {
             && let Some(session) = self.desk.sessions.get_mut(request.session.0)
         {
             session.filters.push(done.entry);
-            self.desk.tenants.add_subscription(request.tenant);
+            self.desk.tenants.add(request.tenant, Holding::Subscriptions);
         }
+        self.desk.tenants.release(request.tenant, Holding::Subscriptions, 1);
         let fetch = match request.retain_handling {
             RetainHandling::SendAtSubscribe => true,
             RetainHandling::SendIfNew => done.replaced.is_none(),
@@ -190,11 +193,11 @@ impl Engine {
     /// here before must have reached the topic's home, or the new subscription would get neither it nor the value that it
     /// has become. With two shards the home is one of them, and one link keeps the order by itself.
     pub(crate) fn wait_for_interest(&mut self, ticket: Ticket, asks_homes: bool) -> u16 {
-        if self.interest_under_way == 0 && !(asks_homes && self.place.shards > 2) {
+        if self.interest_under_way == 0 && !(asks_homes && self.roster.count() > 2) {
             return 0;
         }
         let mut told = u16::from(self.wait_behind(self.place.shard, ticket));
-        for shard in self.place.others() {
+        for shard in self.roster.others() {
             self.links.send(shard, Record::InterestBarrier { ticket });
             told += 1;
         }
@@ -202,29 +205,44 @@ impl Engine {
         told
     }
 
-    /// What a client has already it may subscribe to again, also at its limit and when memory is short.
-    fn check_subscription_limit(&self, request: &Request<'_>) -> Result<(), Reason> {
+    /// What a client has already it may subscribe to again, also at its limit and when memory is short. When it may, one of
+    /// its tenant's subscriptions is taken, to be given back once the subscription counts for itself.
+    fn check_subscription_limit(&mut self, request: &Request<'_>) -> Result<(), Reason> {
+        let Some(refused) = self.subscription_refusal(request) else { return Ok(()) };
+        if !self.has_subscription(request) {
+            return Err(refused);
+        }
+        self.desk.tenants.add(request.tenant, Holding::Subscriptions);
+        Ok(())
+    }
+
+    /// Why there cannot be one more subscription; without a reason, one of the tenant's is taken.
+    fn subscription_refusal(&mut self, request: &Request<'_>) -> Option<Reason> {
         let max = self.settings.limits.max_subscriptions_per_client as usize;
-        let Some(session) = self.desk.sessions.get(request.session.0) else { return Ok(()) };
-        let memberships = session.rare.as_ref().map_or(&[][..], |rare| &rare.memberships);
-        let refused = if session.subscriptions() >= max {
-            Reason::TooManySubscriptions
-        } else if self.desk.tenants.has_all_subscriptions(request.tenant) {
-            Reason::TenantSubscriptions
-        } else if self.desk.journal.full && session.stored.is_some() {
-            Reason::StoreFull
-        } else if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
-            Reason::MemoryCeiling
-        } else {
-            return Ok(());
-        };
-        let has = if let Some((share, filter)) = request.filter.shared() {
+        let session = self.desk.sessions.get(request.session.0)?;
+        if session.subscriptions() >= max {
+            return Some(Reason::TooManySubscriptions);
+        }
+        if self.desk.journal.full && session.stored.is_some() {
+            return Some(Reason::StoreFull);
+        }
+        if self.desk.would_exceed_ceiling(self.index.bytes() + request.filter.as_str().len() as u64) {
+            return Some(Reason::MemoryCeiling);
+        }
+        let claimed = self.desk.tenants.claim(request.tenant, Holding::Subscriptions);
+        (!claimed).then_some(Reason::TenantSubscriptions)
+    }
+
+    fn has_subscription(&self, request: &Request<'_>) -> bool {
+        if let Some((share, filter)) = request.filter.shared() {
+            let session = self.desk.sessions.get(request.session.0);
+            let rare = session.and_then(|session| session.rare.as_ref());
+            let memberships = rare.map_or(&[][..], |rare| &rare.memberships);
             memberships.iter().any(|known| *known.share == *share && *known.filter == *filter.as_str())
         } else {
             let found = self.index.find(request.tenant, request.filter.as_str());
             found.is_some_and(|filter| self.index.subscriber(filter, request.session).is_some())
-        };
-        if has { Ok(()) } else { Err(refused) }
+        }
     }
 
     /// Tells all other shards; returns how many will confirm.
@@ -236,7 +254,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u16 {
         let mut told = 0;
-        for shard in self.place.others() {
+        for shard in self.roster.others_for(filter) {
             self.links.send(shard, Record::Interest { tenant, filter, present, ticket });
             told += 1;
         }
@@ -285,7 +303,7 @@ impl Engine {
         let tenant = session.tenant;
         let Some(removed) = self.index.unsubscribe(tenant, filter.as_str(), key) else { return false };
         session.filters.remove(removed.entry);
-        self.desk.tenants.remove_subscriptions(tenant, 1);
+        self.desk.tenants.release(tenant, Holding::Subscriptions, 1);
         self.desk.forget_subscription(key, filter.as_str());
         self.end_fetch_of(key, filter.as_str());
         if removed.last_local {
@@ -298,16 +316,16 @@ impl Engine {
     /// Removes all subscriptions of a session that ends.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
-        self.desk.tenants.remove_subscriptions(session.tenant, session.subscriptions());
+        self.desk.tenants.release(session.tenant, Holding::Subscriptions, session.subscriptions());
         let filters = std::mem::take(&mut session.filters);
         let memberships = session.rare.as_mut().map(|rare| std::mem::take(&mut rare.memberships)).unwrap_or_default();
         let mut sys = Vec::new();
         let mut unwanted = Vec::new();
         let notes_unwanted = self.has_uplinks_here();
         for filter in filters.iter() {
-            let (links, place) = (&mut self.links, self.place);
+            let (links, roster) = (&mut self.links, &self.roster);
             self.index.unsubscribe_entry(filter, key, |tenant, filter| {
-                for shard in place.others() {
+                for shard in roster.others_for(filter) {
                     links.send(shard, Record::Interest { tenant, filter, present: false, ticket: None });
                 }
                 if is_own_topic(filter) {

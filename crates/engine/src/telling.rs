@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::event::{Attempt, Delay, Event, LogEvent};
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
-use crate::message::MessageRef;
+use crate::message::{MessageRef, Publication};
 use crate::now::Millis;
 use crate::overflow::Arriving;
 use crate::reason::Reason;
@@ -88,6 +88,18 @@ impl Desk {
     pub(crate) fn discard_for(&mut self, reason: Reason, to: SessionKey, message: &MessageRef) {
         self.discard(reason, message);
         self.tell_dropped(reason, to, message.topic(), None);
+    }
+
+    /// The same for a message that nobody may have kept yet.
+    #[cold]
+    pub(crate) fn discard_publication_for(
+        &mut self,
+        reason: Reason,
+        to: SessionKey,
+        publication: &mut Publication<'_>,
+    ) {
+        self.discard_publication(reason, publication);
+        self.tell_dropped(reason, to, publication.topic, None);
     }
 
     /// The same for the message that has just come.

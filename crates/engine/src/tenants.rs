@@ -1,6 +1,7 @@
 //! Tenants of a shard: whose client somebody is, and how much each tenant may have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::desk::Desk;
 use crate::engine::Engine;
@@ -8,11 +9,24 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
 use crate::rate::Bucket;
 use crate::reason::Reason;
-use crate::settings::TenantQuota;
+use crate::settings::{Holding, Settings, TenantLedger, TenantQuota};
 
-/// What the tenants with a quota have on this shard. All others are not counted, and cost nothing.
+/// What tenants have: counted here for this shard alone, or by a ledger for all shards together.
+#[derive(Debug)]
+pub(crate) enum TenantUses {
+    /// For this shard: the tenants with a quota. All others are not counted, and cost nothing.
+    Own(OwnUses),
+    /// For all shards.
+    Shared {
+        ledger: Arc<dyn TenantLedger>,
+        /// Whether any tenant may publish only so fast, as it was when bytes came last.
+        limits_rates: bool,
+    },
+}
+
+/// What the tenants with a quota have on this shard.
 #[derive(Debug, Default)]
-pub(crate) struct TenantUses {
+pub(crate) struct OwnUses {
     uses: BTreeMap<TenantId, TenantUse>,
     /// Whether any tenant may publish only so fast: asked for every PUBLISH.
     limits_rate: bool,
@@ -22,21 +36,17 @@ pub(crate) struct TenantUses {
 #[derive(Debug)]
 struct TenantUse {
     quota: TenantQuota,
-    /// Clients that are connected.
-    connected: u32,
-    sessions: u32,
-    subscriptions: u64,
+    /// By the numbers of [`Holding`]; retained messages are counted where they are kept.
+    counts: [u64; Holding::ALL.len()],
     /// What its clients have published lately.
     published: Bucket,
 }
 
-impl TenantUses {
-    pub(crate) fn new(quotas: &BTreeMap<TenantId, TenantQuota>) -> Self {
+impl OwnUses {
+    fn new(quotas: &BTreeMap<TenantId, TenantQuota>) -> Self {
         let nothing = |quota: &TenantQuota| TenantUse {
             quota: quota.clone(),
-            connected: 0,
-            sessions: 0,
-            subscriptions: 0,
+            counts: [0; Holding::ALL.len()],
             published: Bucket::default(),
         };
         Self {
@@ -45,79 +55,112 @@ impl TenantUses {
         }
     }
 
-    /// Counts a client that has come in.
-    pub(crate) fn add_connected(&mut self, tenant: TenantId) {
-        self.change(tenant, |of| of.connected += 1);
+    fn count(&mut self, tenant: TenantId, holding: Holding) -> Option<&mut u64> {
+        self.uses.get_mut(&tenant)?.counts.get_mut(holding as usize)
     }
 
-    /// Counts a client that has gone.
-    pub(crate) fn remove_connected(&mut self, tenant: TenantId) {
-        self.change(tenant, |of| of.connected = of.connected.saturating_sub(1));
+    fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
+        let max = self.uses.get(&tenant).map_or(0, |of| of.quota.max_of(holding));
+        let Some(count) = self.count(tenant, holding) else { return true };
+        let may = max == 0 || *count < u64::from(max);
+        *count += u64::from(may);
+        may
     }
 
-    /// Counts a new session.
-    pub(crate) fn add_session(&mut self, tenant: TenantId) {
-        self.change(tenant, |of| of.sessions += 1);
+    fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
+        let of = self.uses.get_mut(&tenant).filter(|of| of.quota.max_message_rate != 0)?;
+        let rate = u64::from(of.quota.max_message_rate);
+        Some(of.published.take(now, 1, rate, rate))
+    }
+}
+
+impl TenantQuota {
+    /// How many of something there may be; 0 is no limit.
+    pub const fn max_of(&self, holding: Holding) -> u32 {
+        match holding {
+            Holding::Connections => self.max_connections,
+            Holding::Sessions => self.max_sessions,
+            Holding::Subscriptions => self.max_subscriptions,
+            Holding::Retained => self.max_retained,
+        }
+    }
+}
+
+impl TenantUses {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        match &settings.tenant_ledger {
+            Some(ledger) => Self::Shared { ledger: Arc::clone(ledger), limits_rates: ledger.limits_rates() },
+            None => Self::Own(OwnUses::new(&settings.tenant_quotas)),
+        }
     }
 
-    /// Counts a session that has ended.
-    pub(crate) fn remove_session(&mut self, tenant: TenantId) {
-        self.change(tenant, |of| of.sessions = of.sessions.saturating_sub(1));
+    /// Counts one more unless the tenant has as many as it may have; says whether it has counted.
+    pub(crate) fn claim(&mut self, tenant: TenantId, holding: Holding) -> bool {
+        match self {
+            Self::Own(own) => own.claim(tenant, holding),
+            Self::Shared { ledger, .. } => ledger.claim(tenant, holding),
+        }
     }
 
-    /// Counts a new subscription, ordinary or shared.
-    pub(crate) fn add_subscription(&mut self, tenant: TenantId) {
-        self.change(tenant, |of| of.subscriptions += 1);
+    /// Counts one more whatever the quota says.
+    pub(crate) fn add(&mut self, tenant: TenantId, holding: Holding) {
+        match self {
+            Self::Own(own) => own.count(tenant, holding).into_iter().for_each(|count| *count += 1),
+            Self::Shared { ledger, .. } => ledger.add(tenant, holding, 1),
+        }
     }
 
-    /// Counts subscriptions that have ended.
-    pub(crate) fn remove_subscriptions(&mut self, tenant: TenantId, ended: usize) {
-        self.change(tenant, |of| of.subscriptions = of.subscriptions.saturating_sub(ended as u64));
+    /// Counts so many fewer.
+    pub(crate) fn release(&mut self, tenant: TenantId, holding: Holding, ended: usize) {
+        let ended = ended as u64;
+        match self {
+            Self::Own(own) => {
+                own.count(tenant, holding).into_iter().for_each(|count| *count = count.saturating_sub(ended));
+            }
+            Self::Shared { ledger, .. } => ledger.release(tenant, holding, ended),
+        }
     }
 
-    /// Whether the tenant has as many subscriptions as it may have.
-    pub(crate) fn has_all_subscriptions(&self, tenant: TenantId) -> bool {
-        self.uses.get(&tenant).is_some_and(|of| reached(of.subscriptions, of.quota.max_subscriptions))
+    /// Asks anew whether any tenant may publish only so fast: it may change at any time, and is asked for every PUBLISH.
+    #[inline]
+    pub(crate) fn look_at_rates(&mut self) {
+        if let Self::Shared { ledger, limits_rates } = self {
+            *limits_rates = ledger.limits_rates();
+        }
     }
 
     /// Whether any tenant may publish only so fast.
     #[inline]
     pub(crate) fn limit_rates(&self) -> bool {
-        self.limits_rate
+        match self {
+            Self::Own(own) => own.limits_rate,
+            Self::Shared { limits_rates, .. } => *limits_rates,
+        }
     }
 
     /// Takes a message from what a tenant may publish; returns for how many nanoseconds it is short of it, or `None` where
     /// it may publish as fast as it likes.
     pub(crate) fn take_message(&mut self, tenant: TenantId, now: u64) -> Option<u64> {
-        let of = self.uses.get_mut(&tenant).filter(|of| of.quota.max_message_rate != 0)?;
-        let rate = u64::from(of.quota.max_message_rate);
-        Some(of.published.take(now, 1, rate, rate))
+        match self {
+            Self::Own(own) => own.take_message(tenant, now),
+            Self::Shared { ledger, .. } => ledger.take_message(tenant, now),
+        }
     }
 
-    /// Compares what is counted with what there is.
+    /// Compares what is counted for this shard with what there is.
     pub(crate) fn audit(&self, desk: &Desk, wrong: &mut dyn FnMut(String)) {
-        for (tenant, of) in &self.uses {
+        let Self::Own(own) = self else { return };
+        for (tenant, of) in &own.uses {
             let all = || desk.sessions.iter().map(|(_, session)| session).filter(|session| session.tenant == *tenant);
-            let sessions = all().filter(|session| !session.is_inner()).count();
             let connected = all().filter(|session| session.connection.is_some()).count();
+            let sessions = all().filter(|session| !session.is_inner()).count();
             let subscriptions: usize = all().map(crate::session::Session::subscriptions).sum();
-            let kept = (of.connected as usize, of.sessions as usize, of.subscriptions);
-            let counted = (connected, sessions, subscriptions as u64);
-            if kept != counted {
-                wrong(format!("{tenant:?}: {kept:?} are kept, {counted:?} are true"));
+            let counted = [connected as u64, sessions as u64, subscriptions as u64, 0];
+            if of.counts != counted {
+                wrong(format!("{tenant:?}: {:?} are kept, {counted:?} are true", of.counts));
             }
         }
     }
-
-    fn change(&mut self, tenant: TenantId, change: impl FnOnce(&mut TenantUse)) {
-        if let Some(of) = self.uses.get_mut(&tenant) {
-            change(of);
-        }
-    }
-}
-
-fn reached(there: u64, max: u32) -> bool {
-    max != 0 && there >= u64::from(max)
 }
 
 impl Engine {
@@ -132,17 +175,30 @@ impl Engine {
         connection.tenant
     }
 
-    /// Whether a tenant may have one client more. One that takes over its own connection or session is none more.
-    pub(crate) fn check_tenant(&self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
-        let Some(of) = self.desk.tenants.uses.get(&tenant) else { return Ok(()) };
-        let existing = existing.and_then(|session| self.desk.sessions.get(session.0));
-        let connected = existing.is_some_and(|session| session.connection.is_some());
-        if !connected && reached(u64::from(of.connected), of.quota.max_connections) {
+    /// Takes a place for one client more of a tenant, and one for its session, until [`Engine::return_places`]: meanwhile
+    /// nobody on another shard gets them, and the client and its session are counted for themselves. Who takes over its own
+    /// connection or session is let in at the limit.
+    pub(crate) fn take_places(&mut self, tenant: TenantId, existing: Option<SessionKey>) -> Result<(), Refused> {
+        let session = existing.and_then(|session| self.desk.sessions.get(session.0));
+        let connected = session.is_some_and(|session| session.connection.is_some());
+        let uses = &mut self.desk.tenants;
+        if connected {
+            uses.add(tenant, Holding::Connections);
+        } else if !uses.claim(tenant, Holding::Connections) {
             return Err(Refused::new(Reason::TenantConnections, ""));
         }
-        if existing.is_none() && reached(u64::from(of.sessions), of.quota.max_sessions) {
+        if existing.is_some() {
+            uses.add(tenant, Holding::Sessions);
+        } else if !uses.claim(tenant, Holding::Sessions) {
+            uses.release(tenant, Holding::Connections, 1);
             return Err(Refused::new(Reason::TenantSessions, ""));
         }
         Ok(())
+    }
+
+    /// Gives back what [`Engine::take_places`] took.
+    pub(crate) fn return_places(&mut self, tenant: TenantId) {
+        self.desk.tenants.release(tenant, Holding::Connections, 1);
+        self.desk.tenants.release(tenant, Holding::Sessions, 1);
     }
 }

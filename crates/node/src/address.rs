@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub const DEFAULT_WEBSOCKET_PATH: &str = "/mqtt";
 
 /// The address of a listener: `HOST:PORT` or `tcp://HOST:PORT`, `mqtts://HOST:PORT` (also `tls://` and `ssl://`),
-/// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, or `unix:/PATH`.
+/// `ws://HOST:PORT[/PATH]`, `wss://HOST:PORT[/PATH]`, `quic://HOST:PORT`, or `unix:/PATH`.
 ///
 /// A host may be a name, an IPv4 address or an IPv6 address in brackets; names are resolved when the listener starts.
 /// Port 0 lets the system choose.
@@ -33,6 +33,8 @@ pub enum ListenAddress {
         /// The one request path that is served; starts with `/`.
         path: String,
     },
+    /// MQTT over QUIC, which is over UDP.
+    Quic(HostPort),
     /// MQTT over a Unix domain socket.
     Unix(PathBuf),
 }
@@ -51,11 +53,11 @@ pub struct HostPort {
 pub enum AddressError {
     /// Neither host and port nor a known scheme.
     #[error(
-        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH or unix:/PATH"
+        "`{0}` is no listener address: write HOST:PORT, mqtts://HOST:PORT, ws://HOST:PORT/PATH, wss://HOST:PORT/PATH, quic://HOST:PORT or unix:/PATH"
     )]
     Form(String),
     /// A scheme that this build does not serve.
-    #[error("`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss:// or unix:")]
+    #[error("`{scheme}` in `{text}` is not served: use tcp://, mqtts://, ws://, wss://, quic:// or unix:")]
     Scheme {
         /// The unknown scheme.
         scheme: String,
@@ -97,6 +99,7 @@ impl FromStr for ListenAddress {
             None => Ok(Self::Tcp(without_path(text, text)?)),
             Some(("tcp" | "mqtt", rest)) => Ok(Self::Tcp(without_path(rest, text)?)),
             Some(("tls" | "mqtts" | "ssl", rest)) => Ok(Self::Tls(without_path(rest, text)?)),
+            Some(("quic", rest)) => Ok(Self::Quic(without_path(rest, text)?)),
             Some(("ws", rest)) => {
                 let (at, path) = with_path(rest, text)?;
                 Ok(Self::WebSocket { at, path })
@@ -163,7 +166,11 @@ impl ListenAddress {
     /// Its host and port, unless it is a file.
     pub fn host_port(&self) -> Option<&HostPort> {
         match self {
-            Self::Tcp(at) | Self::Tls(at) | Self::WebSocket { at, .. } | Self::WebSocketTls { at, .. } => Some(at),
+            Self::Tcp(at)
+            | Self::Tls(at)
+            | Self::WebSocket { at, .. }
+            | Self::WebSocketTls { at, .. }
+            | Self::Quic(at) => Some(at),
             Self::Unix(_) => None,
         }
     }
@@ -175,7 +182,7 @@ impl ListenAddress {
 
     /// Whether TLS is spoken there.
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_) | Self::WebSocketTls { .. })
+        matches!(self, Self::Tls(_) | Self::WebSocketTls { .. } | Self::Quic(_))
     }
 }
 
@@ -196,6 +203,7 @@ impl fmt::Display for ListenAddress {
             Self::Tls(at) => write!(f, "mqtts://{at}"),
             Self::WebSocket { at, path } => write!(f, "ws://{at}{path}"),
             Self::WebSocketTls { at, path } => write!(f, "wss://{at}{path}"),
+            Self::Quic(at) => write!(f, "quic://{at}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -212,6 +220,8 @@ pub enum LocalAddress {
     WebSocket(SocketAddr, String),
     /// MQTT over WebSocket over TLS.
     WebSocketTls(SocketAddr, String),
+    /// MQTT over QUIC.
+    Quic(SocketAddr),
     /// MQTT over a Unix domain socket.
     Unix(PathBuf),
 }
@@ -220,7 +230,9 @@ impl LocalAddress {
     /// The socket address, unless it is a file.
     pub fn socket(&self) -> Option<SocketAddr> {
         match self {
-            Self::Tcp(at) | Self::Tls(at) | Self::WebSocket(at, _) | Self::WebSocketTls(at, _) => Some(*at),
+            Self::Tcp(at) | Self::Tls(at) | Self::WebSocket(at, _) | Self::WebSocketTls(at, _) | Self::Quic(at) => {
+                Some(*at)
+            }
             Self::Unix(_) => None,
         }
     }
@@ -233,6 +245,7 @@ impl fmt::Display for LocalAddress {
             Self::Tls(at) => write!(f, "mqtts://{at}"),
             Self::WebSocket(at, path) => write!(f, "ws://{at}{path}"),
             Self::WebSocketTls(at, path) => write!(f, "wss://{at}{path}"),
+            Self::Quic(at) => write!(f, "quic://{at}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -275,6 +288,7 @@ mod tests {
             ("ssl://[::]:8883", tls("::", 8883), "mqtts://[::]:8883"),
             ("wss://h:443", wss("h", 443, "/mqtt"), "wss://h:443/mqtt"),
             ("wss://h:443/a", wss("h", 443, "/a"), "wss://h:443/a"),
+            ("quic://h:14567", ListenAddress::Quic(HostPort { host: "h".into(), port: 14567 }), "quic://h:14567"),
             ("unix:/run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:///run/t.sock", ListenAddress::Unix("/run/t.sock".into()), "unix:/run/t.sock"),
             ("unix:t.sock", ListenAddress::Unix("t.sock".into()), "unix:t.sock"),
@@ -298,7 +312,8 @@ mod tests {
             ("localhost:+1", "is no port"),
             ("localhost:1883/mqtt", "has a path"),
             ("mqtts://localhost:1883/x", "has a path"),
-            ("quic://localhost:1883", "`quic://` in `quic://localhost:1883` is not served"),
+            ("sctp://localhost:1883", "`sctp://` in `sctp://localhost:1883` is not served"),
+            ("quic://localhost:1883/x", "has a path"),
             ("unix:", "names no file"),
         ];
         for (text, part) in cases {

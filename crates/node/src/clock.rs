@@ -25,6 +25,14 @@ impl Clock {
     }
 }
 
+impl Clock {
+    /// A moment as a deadline: never earlier than it is.
+    pub(crate) fn at(self, moment: Instant) -> Millis {
+        let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();
+        Millis(u64::try_from(nanoseconds.div_ceil(1_000_000)).unwrap_or(u64::MAX))
+    }
+}
+
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -55,10 +55,14 @@ impl Shard {
         } else if flags.has(Flags::WILL_LINGER) {
             flags.set(Flags::LINGERING);
             transport.shutdown_write();
+            let quic = transport.quic().map(|quic| quic.id());
             if flags.has(Flags::READABLE) {
                 self.ring.push_back(key);
             }
             self.lingering.push_back((self.now.monotonic.plus(LINGER_MS), key));
+            if let Some(id) = quic {
+                self.touch_quic(id);
+            }
         } else {
             self.drop_connection(key);
         }
@@ -84,7 +88,10 @@ impl Shard {
 
     /// Closes the socket and gives the key back.
     fn drop_connection(&mut self, key: ConnectionKey) {
-        let Some((_, _, seat)) = self.table.remove(key) else { return };
+        let Some((_, mut transport, seat)) = self.table.remove(key) else { return };
+        if let Some(quic) = transport.quic() {
+            self.disown_quic(quic);
+        }
         self.free_seat(seat);
         self.engine.release_connection(key);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);

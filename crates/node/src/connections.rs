@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 
 use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
 
-use crate::admission::Seat;
+use crate::admission::{Seat, ip_of};
 use crate::inbox::{Adoption, ToShard};
 use crate::limits::HANDSHAKE_STEP_BYTES;
+use crate::quic::Owner;
 use crate::shard::Shard;
 use crate::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
@@ -23,13 +24,8 @@ impl Shard {
         let before = self.shared.connections.fetch_add(1, Ordering::Relaxed);
         if self.shared.max_connections != 0 && before >= self.shared.max_connections {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
-            self.counters.refused_full += 1;
             self.free_seat(seat);
-            self.record_full(&transport);
-            if let Some(times) = self.full.note(self.now.monotonic) {
-                let limit = self.shared.max_connections;
-                tracing::warn!(limit, times, "the limit of connections is reached: new ones are closed at once");
-            }
+            self.refuse_full(ip_of(transport.peer()));
             return;
         }
         if let Some(key) = self.open(transport, listener, seat) {
@@ -40,6 +36,12 @@ impl Shard {
             }
             self.register(key);
         }
+    }
+
+    /// Whether the limit of connections is reached.
+    pub(crate) fn is_full(&self) -> bool {
+        let limit = self.shared.max_connections;
+        limit != 0 && self.shared.connections.load(Ordering::Relaxed) >= limit
     }
 
     /// Takes in a connection whose client has its home here.
@@ -75,7 +77,7 @@ impl Shard {
     }
 
     /// Asks the engine for a key and takes the transport in under it, or closes it.
-    fn open(&mut self, transport: Transport, listener: ListenerId, seat: Seat) -> Option<ConnectionKey> {
+    fn open(&mut self, mut transport: Transport, listener: ListenerId, seat: Seat) -> Option<ConnectionKey> {
         // The key of a connection that was handed over is free as soon as the event exists.
         self.take_events();
         let Ok(key) = self.engine.open_connection(self.now, listener) else {
@@ -84,7 +86,11 @@ impl Shard {
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
+        let quic = transport.quic().map(|quic| quic.id());
         self.table.insert(key, transport, listener, seat);
+        if let Some(id) = quic {
+            self.own_quic(id, Owner::Client(key));
+        }
         self.ebb.note(self.now.monotonic, self.table.len());
         Some(key)
     }
@@ -110,6 +116,9 @@ impl Shard {
         self.ebb.note(self.now.monotonic, self.table.len());
         let deregistered =
             if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+        if let Some(quic) = transport.quic() {
+            self.redirect_quic(quic, home);
+        }
         let inbox = self.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.counters.handed_over += 1;
@@ -139,6 +148,12 @@ impl Shard {
             let Some(same) = self.table.get(key) else { return };
             (flags, transport) = same;
             input = transport.read(&mut self.buffer);
+        }
+        if let Some(id) = transport.quic().map(|quic| quic.id()) {
+            // What was read may let the client send more.
+            self.touch_quic(id);
+            let Some(same) = self.table.get(key) else { return };
+            (flags, transport) = same;
         }
         if handshaking {
             self.read_budget = self.read_budget.saturating_sub(HANDSHAKE_STEP_BYTES);
@@ -199,11 +214,13 @@ impl Shard {
             Ended::WebSocket(websocket::Ended::Violation(_)) => self.counters.websocket_violations += 1,
             Ended::Tls(_) => self.counters.tls_failed += 1,
             Ended::Proxy(_) => self.counters.proxy_refused += 1,
+            Ended::Quic(_) => self.counters.quic_failed += 1,
         }
         if fault && let Some((flags, transport)) = self.table.get(key) {
-            flags.set(Flags::WILL_LINGER);
+            // A QUIC connection that has failed takes nothing along any more.
+            flags.set(if matches!(ended, Ended::Quic(_)) { Flags::BROKEN } else { Flags::WILL_LINGER });
             let peer = transport.peer();
-            if matches!(ended, Ended::Tls(_) | Ended::Proxy(_))
+            if matches!(ended, Ended::Tls(_) | Ended::Proxy(_) | Ended::Quic(_))
                 && let Some(times) = self.unfit.note(self.now.monotonic)
             {
                 tracing::warn!(%peer, times, "connection closed: {ended}");
@@ -268,7 +285,11 @@ impl Shard {
             }
             Err(_) => flags.set(Flags::BROKEN),
         }
+        let quic = transport.quic().map(|quic| quic.id());
         let (closing, broken) = (flags.has(Flags::CLOSING), flags.has(Flags::BROKEN));
+        if let Some(id) = quic {
+            self.touch_quic(id);
+        }
         self.engine.handle_written(self.now, key);
         if closing {
             self.finish_close(key);

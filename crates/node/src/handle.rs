@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Now, Place, Reason, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
@@ -17,7 +17,7 @@ use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
-use crate::tls::{PreparedTls, TlsError, TlsListeners, TlsSettings};
+use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
 /// What a handle knows of a fleet.
@@ -241,6 +241,30 @@ impl NodeHandle {
         Ok(())
     }
 
+    /// How many users there may be whose own credentials brokers are shown, where they are.
+    pub fn max_identities(&self) -> Option<u16> {
+        self.identities.as_ref().map(|identities| identities.max())
+    }
+
+    /// Puts the limits of other settings in force on every shard: those that [`Engine::set_limits`](tidegate_engine::Engine::set_limits)
+    /// names. The nodes of users, where there are any, get those of `of_user`, each for itself, soon afterwards.
+    ///
+    /// # Errors
+    /// When a shard does not answer; it puts them in force in its next turn, if it has one.
+    pub fn set_limits(&self, settings: Settings, of_user: Option<Settings>) -> Result<(), NoAnswer> {
+        if let (Some(identities), Some(of_user)) = (&self.identities, of_user) {
+            identities.set_limits(of_user);
+        }
+        let settings = Arc::new(settings);
+        let asked = self.inboxes.iter().map(|inbox| {
+            let (done, answers) = channel();
+            inbox.send(ToShard::Admin(Admin::SetLimits { settings: Arc::clone(&settings), done }));
+            answers
+        });
+        let asked: Vec<_> = asked.collect();
+        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
+    }
+
     /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
     /// client is told. Returns how many there were.
     ///
@@ -287,6 +311,11 @@ impl NodeHandle {
     /// When one file cannot be used. Then every listener keeps what it has.
     pub fn reload_tls(&self) -> Result<usize, TlsError> {
         self.tls.reload()
+    }
+
+    /// How the lists of revoked certificates are now.
+    pub fn revocation_lists(&self) -> RevocationLists {
+        self.tls.revocation_lists()
     }
 
     /// Reads and checks the files of new settings, by the position of the listener, without using them yet. Settings for

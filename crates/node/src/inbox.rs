@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 use tidegate_engine::{
-    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
 };
 
 use crate::access::AccessFactory;
@@ -15,6 +15,7 @@ use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Admitted, Door};
 use crate::moves::MoveOrder;
+use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::transport::Transport;
@@ -36,6 +37,10 @@ pub(crate) enum ToShard {
     Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
     Committed(u64),
+    /// Datagrams for QUIC connections that live here, which arrived at another shard's socket.
+    QuicBatch(Box<QuicBatch>),
+    /// What a QUIC connection tells its socket's shard.
+    QuicNotice(Box<QuicNotice>),
     /// A broker of the fleet was dialed.
     Dialed(DialAttempt, Dialed),
     /// A request of the control plane.
@@ -66,6 +71,8 @@ pub(crate) enum Admin {
     Disconnect { tenant: TenantId, client_id: Box<str>, reason: Reason, answer: Sender<bool> },
     /// Put other access rules in force, or none, and answer when they are.
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
+    /// Put the limits of other settings in force, and answer when they are.
+    SetLimits { settings: Arc<Settings>, done: Sender<()> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.

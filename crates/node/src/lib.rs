@@ -29,12 +29,14 @@ mod node;
 mod observer;
 mod preset;
 pub mod proxy_protocol;
+mod quic;
 mod relay;
 mod report;
 mod settings;
 mod shard;
 mod stored_bans;
 mod table;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -67,8 +69,10 @@ pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use settings::NodeSettings;
 pub use stored_bans::{describe_stored, is_stored_ban};
+pub use tenants::{TenantCounts, TenantHoldings};
 pub use tls::{
     CertificateFiles, ClientCertificate, ClientCertificates, ConnectionFacts, DEFAULT_MAX_HANDSHAKES, Identity,
-    IdentityField, IdentityRole, PreparedTls, TlsError, TlsFacts, TlsSettings, TlsVersion,
+    IdentityField, IdentityRole, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
+    TlsVersion,
 };
 pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, ShardId, Snapshot};
+use tidegate_engine::{ImageError, Owed, PartitionId, PartitionImage, Partitions, Settling, ShardId, Snapshot};
 
 use crate::handle::{NoAnswer, NodeHandle};
 use crate::inbox::{Admin, ToShard};
@@ -49,9 +49,11 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 /// A step of a move.
 #[derive(Debug)]
 pub(crate) enum MoveOrder {
-    Hold { partitions: Partitions, done: Sender<()> },
+    Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
     Release { partitions: Partitions, done: Sender<()> },
     Snapshot { partitions: Partitions, max_bytes: u64, answer: Sender<Result<Snapshot, ImageError>> },
+    BeginSettling { answer: Sender<Settling> },
+    Settle { settling: Settling, answer: Sender<Option<Settling>> },
     TakeRest { answer: Sender<Option<Vec<u8>>> },
     Forget { partitions: Partitions, answer: Sender<Owed> },
     Arrive { images: Arc<[PartitionImage]>, answer: Sender<ArriveAnswer> },
@@ -66,12 +68,14 @@ pub(crate) struct Committing {
 }
 
 impl NodeHandle {
-    /// Serves nobody of these partitions any more; their sessions go on collecting.
+    /// Serves nobody of these partitions any more; their sessions go on collecting. MQTT 5 clients are told to use `reference`, where
+    /// their new home is.
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn hold_partitions(&self, partitions: Partitions) -> Result<(), NoAnswer> {
-        self.on_all(|done| MoveOrder::Hold { partitions, done }).map(drop)
+    pub fn hold_partitions(&self, partitions: Partitions, reference: Option<&str>) -> Result<(), NoAnswer> {
+        let reference: Option<Arc<str>> = reference.map(Arc::from);
+        self.on_all(|done| MoveOrder::Hold { partitions, reference: reference.clone(), done }).map(drop)
     }
 
     /// Ends the hold: the table says who serves them.
@@ -101,6 +105,22 @@ impl NodeHandle {
             }
         }
         Ok(Some(images))
+    }
+
+    /// Begins to find out whether all has come that brokers gave out before now; [`NodeHandle::settle`] tells.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn begin_settling(&self) -> Result<Settling, NoAnswer> {
+        self.on(UPLINK_SHARD, |answer| MoveOrder::BeginSettling { answer })
+    }
+
+    /// What is still to come; `None` when all has come.
+    ///
+    /// # Errors
+    /// When the shard does not answer.
+    pub fn settle(&self, settling: Settling) -> Result<Option<Settling>, NoAnswer> {
+        self.on(UPLINK_SHARD, |answer| MoveOrder::Settle { settling, answer })
     }
 
     /// Stops noting what arrives, and gives it out.
@@ -184,8 +204,8 @@ impl Shard {
     pub(crate) fn take_move_order(&mut self, order: MoveOrder) {
         let now = self.now;
         match order {
-            MoveOrder::Hold { partitions, done } => {
-                self.engine.hold_partitions(now, partitions);
+            MoveOrder::Hold { partitions, reference, done } => {
+                self.engine.hold_partitions(now, partitions, reference.as_deref());
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {
@@ -194,6 +214,13 @@ impl Shard {
             }
             MoveOrder::Snapshot { partitions, max_bytes, answer } => {
                 let _ = answer.send(self.engine.snapshot_partitions(now, partitions, max_bytes));
+            }
+            MoveOrder::BeginSettling { answer } => {
+                let _ = answer.send(self.engine.begin_settling(now));
+            }
+            MoveOrder::Settle { mut settling, answer } => {
+                let settled = self.engine.settle(now, &mut settling);
+                let _ = answer.send((!settled).then_some(settling));
             }
             MoveOrder::TakeRest { answer } => {
                 let _ = answer.send(self.engine.take_rest());

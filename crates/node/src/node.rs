@@ -20,8 +20,9 @@ use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
 use crate::identities::Family;
 use crate::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
-use crate::listener::{Acceptor, BindError, bind};
+use crate::listener::{Acceptor, BindError, bind, bind_quic};
 use crate::observer::Observer;
+use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
@@ -44,6 +45,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// More sockets for QUIC than are served.
+    #[error("{0} sockets for QUIC are too many: {MAX_ENDPOINTS} are possible; a host name may have several addresses")]
+    QuicSockets(usize),
     /// A TLS listener cannot use its files.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -122,7 +126,7 @@ impl Node {
 
     /// A node within another one: its clients come from there.
     pub(crate) fn start_within(settings: NodeSettings, family: &Family) -> Result<Self, StartError> {
-        let ground = Ground { family: family.clone(), acceptors: Vec::new(), watch: None };
+        let ground = Ground { family: family.clone(), listening: Listening::default(), watch: None };
         Self::begin(settings, ground, None)
     }
 
@@ -138,8 +142,7 @@ impl Node {
     }
 
     fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
-        let Ground { family, acceptors, watch } = ground;
-        let addresses = acceptors.iter().map(|acceptor| acceptor.address().clone()).collect();
+        let Ground { family, listening: Listening { acceptors, quic, addresses }, watch } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
         let dialer = Arc::new(Dialer::default());
         let identities = settings.identities;
@@ -165,9 +168,10 @@ impl Node {
         let engine = Arc::new(engine);
         let seed = settings.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let spread = spread(acceptors, settings.shards);
+        let quic = spread_quic(quic, &senders)?;
         let (restorer, mut seeds) = store.as_ref().map(|_| restorer(settings.shards, admission, clock.now())).unzip();
-        let parts = event_loops.into_iter().zip(spread);
-        for (shard, ((poll, inbox), acceptors)) in (0..settings.shards).map(ShardId).zip(parts) {
+        let parts = event_loops.into_iter().zip(spread).zip(quic);
+        for (shard, (((poll, inbox), acceptors), quic)) in (0..settings.shards).map(ShardId).zip(parts) {
             let seed = ShardSeed {
                 place: Place { shard, shards: settings.shards },
                 clock: node.clock,
@@ -177,6 +181,7 @@ impl Node {
                 inbox,
                 inboxes: senders.clone(),
                 acceptors,
+                quic,
                 shared: Arc::clone(&shared),
                 access: settings.access.clone(),
                 homes: settings.homes.clone(),
@@ -295,7 +300,7 @@ impl Node {
 /// What a node stands on: its own, or that of the node that it is within.
 struct Ground {
     family: Family,
-    acceptors: Vec<Acceptor>,
+    listening: Listening,
     watch: Option<FileWatch>,
 }
 
@@ -304,12 +309,12 @@ impl Ground {
         let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
         limit.check(settings.max_connections)?;
         let tls = Arc::new(open_tls(settings)?);
-        let acceptors = listen(settings, &tls)?;
+        let listening = listen(settings, &tls)?;
         let watch = watch_files(&tls, settings.tls_check)?;
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission.clone(), settings.listeners.len()));
         let (bans, connections) = (Arc::default(), Arc::default());
-        Ok(Self { family: Family { tls, clock, admission, bans, connections }, acceptors, watch })
+        Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch })
     }
 }
 
@@ -354,7 +359,11 @@ fn open_tls(settings: &NodeSettings) -> Result<TlsListeners, TlsError> {
     for (position, address) in settings.listeners.iter().enumerate() {
         match settings.tls.get(&position) {
             Some(of_listener) if address.is_tls() => {
-                let alpn = if matches!(address, ListenAddress::Tls(_)) { ALPN_MQTT } else { ALPN_HTTP };
+                let alpn = if matches!(address, ListenAddress::Tls(_) | ListenAddress::Quic(_)) {
+                    ALPN_MQTT
+                } else {
+                    ALPN_HTTP
+                };
                 listeners.insert(position, Arc::new(TlsListener::new(of_listener.clone(), alpn)?));
             }
             None if !address.is_tls() => {}
@@ -372,13 +381,34 @@ fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<Fil
     FileWatch::start(Arc::clone(tls), interval).map(Some).map_err(StartError::TlsThread)
 }
 
-fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Vec<Acceptor>, BindError> {
-    let mut acceptors = Vec::new();
+/// What is listened on, in the order of the settings.
+#[derive(Default)]
+struct Listening {
+    acceptors: Vec<Acceptor>,
+    quic: Vec<QuicSocket>,
+    addresses: Vec<LocalAddress>,
+}
+
+fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Listening, StartError> {
+    let mut listening = Listening::default();
     for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
+        let tls = tls.get(position);
+        if let (ListenAddress::Quic(at), Some(tls)) = (address, tls) {
+            for (socket, address) in bind_quic(at, id, tls)? {
+                listening.quic.push(socket);
+                listening.addresses.push(address);
+            }
+            continue;
+        }
         let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
-        acceptors.extend(bind(address, id, tls.get(position), proxies)?);
+        let acceptors = bind(address, id, tls, proxies)?;
+        listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
+        listening.acceptors.extend(acceptors);
     }
-    Ok(acceptors)
+    if listening.quic.len() > MAX_ENDPOINTS {
+        return Err(StartError::QuicSockets(listening.quic.len()));
+    }
+    Ok(listening)
 }
 
 /// Deals the listeners out to the shards.
@@ -392,12 +422,29 @@ fn spread(acceptors: Vec<Acceptor>, shards: u16) -> Vec<Vec<Acceptor>> {
     dealt
 }
 
+/// Deals the sockets for QUIC out, from the last shard on: the first ones have the listeners of the other transports.
+fn spread_quic(sockets: Vec<QuicSocket>, inboxes: &[InboxSender]) -> Result<Vec<Vec<QuicEndpoint>>, TlsError> {
+    let shards = u16::try_from(inboxes.len()).unwrap_or(u16::MAX);
+    let mut dealt: Vec<Vec<QuicEndpoint>> = inboxes.iter().map(|_| Vec::new()).collect();
+    let places = (0..inboxes.len()).rev().cycle();
+    for ((mut socket, number), place) in sockets.into_iter().zip(0..).zip(places) {
+        socket.set_number(number);
+        if let (Some(hand), Some(home)) = (dealt.get_mut(place), inboxes.get(place)) {
+            hand.push(QuicEndpoint::new(socket, home.clone(), shards)?);
+        }
+    }
+    Ok(dealt)
+}
+
 fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {
     let shard = seed.place.shard;
     for (position, acceptor) in seed.acceptors.iter_mut().enumerate() {
         acceptor
             .register(seed.poll.registry(), listener_token(position))
             .map_err(|source| StartError::Poll { shard, source })?;
+    }
+    for endpoint in &seed.quic {
+        endpoint.register(seed.poll.registry()).map_err(|source| StartError::Poll { shard, source })?;
     }
     let observer = Arc::clone(&seed.shared.observer);
     let body = move || {

@@ -88,6 +88,26 @@ pub struct ShellCounters {
     pub websocket_refused: u64,
     /// WebSocket connections closed because the client broke that protocol.
     pub websocket_violations: u64,
+    /// QUIC connections begun, those whose handshake failed included.
+    pub quic_begun: u64,
+    /// QUIC handshakes that failed, and connections in which the client broke the protocol.
+    pub quic_failed: u64,
+    /// Clients that were asked to prove their address before a QUIC handshake.
+    pub quic_retries: u64,
+    /// Requests for a QUIC connection that were dropped because too many handshakes were under way; clients repeat them.
+    pub quic_deferred: u64,
+    /// Times that a QUIC client went on from another address or port.
+    pub quic_moved: u64,
+    /// Datagrams received by QUIC sockets.
+    pub quic_datagrams_in: u64,
+    /// System calls that sent datagrams of QUIC connections.
+    pub quic_sends: u64,
+    /// Sends that the socket did not take at once.
+    pub quic_sends_blocked: u64,
+    /// Datagrams handed to the shard of their connection.
+    pub quic_passed_on: u64,
+    /// Datagrams dropped because too many waited for that shard.
+    pub quic_dropped: u64,
     /// Connections closed although output was waiting, because the limit for flushing it had passed.
     pub closed_unflushed: u64,
     /// Times that memory was given back after a peak.
@@ -120,6 +140,16 @@ impl ShellCounters {
         self.tls_refused_full += other.tls_refused_full;
         self.websocket_refused += other.websocket_refused;
         self.websocket_violations += other.websocket_violations;
+        self.quic_begun += other.quic_begun;
+        self.quic_failed += other.quic_failed;
+        self.quic_retries += other.quic_retries;
+        self.quic_deferred += other.quic_deferred;
+        self.quic_moved += other.quic_moved;
+        self.quic_datagrams_in += other.quic_datagrams_in;
+        self.quic_sends += other.quic_sends;
+        self.quic_sends_blocked += other.quic_sends_blocked;
+        self.quic_passed_on += other.quic_passed_on;
+        self.quic_dropped += other.quic_dropped;
         self.closed_unflushed += other.closed_unflushed;
         self.memory_trims += other.memory_trims;
     }

@@ -22,6 +22,7 @@ use crate::memory::Ebb;
 use crate::moves::Committing;
 use crate::observer::Observer;
 use crate::preset::Presets;
+use crate::quic::{QuicEndpoint, QuicState};
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
 use crate::table::{RESERVED_INDEX, Table};
@@ -72,6 +73,8 @@ pub(crate) struct ShardSeed {
     /// The inboxes of all shards, by their number.
     pub inboxes: Vec<InboxSender>,
     pub acceptors: Vec<Acceptor>,
+    /// Its sockets for QUIC.
+    pub quic: Vec<QuicEndpoint>,
     pub shared: Arc<Shared>,
     pub access: Option<AccessFactory>,
     /// Which partitions are served from the start.
@@ -114,6 +117,7 @@ pub(crate) struct Shard {
     pub(crate) inbox: Inbox,
     pub(crate) inboxes: Vec<InboxSender>,
     pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) quic: QuicState,
     pub(crate) reserve: Reserve,
     pub(crate) shortage: Shortage,
     pub(crate) full: Shortage,
@@ -187,6 +191,7 @@ impl Shard {
             inbox: seed.inbox,
             inboxes: seed.inboxes,
             acceptors: seed.acceptors,
+            quic: QuicState::new(seed.quic),
             reserve: Reserve::new(),
             shortage: Shortage::default(),
             full: Shortage::default(),
@@ -249,6 +254,7 @@ impl Shard {
             || !self.relays.ring.is_empty()
             || self.engine.in_line() > 0
             || self.wants_to_accept()
+            || self.quic.is_busy(self.serving)
             || deadline <= self.now.monotonic;
         if busy || !self.inbox.may_sleep() {
             return Some(Duration::ZERO);
@@ -266,6 +272,7 @@ impl Shard {
             .min(self.shortage.deadline())
             .min(self.ebb.deadline())
             .min(self.relay_deadline())
+            .min(self.quic.deadline())
             .min(self.engine.lease_deadline())
     }
 }

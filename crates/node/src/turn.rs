@@ -34,6 +34,7 @@ impl Shard {
         for event in events {
             self.take_readiness(event);
         }
+        self.receive_datagrams();
         self.take_events();
         self.accept_connections();
         self.take_inbox();
@@ -43,6 +44,7 @@ impl Shard {
         self.send_batches();
         self.write_outputs();
         self.settle();
+        self.flush_quic();
     }
 
     /// Reads sockets that had more to give than their last turn allowed.
@@ -62,7 +64,7 @@ impl Shard {
     fn take_readiness(&mut self, event: &Readiness) {
         let token = event.token();
         let Some(key) = self.table.key_of(token) else {
-            if self.take_relay_readiness(token, event) {
+            if self.take_relay_readiness(token, event) || self.take_quic_readiness(token, event) {
                 return;
             }
             if token != WAKER
@@ -90,7 +92,7 @@ impl Shard {
     }
 
     /// Reads a socket that has become readable, or remembers it when it cannot be read now.
-    fn become_readable(&mut self, key: ConnectionKey) {
+    pub(crate) fn become_readable(&mut self, key: ConnectionKey) {
         let Some(flags) = self.table.flags(key) else { return };
         if flags.has(Flags::READABLE) {
             return;
@@ -108,12 +110,17 @@ impl Shard {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => self.engine.handle_batch(self.now, batch),
+                Some(ToShard::Batch(batch)) => {
+                    let whole = self.engine.handle_batch(self.now, batch);
+                    debug_assert!(whole.is_ok(), "both ends are this process");
+                }
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
+                Some(ToShard::QuicBatch(batch)) => self.take_quic_batch(*batch),
+                Some(ToShard::QuicNotice(notice)) => self.take_quic_notice(*notice),
                 Some(ToShard::Dialed(attempt, dialed)) => self.take_dialed(attempt, dialed),
                 Some(ToShard::Admin(admin)) => self.handle_admin(admin),
             }
@@ -142,6 +149,10 @@ impl Shard {
                 let shard = self.place.shard;
                 self.engine.set_access(access.map(|access| access.make(shard)));
                 // Whoever asked may have given up waiting.
+                let _ = done.send(());
+            }
+            Admin::SetLimits { settings, done } => {
+                self.engine.set_limits(&settings);
                 let _ = done.send(());
             }
             Admin::Why { subject, answer } => {
@@ -183,6 +194,7 @@ impl Shard {
     fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
         // Dropping a listener closes it, and removes the file of a Unix socket.
         self.acceptors.clear();
+        self.quic.stop_accepting();
         self.engine.publish_last_wills(self.now);
         self.send_batches();
         // Whoever stops the node may have given up waiting.
@@ -199,6 +211,7 @@ impl Shard {
         if self.engine.next_deadline() <= self.now.monotonic {
             self.engine.handle_timers(self.now);
         }
+        self.run_quic_timers();
         self.close_overdue();
         if self.ebb.is_due(self.now.monotonic, self.table.len()) {
             self.give_memory_back();
@@ -211,6 +224,7 @@ impl Shard {
         self.table.shrink();
         self.gate.shrink();
         self.relays.shrink();
+        self.quic.shrink();
         self.ring.shrink_to_fit();
         self.dirty.shrink_to_fit();
         self.spare.shrink_to_fit();

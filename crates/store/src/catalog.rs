@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::disk::Disk;
 use crate::journal::segment::Segment;
 use crate::manifest::Manifest;
+use crate::pace::{self, Pace};
 use crate::table::Table;
 use crate::{OpenError, Settings, Status, SweepFactory};
 
@@ -110,6 +111,17 @@ impl Shared {
         self.status.table_bytes.store(catalog.table_bytes(), Relaxed);
         self.status.segments.store(catalog.segments.len() as u64, Relaxed);
         self.status.table_entries.store(catalog.table.as_ref().map_or(0, |table| table.entries), Relaxed);
+    }
+
+    /// How fast groups may be written at the moment.
+    pub(crate) fn pace(&self) -> Pace {
+        use std::sync::atomic::Ordering::Relaxed;
+        let status = &self.status;
+        let fails = status.merges_fail.load(Relaxed);
+        let pace = pace::pace(&self.settings, status.journal_bytes(), status.table_bytes(), fails);
+        // Only closed files can be merged, and only writing closes one.
+        let waits_in_vain = matches!(pace, Pace::Wait(_)) && self.catalog().closed_bytes() == 0;
+        if waits_in_vain { Pace::Go } else { pace }
     }
 
     /// Asks the disk how much room there is. A disk that does not answer is not full for that.

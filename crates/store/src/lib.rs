@@ -26,6 +26,7 @@ mod journal;
 mod load;
 mod manifest;
 mod merge;
+mod pace;
 mod recovery;
 mod settings;
 mod status;

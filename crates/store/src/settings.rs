@@ -21,10 +21,19 @@ pub struct Settings {
     pub durability: Durability,
     /// Size at which a journal file is closed and the next one begun, bytes. A single larger batch makes a larger file.
     pub segment_bytes: u64,
-    /// A merge begins when the closed journal files hold more than this and more than half the table, bytes.
+    /// A merge begins when the closed journal files hold more than this and more than half the table, bytes; at the latest
+    /// with half of what a start may have to replay.
     pub merge_min_bytes: u64,
     /// Journal that a merge sorts in memory at once, bytes; what is beyond is sorted in portions through files.
     pub merge_memory_bytes: u64,
+    /// Most journal that a start may have to replay, bytes, or as much as the table holds if that is more. From half of it
+    /// on writing is slowed down so that merges keep up, and at the limit it waits for the merge, unless merges fail. At
+    /// least four times `segment_bytes`.
+    pub replay_max_bytes: u64,
+    /// How long nothing comes until what is in the journal is merged though it would not be time yet.
+    pub checkpoint_after: Duration,
+    /// Journal up to which that is not worth it, nor with less than an eighth of the table, bytes.
+    pub checkpoint_min_bytes: u64,
     /// Bytes of all files above which [`Status::is_full`](crate::Status::is_full) says so. Writing goes on for another
     /// `min_free_bytes`, for what deletes. 0 is no limit.
     pub max_bytes: u64,
@@ -45,6 +54,9 @@ impl Default for Settings {
             segment_bytes: 32 * MIB,
             merge_min_bytes: 64 * MIB,
             merge_memory_bytes: 256 * MIB,
+            replay_max_bytes: 512 * MIB,
+            checkpoint_after: Duration::from_secs(5),
+            checkpoint_min_bytes: 4 * MIB,
             max_bytes: 0,
             min_free_bytes: 64 * MIB,
             max_pending_bytes: 256 * MIB,

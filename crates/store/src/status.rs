@@ -35,6 +35,8 @@ pub struct Status {
     pub(crate) sync_buckets: [AtomicU64; SYNC_BOUNDS_MICROSECONDS.len() + 1],
     pub(crate) merges: AtomicU64,
     pub(crate) failed_merges: AtomicU64,
+    pub(crate) slowed_groups: AtomicU64,
+    pub(crate) merges_fail: AtomicBool,
     pub(crate) failures: AtomicU64,
     pub(crate) segments: AtomicU64,
     pub(crate) loads: AtomicU64,
@@ -87,6 +89,8 @@ numbers! {
     merges,
     /// Merges that failed, and are tried again, since the store was opened.
     failed_merges,
+    /// Groups that were written later so that merges keep up, since the store was opened.
+    slowed_groups,
     /// Writes and syncs that the disk refused since the store was opened.
     failures,
     /// Files of the journal.

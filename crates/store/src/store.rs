@@ -286,6 +286,11 @@ impl Stepped {
         self.writer.sync();
     }
 
+    /// Closes the file that is written, as a store does to which nothing comes, so that a merge takes all of it.
+    pub fn checkpoint(&mut self) {
+        self.writer.checkpoint();
+    }
+
     /// Says at the end of the journal that it ends, as a store does that is stopped.
     pub fn end(&mut self) {
         self.writer.end();

@@ -9,6 +9,7 @@ use crate::catalog::Shared;
 use crate::journal::writer::{Batch, JournalWriter, Step};
 use crate::load::Loader;
 use crate::merge::{Merge, MergeError, make_spare};
+use crate::pace::{self, Pace};
 use crate::store::LoadCallback;
 use crate::{Commits, Durability};
 
@@ -61,6 +62,7 @@ pub(crate) fn write(
 ) {
     let mut pause = FIRST_PAUSE;
     let mut wait = Wait::default();
+    wait.idle_from(shared);
     loop {
         let longest = wait.longest(shared);
         match receive(&mut writer, receiver, longest) {
@@ -68,10 +70,12 @@ pub(crate) fn write(
             Woken::Time => shared.measure_free_space(),
             Woken::Work => {}
         }
-        if wait.pauses() {
+        if wait.pauses() || wait.slows_down(shared, &writer) {
+            sync_in_time(shared, &mut writer, &mut wait);
             continue;
         }
         wait.retry = None;
+        wait.checkpoint_in_time(&mut writer);
         let step = writer.step(&mut *commits);
         if step == Step::Retry {
             wait.retry = Some(Instant::now() + pause);
@@ -80,6 +84,9 @@ pub(crate) fn write(
         }
         pause = FIRST_PAUSE;
         wait.more = writer.has_work();
+        if step == Step::Done {
+            wait.idle_from(shared);
+        }
         sync_in_time(shared, &mut writer, &mut wait);
     }
     finish(shared, &mut writer, &mut *commits);
@@ -92,6 +99,10 @@ struct Wait {
     retry: Option<Instant>,
     /// When what is written has to be synced.
     sync: Option<Instant>,
+    /// When the journal is merged if nothing comes until then.
+    checkpoint: Option<Instant>,
+    /// The pause before the present group is over.
+    slowed: bool,
     /// There is work already.
     more: bool,
 }
@@ -103,12 +114,49 @@ impl Wait {
             return Some(Duration::ZERO);
         }
         let full = shared.status.is_full().then_some(FULL_PAUSE);
-        let times = [self.retry, self.sync].into_iter().flatten();
+        let checkpoint = self.checkpoint.filter(|_| self.retry.is_none());
+        let times = [self.retry, self.sync, checkpoint].into_iter().flatten();
         times.map(|time| time.saturating_duration_since(Instant::now())).chain(full).min()
     }
 
     fn pauses(&self) -> bool {
         self.retry.is_some_and(|time| time > Instant::now())
+    }
+
+    /// Puts the next group off while the journal is so long that merges have to catch up.
+    fn slows_down(&mut self, shared: &Shared, writer: &JournalWriter) -> bool {
+        if self.slowed || !writer.has_work() {
+            self.slowed = false;
+            return false;
+        }
+        let pause = match shared.pace() {
+            Pace::Go => return false,
+            Pace::Slow(pause) => {
+                self.slowed = true;
+                shared.status.slowed_groups.fetch_add(1, Relaxed);
+                pause
+            }
+            Pace::Wait(pause) => pause,
+        };
+        shared.work.ask(|wanted| wanted.merge = true);
+        self.retry = Some(Instant::now() + pause);
+        true
+    }
+
+    /// Sets the time of a checkpoint anew, if it is worth one.
+    fn idle_from(&mut self, shared: &Shared) {
+        let (settings, status) = (&shared.settings, &shared.status);
+        let wanted = pace::wants_checkpoint(settings, status.journal_bytes(), status.table_bytes());
+        self.checkpoint = wanted.then(|| Instant::now() + settings.checkpoint_after);
+    }
+
+    fn checkpoint_in_time(&mut self, writer: &mut JournalWriter) {
+        if self.checkpoint.is_none_or(|time| time > Instant::now()) || writer.has_work() {
+            return;
+        }
+        // One attempt for each time that something came: an idle store keeps no timer.
+        self.checkpoint = None;
+        writer.checkpoint();
     }
 }
 
@@ -191,10 +239,14 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
         let waits = failed_at.is_some_and(|at| at + pause > Instant::now());
         if !waits && (wanted.merge || failed_at.is_some()) {
             match merge_all(shared) {
-                Ok(()) => (failed_at, pause) = (None, FIRST_MERGE_PAUSE),
+                Ok(()) => {
+                    (failed_at, pause) = (None, FIRST_MERGE_PAUSE);
+                    shared.status.merges_fail.store(false, Relaxed);
+                }
                 Err(error) => {
                     tracing::error!(%error, "a merge failed; it is tried again");
                     shared.status.failed_merges.fetch_add(1, Relaxed);
+                    shared.status.merges_fail.store(true, Relaxed);
                     shared.status.note_error(error.to_string());
                     if failed_at.is_some() {
                         pause = (pause * 2).min(LONGEST_MERGE_PAUSE);

@@ -228,6 +228,9 @@ fn act(life: &mut Life, random: &mut Random, disk: &SimulatedDisk, history: &His
     if random.one_in(50) {
         let _ = life.store.make_spare();
     }
+    if random.one_in(30) {
+        life.store.checkpoint();
+    }
     if random.one_in(25) && !disk.is_powerless() {
         let certain = history.committed(&life.committed);
         let found = loaded(&mut life.store, random);

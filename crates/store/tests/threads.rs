@@ -155,3 +155,55 @@ fn a_disk_that_fails_for_a_while_delays_commits_and_loses_none() {
         assert_eq!(found, 300);
     }
 }
+
+#[test]
+fn a_store_to_which_nothing_comes_is_merged_so_that_the_next_start_replays_nothing() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let settings = Settings {
+        merge_min_bytes: 1 << 30,
+        checkpoint_after: Duration::from_millis(1),
+        checkpoint_min_bytes: 5_000,
+        ..settings()
+    };
+    let (running, commits) = start(&disk, settings.clone());
+    let writer = running.writer(0);
+    for sequence in 1..=40_u64 {
+        writer.submit(sequence, one(&(sequence % 10).to_be_bytes(), &[1; 200])).unwrap();
+        wait(&commits, 0, sequence);
+    }
+    until(|| running.status().journal_bytes() < 5_000);
+    assert!(running.status().merges() > 0 && running.status().failed_merges() == 0);
+    running.stop();
+    let report = open(disk, settings, keep_all()).unwrap().report;
+    assert_eq!((report.frames, report.table_entries), (0, 10), "{report:?}");
+}
+
+#[test]
+fn a_journal_that_grows_faster_than_merges_holds_writers_up_and_stays_below_its_limit() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(1));
+    let settings =
+        Settings { segment_bytes: 16_384, merge_min_bytes: 1 << 30, replay_max_bytes: 100_000, ..settings() };
+    let (running, commits) = start(&disk, settings.clone());
+    let writer = running.writer(0);
+    for sequence in 1..=4_000_u64 {
+        writer.submit(sequence, one(&(sequence % 10).to_be_bytes(), &[1; 200])).unwrap();
+        if sequence % 10 == 0 {
+            wait(&commits, 0, sequence);
+            // One group may be on its way when the limit is reached.
+            assert!(running.status().journal_bytes() < 100_000 + 16_384);
+        }
+    }
+    assert!(running.status().merges() > 0);
+    running.stop();
+    let opened = open(disk, settings, keep_all()).unwrap();
+    assert!(opened.report.bytes < 100_000 + 16_384, "{:?}", opened.report);
+}
+
+/// Waits until something is so.
+fn until(so: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !so() {
+        assert!(begin.elapsed() < PATIENCE, "it never came to be so");
+        std::thread::yield_now();
+    }
+}

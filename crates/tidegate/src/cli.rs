@@ -14,6 +14,7 @@ Examples:
   tidegate                                    a broker on 127.0.0.1:1883, for this machine
   tidegate -l 0.0.0.0:1883 --allow-anonymous  one for everybody on the network
   tidegate -p 1883 -l ws://127.0.0.1:9001     one for MQTT and for MQTT over WebSocket
+  tidegate --quic 14567                       one for MQTT over QUIC, too
   tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
   tidegate sub -t 'sensors/#' -v              show what is published
@@ -26,7 +27,10 @@ SIGTERM and SIGINT stop it gracefully.
 Exit codes: 0 done, 1 something went wrong, 2 the command line or configuration is wrong.
 Every key of the configuration: `tidegate config explain`, or docs/configuration.md.";
 
-const LISTEN: &str = "Listen here: PORT (on loopback), HOST:PORT, ws://HOST:PORT/PATH or unix:/PATH; repeatable";
+const LISTEN: &str =
+    "Listen here: PORT (on loopback), HOST:PORT, ws://HOST:PORT/PATH, quic://HOST:PORT or unix:/PATH; repeatable";
+
+const QUIC: &str = "Listen for MQTT over QUIC, too: PORT (on loopback) or HOST:PORT; on loopback a certificate for development is made where none is given; repeatable";
 
 const SET: &str = "Set any key, such as queue.max_messages=1000 or listener.0.maximum_qos=1; repeatable";
 
@@ -123,7 +127,7 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         effective: bool,
         #[command(flatten)]
-        sources: ConfigArgs,
+        sources: Box<ConfigArgs>,
     },
     /// Explain a key, the keys of a section, or list the sections
     Explain {
@@ -156,6 +160,10 @@ pub(crate) struct ConfigArgs {
     /// Listen on this port of loopback; the same as --listen PORT
     #[arg(short, long, value_name = "PORT")]
     pub(crate) port: Vec<u16>,
+
+    /// Where to listen for QUIC, beside the other listeners.
+    #[arg(long, value_name = "ADDRESS", help = QUIC)]
+    pub(crate) quic: Vec<String>,
 
     /// Let everybody in who reaches a listener, also from other machines
     #[arg(long)]
@@ -195,6 +203,7 @@ impl ConfigArgs {
     pub(crate) fn flags(&self) -> Flags {
         let listen = self.listen.iter().map(|address| (address.clone(), format!("--listen {address}")));
         let ports = self.port.iter().map(|port| (port.to_string(), format!("--port {port}")));
+        let quic = self.quic.iter().map(|address| (address.clone(), format!("--quic {address}")));
         let single = [
             ("node.shards", "--shards", &self.shards),
             ("store.directory", "--data", &self.data),
@@ -212,6 +221,7 @@ impl ConfigArgs {
         });
         Flags {
             listen: listen.chain(ports).collect(),
+            quic: quic.collect(),
             set: single.chain(set).collect(),
             allow_anonymous: self.allow_anonymous,
         }

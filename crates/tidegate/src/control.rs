@@ -35,7 +35,7 @@ impl Control for BrokerStatus {
     fn bans(&self) -> Result<Vec<BanEntry>, ControlError> {
         let node = self.node()?;
         let now = node.now();
-        Ok(node.admission().bans(now).iter().map(|ban| ban_entry(now, ban)).collect())
+        Ok(node.admission().bans(now).iter().map(|ban| self.ban_entry(now, ban)).collect())
     }
 
     fn ban(&self, request: BanRequest) -> Result<u64, ControlError> {
@@ -45,15 +45,15 @@ impl Control for BrokerStatus {
             Some(seconds) => now.monotonic.plus(seconds.saturating_mul(1000)),
             None => Millis::NEVER,
         };
-        let (target, reason) = (node_target(&request.target)?, request.reason.into());
+        let (target, reason) = (self.node_target(&request.target, &request.tenant)?, request.reason.into());
         let ban = Ban { target, reason, origin: BanOrigin::Operator, since: now.unix, until };
         let closed = node.ban(ban.clone()).map_err(refused)?;
         tracing::warn!(banned = %ban.target, why = &*ban.reason, seconds = request.seconds, closed, "an operator banned");
         Ok(closed)
     }
 
-    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError> {
-        let target = node_target(target)?;
+    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError> {
+        let target = self.node_target(target, tenant)?;
         let removed = self.node()?.unban(&target).map_err(refused)?;
         if removed {
             tracing::info!(banned = %target, "an operator ended a ban");
@@ -72,8 +72,8 @@ impl Control for BrokerStatus {
         fleet::status(self)
     }
 
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError> {
-        fleet::set_broker(self, name, address)
+    fn set_broker(&self, name: &str, address: &str, replaces: &[String]) -> Result<(), ControlError> {
+        fleet::set_broker(self, name, address, replaces)
     }
 
     fn drain_broker(&self, name: &str) -> Result<(), ControlError> {
@@ -101,6 +101,38 @@ impl BrokerStatus {
     pub(super) fn node(&self) -> Result<&NodeHandle, Unavailable> {
         self.handle().ok_or(Unavailable)
     }
+
+    /// Whom a ban is about. An address belongs to no tenant.
+    fn node_target(&self, target: &BanTarget, tenant: &str) -> Result<tidegate_node::BanTarget, ControlError> {
+        let named = || {
+            let known = self.tenancy().ok_or(Unavailable)?.named(tenant);
+            known.ok_or_else(|| ControlError::Invalid(format!("there is no tenant `{tenant}`")))
+        };
+        Ok(match target {
+            BanTarget::Address(_) if !tenant.is_empty() => {
+                return Err(ControlError::Invalid("an address belongs to no tenant: leave `tenant` out".to_owned()));
+            }
+            BanTarget::Address(text) => tidegate_node::BanTarget::Address(network(text)?),
+            BanTarget::Client(name) => tidegate_node::BanTarget::Client(named()?, name.as_str().into()),
+            BanTarget::User(name) => tidegate_node::BanTarget::User(named()?, name.as_str().into()),
+        })
+    }
+
+    fn ban_entry(&self, now: Now, ban: &Ban) -> BanEntry {
+        let (target, tenant) = match &ban.target {
+            tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), TenantId::DEFAULT),
+            tidegate_node::BanTarget::Client(tenant, name) => (BanTarget::Client(name.to_string()), *tenant),
+            tidegate_node::BanTarget::User(tenant, name) => (BanTarget::User(name.to_string()), *tenant),
+        };
+        BanEntry {
+            target,
+            tenant: self.tenancy().map(|tenancy| tenancy.name(tenant)).unwrap_or_default(),
+            reason: ban.reason.to_string(),
+            origin: ban.origin.label(),
+            since_ms: ban.since,
+            until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
+        }
+    }
 }
 
 fn refused(error: impl std::fmt::Display) -> ControlError {
@@ -109,30 +141,6 @@ fn refused(error: impl std::fmt::Display) -> ControlError {
 
 fn network(text: &str) -> Result<Network, ControlError> {
     text.parse().map_err(|error: tidegate_node::NetworkError| ControlError::Invalid(error.to_string()))
-}
-
-fn node_target(target: &BanTarget) -> Result<tidegate_node::BanTarget, ControlError> {
-    Ok(match target {
-        BanTarget::Address(text) => tidegate_node::BanTarget::Address(network(text)?),
-        BanTarget::Client(name) => tidegate_node::BanTarget::Client(TenantId::DEFAULT, name.as_str().into()),
-        BanTarget::User(name) => tidegate_node::BanTarget::User(TenantId::DEFAULT, name.as_str().into()),
-    })
-}
-
-fn ban_entry(now: Now, ban: &Ban) -> BanEntry {
-    let (target, tenant) = match &ban.target {
-        tidegate_node::BanTarget::Address(network) => (BanTarget::Address(network.to_string()), TenantId::DEFAULT),
-        tidegate_node::BanTarget::Client(tenant, name) => (BanTarget::Client(name.to_string()), *tenant),
-        tidegate_node::BanTarget::User(tenant, name) => (BanTarget::User(name.to_string()), *tenant),
-    };
-    BanEntry {
-        target,
-        tenant: tenant.0,
-        reason: ban.reason.to_string(),
-        origin: ban.origin.label(),
-        since_ms: ban.since,
-        until_ms: (ban.until != Millis::NEVER).then(|| now.to_unix(ban.until)),
-    }
 }
 
 fn story_event(event: &FlightEvent) -> StoryEvent {

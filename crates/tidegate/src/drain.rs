@@ -3,8 +3,10 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tidegate_console::api::DrainRequest;
+use tidegate_engine::Evicted;
 use tidegate_node::NodeHandle;
 
 /// Time between two groups of clients.
@@ -27,18 +29,19 @@ impl Drain {
         self.current().is_some()
     }
 
-    /// Begins to send clients elsewhere, in place of an earlier drain.
+    /// Begins to send clients elsewhere, in place of an earlier drain: those that can be told so at once, the others after a time in
+    /// which they may leave by themselves.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub(crate) fn begin(&self, node: &NodeHandle, reference: Option<&str>, per_second: u32) -> Result<(), String> {
+    pub(crate) fn begin(&self, node: &NodeHandle, request: &DrainRequest) -> Result<(), String> {
         let (goes_on, ended) = channel();
         *self.current() = Some(goes_on);
-        node.begin_redirecting(reference);
-        let node = node.clone();
+        node.begin_redirecting(request.server_reference.as_deref());
+        let (node, per_second, evict_after) = (node.clone(), request.per_second, request.evict_after);
         Builder::new()
             .name("drain".into())
-            .spawn(move || evict(&node, &ended, per_second))
+            .spawn(move || evict(&node, &ended, per_second, evict_after))
             .map(drop)
             .map_err(|error| format!("cannot start a thread for the drain: {error}"))
     }
@@ -52,7 +55,8 @@ impl Drain {
 
 /// Ends connections within the budget until the drain is over or replaced. It goes on when none is left: a client whose CONNECT was
 /// under way may still turn up.
-fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32) {
+fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32, evict_after: Duration) {
+    let began = Instant::now();
     let shards = u32::from(node.shards()).max(1);
     let parts = u32::try_from(1000 / STEP.as_millis()).unwrap_or(1) * shards;
     let mut owed = 0;
@@ -61,7 +65,8 @@ fn evict(node: &NodeHandle, ended: &Receiver<()>, per_second: u32) {
         owed += per_second;
         let each = owed / parts;
         owed -= each * parts;
-        if each > 0 && node.evict(each as usize).is_err() {
+        let whom = if began.elapsed() < evict_after { Evicted::Told } else { Evicted::Everyone };
+        if each > 0 && node.evict(each as usize, whom).is_err() {
             tracing::warn!("a shard does not answer; the drain goes on");
         }
     }

@@ -34,6 +34,8 @@ pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
         durability,
         segment_bytes: config.store.segment_size.0,
         merge_min_bytes: config.store.merge_at.0,
+        replay_max_bytes: config.store.replay_max.0,
+        checkpoint_after: config.store.checkpoint_after,
         max_bytes: config.store.max_bytes.0,
         min_free_bytes: config.store.min_free.0,
         ..Settings::default()

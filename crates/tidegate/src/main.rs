@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod config;
 mod control;
+mod development;
 mod drain;
 mod durable;
 mod exit;

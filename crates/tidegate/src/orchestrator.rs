@@ -103,6 +103,11 @@ impl BrokerAddress {
     }
 }
 
+/// Whether two addresses are one as they are written. Two names of one machine are not seen through.
+pub(crate) fn same_place(one: &HostPort, other: &HostPort) -> bool {
+    one.port == other.port && one.host.eq_ignore_ascii_case(&other.host)
+}
+
 /// Text with `%41` for `A`; `None` for none.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -184,6 +189,14 @@ pub(crate) enum PeerAddressError {
     /// Not of the form of a peer.
     #[error("`{0}` is no peer: write NAME=MQTT/RELAY/ADMIN, each HOST:PORT or empty")]
     Peer(String),
+    /// Two of them are the same, or seem so.
+    #[error("two orchestrators have the {what} `{value}`: give each its own, also with --name, and name each once")]
+    Twice {
+        /// What they have in common.
+        what: &'static str,
+        /// That.
+        value: String,
+    },
     /// Not an address.
     #[error("`{0}` is no address for relayed clients: write HOST:PORT")]
     Relay(String),
@@ -196,9 +209,17 @@ impl Config {
     /// The other orchestrators that the configuration names.
     ///
     /// # Errors
-    /// When one is none.
+    /// When one is none, or two are the same.
     pub(crate) fn peers(&self) -> Result<Vec<Place>, PeerAddressError> {
-        self.orchestrator.peers.0.iter().map(|text| read_peer(text)).collect()
+        let peers: Result<Vec<Place>, _> = self.orchestrator.peers.0.iter().map(|text| read_peer(text)).collect();
+        let peers = peers?;
+        for (index, peer) in peers.iter().enumerate() {
+            let before = peers.iter().take(index);
+            for other in before {
+                check_apart(other, peer)?;
+            }
+        }
+        Ok(peers)
     }
 
     /// Where relayed clients come in, if they do.
@@ -209,6 +230,20 @@ impl Config {
         let Some(text) = self.orchestrator.relay.as_ref().filter(|text| !text.is_empty()) else { return Ok(None) };
         let address = format!("tcp://{text}").parse();
         address.map(Some).map_err(|_| PeerAddressError::Relay(text.clone()))
+    }
+}
+
+/// Two orchestrators of one name, or at one address, would both work what is one's.
+fn check_apart(one: &Place, other: &Place) -> Result<(), PeerAddressError> {
+    let parts = [
+        ("name", &one.name, &other.name),
+        ("address", &one.mqtt, &other.mqtt),
+        ("relay address", &one.relay, &other.relay),
+        ("admin address", &one.admin, &other.admin),
+    ];
+    match parts.into_iter().find(|(_, one, other)| !one.is_empty() && one.eq_ignore_ascii_case(other)) {
+        None => Ok(()),
+        Some((what, value, _)) => Err(PeerAddressError::Twice { what, value: value.clone() }),
     }
 }
 
@@ -246,6 +281,7 @@ pub(crate) fn with_relay(mut config: Config) -> Result<Config, String> {
         client_certificate: plain.client_certificate,
         client_ca: plain.client_ca,
         crl: plain.crl,
+        crl_outdated: plain.crl_outdated,
         identity_from: plain.identity_from,
         identity_as: plain.identity_as,
         proxy_protocol: true,

@@ -4,9 +4,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use tidegate_console::{AdmissionStatus, Logins, Phase, Shell, Status, StatusSource, Unavailable};
-use tidegate_node::{BanOrigin, NodeHandle, NodeReport};
+use tidegate_console::{
+    AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
+};
+use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
+use crate::access::Tenancy;
 use crate::authentication::Authentication;
 use crate::config::Config;
 use crate::drain::Drain;
@@ -21,6 +24,7 @@ pub(crate) struct BrokerStatus {
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
+    tenancy: OnceLock<Tenancy>,
     drain: Drain,
     started: SystemTime,
 }
@@ -38,6 +42,7 @@ impl BrokerStatus {
             authentication: OnceLock::new(),
             store: OnceLock::new(),
             fleet: OnceLock::new(),
+            tenancy: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
         }
@@ -47,6 +52,17 @@ impl BrokerStatus {
     pub(crate) fn asks(&self, authentication: Arc<Authentication>) {
         // Set once, before the node takes clients in.
         let _ = self.authentication.set(authentication);
+    }
+
+    /// It has these tenants.
+    pub(crate) fn serves(&self, tenancy: Tenancy) {
+        // Set once, before the node takes clients in.
+        let _ = self.tenancy.set(tenancy);
+    }
+
+    /// Its tenants, once they are known.
+    pub(crate) fn tenancy(&self) -> Option<&Tenancy> {
+        self.tenancy.get()
     }
 
     /// It keeps in a store what outlives the process.
@@ -118,14 +134,16 @@ impl StatusSource for BrokerStatus {
 
     fn status(&self) -> Result<Status, Unavailable> {
         let report = self.node.get().and_then(|node| node.report().ok()).ok_or(Unavailable)?;
+        let lists = self.node.get().map(NodeHandle::revocation_lists).unwrap_or_default();
         let shards = u16::try_from(report.shards.len()).unwrap_or(u16::MAX);
         Ok(Status {
-            shell: shell(&report),
+            shell: shell(&report, lists),
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             homes: self.homes_keeper().map(|homes| homes.numbers()),
             store: self.store.get().map(|store| store_status::numbers(store)),
             fleet: self.fleet_brokers(),
+            tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
             counters: report.counters,
             gauges: report.gauges,
             slow_sessions: report.slow_sessions,
@@ -134,6 +152,16 @@ impl StatusSource for BrokerStatus {
             version: env!("CARGO_PKG_VERSION"),
         })
     }
+}
+
+fn tenants(tenancy: &Tenancy) -> Vec<TenantNumbers> {
+    let holds = |(name, it): (String, TenantHoldings)| TenantNumbers {
+        name,
+        counts: it.counts,
+        refused: it.refused,
+        quotas: it.quotas,
+    };
+    tenancy.holdings().into_iter().map(holds).collect()
 }
 
 fn admission(report: &NodeReport) -> AdmissionStatus {
@@ -167,7 +195,7 @@ fn logins(authentication: &Authentication) -> Logins {
     }
 }
 
-fn shell(report: &NodeReport) -> Shell {
+fn shell(report: &NodeReport, lists: RevocationLists) -> Shell {
     let shell = &report.shell;
     Shell {
         turns: shell.turns,
@@ -181,6 +209,9 @@ fn shell(report: &NodeReport) -> Shell {
         accept_failed: shell.accept_failed,
         handed_over: shell.handed_over,
         tls_handshakes: shell.tls_handshakes,
+        crls: lists.lists,
+        crls_outdated: lists.outdated,
+        crl_next_update: lists.next_update,
         tls_resumed: shell.tls_resumed,
         tls_failed: shell.tls_failed,
         tls_refused_full: shell.tls_refused_full,
@@ -190,6 +221,18 @@ fn shell(report: &NodeReport) -> Shell {
         proxy_refused: shell.proxy_refused,
         websocket_refused: shell.websocket_refused,
         websocket_violations: shell.websocket_violations,
+        quic: QuicCounters {
+            begun: shell.quic_begun,
+            failed: shell.quic_failed,
+            retries: shell.quic_retries,
+            deferred: shell.quic_deferred,
+            moved: shell.quic_moved,
+            datagrams_in: shell.quic_datagrams_in,
+            sends: shell.quic_sends,
+            sends_blocked: shell.quic_sends_blocked,
+            passed_on: shell.quic_passed_on,
+            dropped: shell.quic_dropped,
+        },
         closed_unflushed: shell.closed_unflushed,
         memory_trims: shell.memory_trims,
     }

@@ -23,6 +23,7 @@ pub(crate) fn numbers(store: &Status) -> StoreNumbers {
         loads: store.loads(),
         merges: store.merges(),
         merge_failures: store.failed_merges(),
+        slowed_groups: store.slowed_groups(),
         failures: store.failures(),
     }
 }

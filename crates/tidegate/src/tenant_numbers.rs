@@ -47,6 +47,27 @@ pub(crate) fn settle(config: &Config) -> Result<Config, String> {
     Ok(settled)
 }
 
+/// The same for a configuration that a running broker takes: the tenants that it knows keep their numbers, in memory or on
+/// disk, and those that are new get others.
+///
+/// # Errors
+/// In words for people: when the file cannot be written, or no number is left.
+pub(crate) fn settle_again(config: &Config, known: &[String]) -> Result<Config, String> {
+    let names = with_new(known.to_vec(), config.tenants.iter().map(|tenant| tenant.name.as_str()));
+    if names.len() > MAX_NUMBERS {
+        return Err(format!("all {MAX_NUMBERS} numbers of tenants are given away"));
+    }
+    if let Some(directory) = config.store.directory.as_ref().filter(|_| names.len() > known.len())
+        && config.durability() != Durability::Memory
+    {
+        write(Path::new(directory), &names)
+            .map_err(|error| format!("cannot write the numbers of tenants into {directory}: {error}"))?;
+    }
+    let mut settled = config.clone();
+    settled.tenants = names.into_iter().map(|name| of_name(config, name)).collect();
+    Ok(settled)
+}
+
 /// The tenant of this name, or one of it that nobody belongs to.
 fn of_name(config: &Config, name: String) -> Tenant {
     let known = config.tenants.iter().find(|tenant| tenant.name == name);

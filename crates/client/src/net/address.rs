@@ -22,6 +22,13 @@ pub enum Address {
         /// The port.
         port: u16,
     },
+    /// MQTT over QUIC, which is over UDP and always encrypted.
+    Quic {
+        /// A name or an address; the server's certificate must be for it.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// MQTT over a Unix socket.
     Unix {
         /// The socket's path.
@@ -50,7 +57,7 @@ pub enum Address {
 impl Address {
     /// Whether TLS is spoken.
     pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls { .. } | Self::WebSocketTls { .. })
+        matches!(self, Self::Tls { .. } | Self::WebSocketTls { .. } | Self::Quic { .. })
     }
 }
 
@@ -60,6 +67,10 @@ impl std::fmt::Display for Address {
             Self::Tcp { host, port } => write_authority(f, host, *port),
             Self::Tls { host, port } => {
                 f.write_str("mqtts://")?;
+                write_authority(f, host, *port)
+            }
+            Self::Quic { host, port } => {
+                f.write_str("quic://")?;
                 write_authority(f, host, *port)
             }
             Self::Unix { path } => write!(f, "{}", path.display()),
@@ -87,7 +98,7 @@ pub(super) fn write_authority(out: &mut impl std::fmt::Write, host: &str, port: 
 pub struct SocketOptions {
     /// The local name or address to connect from; any if there is none. Not for Unix sockets.
     pub bind: Option<String>,
-    /// How long each address of a server may take to accept a connection, and its TLS handshake as long again.
+    /// How long each address of a server may take to accept a connection, and its TLS handshake as long again; over QUIC both are one.
     pub connect_timeout: Duration,
     /// What TLS connections are made with; without one, whoever the system trusts is trusted.
     pub tls: Option<TlsConnector>,
@@ -108,6 +119,7 @@ mod tests {
         let host = || "::1".to_owned();
         let tcp = Address::Tcp { host: host(), port: 1 };
         assert_eq!(tcp.to_string(), "[::1]:1");
+        assert_eq!(Address::Quic { host: host(), port: 3 }.to_string(), "quic://[::1]:3");
         let path = "/mqtt".to_owned();
         let web = Address::WebSocket { host: "h".to_owned(), port: 2, path };
         assert_eq!(web.to_string(), "ws://h:2/mqtt");

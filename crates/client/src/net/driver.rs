@@ -150,7 +150,7 @@ impl Driver {
             if self.exchange(now) {
                 continue;
             }
-            let timers = [deadline, self.client.next_deadline(), self.close_by];
+            let timers = [deadline, self.client.next_deadline(), self.close_by, self.link_deadline()];
             let until = timers.into_iter().flatten().min();
             self.wait(until.map(|until| until.saturating_duration_since(now)))?;
         }
@@ -165,6 +165,10 @@ impl Driver {
         let Some(link) = &mut self.link else {
             return false;
         };
+        if link.next_deadline().is_some_and(|due| now >= due) {
+            link.handle_deadline(now);
+            return true;
+        }
         let progress = match link.write(&mut self.client, now) {
             Progress::Blocked if self.client.wants_close() => {
                 let close_by = *self.close_by.get_or_insert(now + CLOSE_LIMIT);
@@ -214,11 +218,28 @@ impl Driver {
         while self.link.is_some() && self.client.wants_close() {
             let now = Instant::now();
             if !self.exchange(now) {
-                let until = self.close_by;
+                let until = self.close_by.into_iter().chain(self.link_deadline()).min();
                 self.wait(until.map(|until| until.saturating_duration_since(now)))?;
             }
         }
         Ok(())
+    }
+
+    fn link_deadline(&mut self) -> Option<Instant> {
+        self.link.as_mut()?.next_deadline()
+    }
+
+    /// Goes on from another port of this machine, as a device does whose network has changed; only over QUIC. Nothing
+    /// that is under way is lost.
+    ///
+    /// # Errors
+    ///
+    /// When there is no QUIC connection, or the system has no other socket.
+    pub fn rebind(&mut self) -> io::Result<()> {
+        let Some(link) = &mut self.link else {
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "there is no connection to take to another port"));
+        };
+        link.rebind(self.poll.registry(), LINK)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

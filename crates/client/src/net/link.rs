@@ -40,7 +40,7 @@ impl Link {
             Address::WebSocket { host, port, path } | Address::WebSocketTls { host, port, path } => {
                 Some(WebSocket::new(host, *port, path))
             }
-            Address::Tcp { .. } | Address::Tls { .. } | Address::Unix { .. } => None,
+            Address::Tcp { .. } | Address::Tls { .. } | Address::Quic { .. } | Address::Unix { .. } => None,
         };
         Ok(Self {
             stream: Stream::connect(address, options)?,
@@ -64,6 +64,34 @@ impl Link {
         self.writable |= writable;
     }
 
+    /// When time alone makes something due below MQTT.
+    pub(super) fn next_deadline(&mut self) -> Option<Instant> {
+        self.stream.quic()?.next_deadline()
+    }
+
+    /// Does what time has made due below MQTT.
+    pub(super) fn handle_deadline(&mut self, now: Instant) {
+        if let Some(quic) = self.stream.quic() {
+            quic.handle_deadline(now);
+        }
+    }
+
+    /// Goes on from another port.
+    pub(super) fn rebind(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let Some(quic) = self.stream.quic() else {
+            return Err(io::Error::new(ErrorKind::Unsupported, "only a QUIC connection outlives a change of the port"));
+        };
+        quic.deregister(registry)?;
+        quic.rebind()?;
+        quic.register(registry, token)
+    }
+
+    /// Whether trying again is worth it after a socket has said that it would block: over QUIC it is a matter of other
+    /// datagrams and of time, too, which no readiness tells.
+    fn holds(&mut self, error: &io::Error) -> bool {
+        error.kind() != ErrorKind::WouldBlock || self.stream.quic().is_some()
+    }
+
     /// Whether nothing is left to be written.
     fn is_flushed(&self, client: &Client) -> bool {
         let websocket = self.websocket.as_ref();
@@ -80,7 +108,7 @@ impl Link {
         if self.stream.is_waiting()
             && let Err(error) = self.stream.flush()
         {
-            self.writable = error.kind() != ErrorKind::WouldBlock;
+            self.writable = self.holds(&error);
             return failed(error);
         }
         let Some(websocket) = &mut self.websocket else {
@@ -113,7 +141,7 @@ impl Link {
                 Progress::Some
             }
             Err(error) => {
-                self.writable = error.kind() != ErrorKind::WouldBlock;
+                self.writable = self.holds(&error);
                 failed(error)
             }
         }
@@ -146,7 +174,7 @@ impl Link {
             Ok(0) => Progress::Ended(TransportError::EndOfStream),
             Ok(_) => Progress::Some,
             Err(error) => {
-                self.readable = error.kind() != ErrorKind::WouldBlock;
+                self.readable = self.holds(&error);
                 failed(error)
             }
         }
@@ -174,7 +202,7 @@ impl Link {
                 }
             }
             Err(error) => {
-                self.readable = error.kind() != ErrorKind::WouldBlock;
+                self.readable = self.holds(&error);
                 failed(error)
             }
         }

@@ -3,11 +3,13 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use mio::event::Source;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, Socket, Type};
 
+use super::quic::QuicStream;
 use super::tls::TlsStream;
 use super::{Address, ConnectError, SocketOptions, TlsConnector, TlsOptions};
 
@@ -17,6 +19,7 @@ pub(super) enum Stream {
     Tcp(mio::net::TcpStream),
     Unix(mio::net::UnixStream),
     Tls(Box<TlsStream>),
+    Quic(Box<QuicStream>),
 }
 
 impl Stream {
@@ -38,6 +41,7 @@ impl Stream {
                     .map_err(|source| ConnectError::Tls { address: address.to_string(), source })?;
                 Ok(Self::Tls(Box::new(tls)))
             }
+            Address::Quic { host, port } => connect_quic(address, host, *port, options).map(Box::new).map(Self::Quic),
             Address::Unix { path } => {
                 let connect = || {
                     let stream = UnixStream::connect(path)?;
@@ -51,11 +55,21 @@ impl Stream {
         }
     }
 
-    fn source(&mut self) -> &mut dyn Source {
+    /// The socket, unless it is one of UDP.
+    fn source(&mut self) -> Result<&mut dyn Source, &QuicStream> {
         match self {
-            Self::Tcp(stream) => stream,
-            Self::Unix(stream) => stream,
-            Self::Tls(tls) => tls.socket_mut(),
+            Self::Tcp(stream) => Ok(stream),
+            Self::Unix(stream) => Ok(stream),
+            Self::Tls(tls) => Ok(tls.socket_mut()),
+            Self::Quic(quic) => Err(quic),
+        }
+    }
+
+    /// The QUIC connection, if it is one.
+    pub(super) fn quic(&mut self) -> Option<&mut QuicStream> {
+        match self {
+            Self::Quic(quic) => Some(quic),
+            _ => None,
         }
     }
 
@@ -64,11 +78,15 @@ impl Stream {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
             Self::Tls(tls) => tls.is_waiting(),
+            Self::Quic(quic) => quic.is_waiting(),
         }
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
+        match self.source() {
+            Ok(source) => registry.register(source, token, Interest::READABLE | Interest::WRITABLE),
+            Err(quic) => quic.register(registry, token),
+        }
     }
 
     /// Tells the server that nothing more will come.
@@ -77,11 +95,15 @@ impl Stream {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
             Self::Tls(tls) => tls.shutdown_write(),
+            Self::Quic(quic) => quic.shutdown_write(),
         }
     }
 
     pub(super) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        registry.deregister(self.source())
+        match self.source() {
+            Ok(source) => registry.deregister(source),
+            Err(quic) => quic.deregister(registry),
+        }
     }
 }
 
@@ -91,6 +113,7 @@ impl Read for Stream {
             Self::Tcp(stream) => stream.read(buffer),
             Self::Unix(stream) => stream.read(buffer),
             Self::Tls(tls) => tls.read(buffer),
+            Self::Quic(quic) => quic.read(buffer),
         }
     }
 }
@@ -101,6 +124,7 @@ impl Write for Stream {
             Self::Tcp(stream) => stream.write(buffer),
             Self::Unix(stream) => stream.write(buffer),
             Self::Tls(tls) => tls.write(buffer),
+            Self::Quic(quic) => quic.write(buffer),
         }
     }
 
@@ -108,11 +132,36 @@ impl Write for Stream {
         match self {
             Self::Tcp(_) | Self::Unix(_) => Ok(()),
             Self::Tls(tls) => tls.flush(),
+            Self::Quic(quic) => quic.flush(),
         }
     }
 }
 
 fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<TcpStream, ConnectError> {
+    connect_any(host, port, options, |remote, from| connect_to(remote, from, options))
+}
+
+fn connect_quic(address: &Address, host: &str, port: u16, options: &SocketOptions) -> Result<QuicStream, ConnectError> {
+    let config = match &options.tls {
+        Some(tls) => tls.quic_config(),
+        None => TlsConnector::new(&TlsOptions::default())?.quic_config(),
+    };
+    connect_any(host, port, options, |remote, from| {
+        let stream = QuicStream::connect(from, remote, host, Arc::clone(&config), options.connect_timeout);
+        stream.map_err(|source| match source.kind() {
+            io::ErrorKind::InvalidData => ConnectError::Tls { address: address.to_string(), source },
+            _ => ConnectError::Connect { address: address.to_string(), source },
+        })
+    })
+}
+
+/// Tries the addresses of a host one after the other, from a local address of the same family.
+fn connect_any<S>(
+    host: &str,
+    port: u16,
+    options: &SocketOptions,
+    mut connect: impl FnMut(SocketAddr, Option<SocketAddr>) -> Result<S, ConnectError>,
+) -> Result<S, ConnectError> {
     let local = match &options.bind {
         Some(bind) => resolve(bind, 0)?,
         None => Vec::new(),
@@ -124,7 +173,7 @@ fn connect_tcp(host: &str, port: u16, options: &SocketOptions) -> Result<TcpStre
         if options.bind.is_some() && from.is_none() {
             continue;
         }
-        match connect_to(remote, from.copied(), options) {
+        match connect(remote, from.copied()) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = Some(error),
         }

@@ -15,6 +15,9 @@ pub use files::TlsFileError;
 use hostname::AnyHostname;
 pub(super) use session::TlsStream;
 
+/// The protocol of MQTT over QUIC with one stream.
+const QUIC_ALPN: &[u8] = b"mqtt";
+
 /// Whom a client trusts, and what it shows of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
@@ -30,7 +33,7 @@ pub struct TlsOptions {
     pub any_hostname: bool,
     /// The only version to speak; any if there is none.
     pub version: Option<TlsVersion>,
-    /// A protocol to agree on (ALPN). Over WebSocket it is `http/1.1` in any case.
+    /// A protocol to agree on (ALPN). Over WebSocket it is `http/1.1` in any case, and over QUIC `mqtt`.
     pub alpn: Option<String>,
 }
 
@@ -48,6 +51,7 @@ pub enum TlsVersion {
 pub struct TlsConnector {
     plain: Arc<ClientConfig>,
     web: Arc<ClientConfig>,
+    quic: Arc<ClientConfig>,
 }
 
 impl TlsConnector {
@@ -89,7 +93,9 @@ impl TlsConnector {
         plain.alpn_protocols = options.alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
         let mut web = plain.clone();
         web.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { plain: Arc::new(plain), web: Arc::new(web) })
+        let mut quic = plain.clone();
+        quic.alpn_protocols = vec![QUIC_ALPN.to_vec()];
+        Ok(Self { plain: Arc::new(plain), web: Arc::new(web), quic: Arc::new(quic) })
     }
 
     /// What rustls makes connections with that carry MQTT without WebSocket.
@@ -100,6 +106,11 @@ impl TlsConnector {
 
     pub(super) fn config(&self, websocket: bool) -> Arc<ClientConfig> {
         Arc::clone(if websocket { &self.web } else { &self.plain })
+    }
+
+    /// The same for QUIC.
+    pub(super) fn quic_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.quic)
     }
 }
 

@@ -9,7 +9,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::answers::refusal;
-use super::{Control, ControlError, answer, only_pair, waiting};
+use super::{Control, ControlError, answer, waiting};
 
 /// Longest ban that ends, seconds: a hundred years.
 pub const MAX_BAN_SECONDS: u64 = 100 * 365 * 24 * 3600;
@@ -30,6 +30,8 @@ pub enum BanTarget {
 pub struct BanRequest {
     /// Whom it is about.
     pub target: BanTarget,
+    /// The tenant of the client or user, by name; empty is the default one.
+    pub tenant: String,
     /// Why; may be empty.
     pub reason: String,
     /// How long, at most [`MAX_BAN_SECONDS`]; `None` is until it is removed.
@@ -41,8 +43,8 @@ pub struct BanRequest {
 pub struct BanEntry {
     /// Whom it is about.
     pub target: BanTarget,
-    /// The tenant of the client or user.
-    pub tenant: u16,
+    /// The tenant of the client or user, by name; empty is the default one.
+    pub tenant: String,
     /// Why.
     pub reason: String,
     /// Who banned, a word such as `operator`.
@@ -108,10 +110,11 @@ fn read_request(body: &[u8]) -> Result<BanRequest, ControlError> {
     let value: Value =
         serde_json::from_slice(body).map_err(|error| ControlError::Invalid(format!("no JSON: {error}")))?;
     let Value::Object(fields) = value else { return Err(invalid("send a JSON object")) };
-    let (mut target, mut reason, mut seconds) = (None, String::new(), None);
+    let (mut target, mut tenant, mut reason, mut seconds) = (None, String::new(), String::new(), None);
     for (key, value) in fields {
         match (key.as_str(), value) {
             ("reason", Value::String(text)) => reason = text,
+            ("tenant", Value::String(name)) => tenant = name,
             ("for_seconds", Value::Null) => {}
             ("for_seconds", value) => match value.as_u64().filter(|seconds| (1..=MAX_BAN_SECONDS).contains(seconds)) {
                 Some(number) => seconds = Some(number),
@@ -125,7 +128,7 @@ fn read_request(body: &[u8]) -> Result<BanRequest, ControlError> {
             (key, _) => return Err(ControlError::Invalid(format!("`{key}` is not known or of another type"))),
         }
     }
-    Ok(BanRequest { target: target.ok_or_else(whom_to_name)?, reason, seconds })
+    Ok(BanRequest { target: target.ok_or_else(whom_to_name)?, tenant, reason, seconds })
 }
 
 fn whom_to_name() -> ControlError {
@@ -133,14 +136,29 @@ fn whom_to_name() -> ControlError {
 }
 
 pub(super) async fn remove<S: Control>(State(source): State<Arc<S>>, RawQuery(query): RawQuery) -> Response {
-    let target = only_pair(query.as_deref()).and_then(|(kind, name)| BanTarget::of(&kind, name));
     let removed = waiting(move || {
-        if source.unban(&target.ok_or_else(whom_to_name)?)? {
+        let (target, tenant) = read_target(query.as_deref())?;
+        if source.unban(&target, &tenant)? {
             return Ok(());
         }
         Err(ControlError::Refused("there is no such ban".to_owned()))
     });
     answer(removed.await.map(|()| json!({ "removed": true })))
+}
+
+/// Whom a query is about, and in which tenant.
+fn read_target(query: Option<&str>) -> Result<(BanTarget, String), ControlError> {
+    let (mut target, mut tenant) = (None, None);
+    for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned() {
+        if key == "tenant" && tenant.is_none() {
+            tenant = Some(value);
+        } else if target.is_none() {
+            target = Some(BanTarget::of(&key, value).ok_or_else(whom_to_name)?);
+        } else {
+            return Err(whom_to_name());
+        }
+    }
+    Ok((target.ok_or_else(whom_to_name)?, tenant.unwrap_or_default()))
 }
 
 #[cfg(test)]
@@ -154,8 +172,14 @@ mod tests {
         let read = |text: &str| read_request(text.as_bytes());
         let request = read(r#"{"client": "c", "reason": "why", "for_seconds": 60}"#).unwrap();
         let target = BanTarget::Client("c".to_owned());
-        assert_eq!(request, BanRequest { target, reason: "why".to_owned(), seconds: Some(60) });
+        let tenant = String::new();
+        assert_eq!(request, BanRequest { target, tenant, reason: "why".to_owned(), seconds: Some(60) });
         assert_eq!(read(r#"{"user": "u", "for_seconds": null}"#).unwrap().seconds, None);
+        assert_eq!(read(r#"{"tenant": "acme", "user": "u"}"#).unwrap().tenant, "acme");
+        assert_eq!(read_target(Some("user=u&tenant=t")).unwrap(), (BanTarget::User("u".to_owned()), "t".to_owned()));
+        for wrong in ["", "tenant=t", "user=u&client=c", "user=u&tenant=t&tenant=t", "user=u&x=y"] {
+            assert!(read_target(Some(wrong)).is_err(), "{wrong}");
+        }
         for wrong in [
             "",
             "[]",
@@ -165,6 +189,7 @@ mod tests {
             r#"{"client": "a", "for_seconds": 0}"#,
             r#"{"client": "a", "for_seconds": -1}"#,
             r#"{"client": "a", "for_seconds": 3153600001}"#,
+            r#"{"client": "a", "tenant": 1}"#,
             r#"{"client": "a", "forever": true}"#,
         ] {
             assert!(matches!(read(wrong), Err(ControlError::Invalid(_))), "{wrong}");

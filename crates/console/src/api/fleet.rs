@@ -1,6 +1,7 @@
 //! `/api/v1/fleet`: the brokers behind an orchestrator, and `/api/v1/drain`: sending its clients elsewhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Path, RawQuery, State};
@@ -24,7 +25,7 @@ pub struct FleetStatus {
     pub orchestrator: String,
     /// How publishes are spread.
     pub policy: &'static str,
-    /// Clients that are connected.
+    /// Clients that are connected, at home here or relayed to their home.
     pub clients: u64,
     /// Their sessions, and those of clients that are away.
     pub sessions: u64,
@@ -90,7 +91,7 @@ pub struct BrokerStatus {
 pub struct DrainStatus {
     /// Whether it sends them elsewhere.
     pub draining: bool,
-    /// Clients still connected.
+    /// Clients still connected, relayed ones too.
     pub clients: u64,
     /// Messages accepted and not settled by brokers, and those that sessions are owed.
     pub owed: u64,
@@ -103,6 +104,8 @@ pub struct DrainRequest {
     pub server_reference: Option<String>,
     /// Clients per second.
     pub per_second: u32,
+    /// Time from the beginning after which those are closed, too, who cannot be told to leave, because they do not speak MQTT 5.
+    pub evict_after: Duration,
 }
 
 impl BrokerStatus {
@@ -159,7 +162,7 @@ pub(super) async fn get<S: Control>(State(source): State<Arc<S>>) -> Response {
     answer(waiting(move || source.fleet()).await.map(|fleet| fleet.json()))
 }
 
-/// `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}`.
+/// `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT", "replaces": [NAME, ...]}`.
 pub(super) async fn set_broker<S: Control>(
     State(source): State<Arc<S>>,
     Path(name): Path<String>,
@@ -169,8 +172,9 @@ pub(super) async fn set_broker<S: Control>(
     if let Some(refused) = refused(&headers) {
         return refused;
     }
-    let address = text_field(&body, "address");
-    answer(waiting(move || source.set_broker(&name, &address?)).await.map(|()| json!({})))
+    let asked = text_field(&body, "address").and_then(|address| Ok((address, names_field(&body, "replaces")?)));
+    let set = move || asked.and_then(|(address, replaces)| source.set_broker(&name, &address, &replaces));
+    answer(waiting(set).await.map(|()| json!({})))
 }
 
 /// `POST /api/v1/fleet/brokers/NAME/drain`.
@@ -211,7 +215,7 @@ pub(super) async fn drain_status<S: Control>(State(source): State<Arc<S>>) -> Re
     )
 }
 
-/// `POST /api/v1/drain` with `{"server_reference": "HOST:PORT", "per_second": N}`.
+/// `POST /api/v1/drain` with `{"server_reference": "HOST:PORT", "per_second": N, "evict_after_s": N}`.
 pub(super) async fn drain<S: Control>(State(source): State<Arc<S>>, headers: HeaderMap, body: Bytes) -> Response {
     if let Some(refused) = refused(&headers) {
         return refused;
@@ -251,12 +255,28 @@ fn text_field(body: &[u8], name: &str) -> Result<String, ControlError> {
     }
 }
 
+/// A list of names, none when it is missing.
+fn names_field(body: &[u8], name: &str) -> Result<Vec<String>, ControlError> {
+    let invalid = || ControlError::Invalid(format!("`{name}` is a list of names"));
+    let names = match object(body)?.remove(name) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(names)) => names,
+        Some(_) => return Err(invalid()),
+    };
+    names.iter().map(|name| name.as_str().map(str::to_owned).ok_or_else(invalid)).collect()
+}
+
 fn read_drain(body: &[u8]) -> Result<DrainRequest, ControlError> {
-    let mut request = DrainRequest { server_reference: None, per_second: DEFAULT_PER_SECOND };
+    let mut request =
+        DrainRequest { server_reference: None, per_second: DEFAULT_PER_SECOND, evict_after: Duration::ZERO };
     for (key, value) in object(body)? {
         match (key.as_str(), value) {
-            // Whoever drains decides when it has taken too long; it is not this side that gives up.
-            ("server_reference", Value::Null) | ("evict_after_s", _) => {}
+            ("server_reference", Value::Null) => {}
+            ("evict_after_s", value) => {
+                let seconds = value.as_u64().filter(|seconds| *seconds <= MAX_EVICT_AFTER_S);
+                let invalid = || ControlError::Invalid(format!("`evict_after_s` is 0 to {MAX_EVICT_AFTER_S}"));
+                request.evict_after = Duration::from_secs(seconds.ok_or_else(invalid)?);
+            }
             ("server_reference", Value::String(text)) => request.server_reference = Some(text),
             ("per_second", value) => {
                 let number = value.as_u64().filter(|number| (1..=MAX_PER_SECOND).contains(number));
@@ -270,6 +290,9 @@ fn read_drain(body: &[u8]) -> Result<DrainRequest, ControlError> {
     Ok(request)
 }
 
+/// Longest time that clients have to leave by themselves, seconds.
+const MAX_EVICT_AFTER_S: u64 = 86_400;
+
 /// Clients sent away per second unless more or fewer are asked for.
 const DEFAULT_PER_SECOND: u32 = 500;
 
@@ -281,7 +304,10 @@ mod tests {
     #[test]
     fn a_drain_is_read_or_refused_with_what_is_wrong() {
         let request = read_drain(br#"{"server_reference":"b:1883","per_second":7,"evict_after_s":3}"#).unwrap();
-        assert_eq!(request, DrainRequest { server_reference: Some("b:1883".into()), per_second: 7 });
+        let evict_after = Duration::from_secs(3);
+        assert_eq!(request, DrainRequest { server_reference: Some("b:1883".into()), per_second: 7, evict_after });
+        assert_eq!(read_drain(b"{}").unwrap().evict_after, Duration::ZERO);
+        assert!(read_drain(br#"{"evict_after_s":-1}"#).is_err());
         assert_eq!(read_drain(b"{}").unwrap().per_second, DEFAULT_PER_SECOND);
         for wrong in [&br#"{"per_second":0}"#[..], br#"{"x":1}"#, b"[]", b"", br#"{"server_reference":5}"#] {
             assert!(read_drain(wrong).is_err(), "{}", String::from_utf8_lossy(wrong));

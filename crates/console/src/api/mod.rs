@@ -85,11 +85,12 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or the ban is not possible.
     fn ban(&self, request: BanRequest) -> Result<u64, ControlError>;
 
-    /// Ends a ban; says whether there was one.
+    /// Ends a ban in a tenant, which matters for clients and users; the empty name is the default one. Says whether there
+    /// was one.
     ///
     /// # Errors
-    /// When the broker does not answer, or the configuration bans.
-    fn unban(&self, target: &BanTarget) -> Result<bool, ControlError>;
+    /// When the broker does not answer, there is no such tenant, or the configuration bans.
+    fn unban(&self, target: &BanTarget, tenant: &str) -> Result<bool, ControlError>;
 
     /// The homes of clients, where this is an orchestrator. Never waits.
     fn homes(&self) -> Option<Arc<dyn Homes>> {
@@ -102,11 +103,11 @@ pub trait Control: crate::status::StatusSource {
     /// When the broker does not answer, or is no orchestrator.
     fn fleet(&self) -> Result<FleetStatus, ControlError>;
 
-    /// Adds a broker to the fleet, or changes one.
+    /// Adds a broker to the fleet, or changes one. Dead ones that it `replaces` may have had its address.
     ///
     /// # Errors
-    /// When the name or the address is none, or this is no orchestrator.
-    fn set_broker(&self, name: &str, address: &str) -> Result<(), ControlError>;
+    /// When the name or the address is none, another broker has the address, or this is no orchestrator.
+    fn set_broker(&self, name: &str, address: &str, replaces: &[String]) -> Result<(), ControlError>;
 
     /// Gives a broker of the fleet nothing any more.
     ///

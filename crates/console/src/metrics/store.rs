@@ -83,6 +83,13 @@ pub(super) static METRICS: &[Metric] = &[
         out.one(of(it, |store| store.merge_failures));
     }),
     total(
+        "tidegate_store_slowed_groups_total",
+        "Groups that were written later so that merges keep up: the journal was above half of `store.replay_max`.",
+        |it, out| {
+            out.one(of(it, |store| store.slowed_groups));
+        },
+    ),
+    total(
         "tidegate_store_failures_total",
         "Writes and syncs that the disk refused; they are tried again.",
         |it, out| {
@@ -130,6 +137,7 @@ mod tests {
             admission: AdmissionStatus::default(),
             logins: Logins::default(),
             fleet: Vec::new(),
+            tenants: Vec::new(),
             homes: None,
             store,
             shards: 1,

@@ -155,7 +155,7 @@ impl Reach<'_> {
         (share, filter): (&str, &str),
         to: ShardId,
     ) -> Option<u64> {
-        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce {
+        if !self.desk.journal.is_on() || publication.qos == QoS::AtMostOnce || !self.roster.is_own(to) {
             return None;
         }
         let way = Way::Group { share: share.into(), filter: filter.into() };

@@ -18,6 +18,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Entry(..) => "messages owed",
         Key::Sent(..) => "states of messages sent",
         Key::Seen(..) => "ids of messages that brokers brought",
+        Key::Will(_) => "wills of clients whose session ends with their connection",
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
@@ -69,6 +70,11 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         Key::Sent(session, number) => {
             let sent = SentRecord::read(value).ok()?;
             Some(format!("session {}: {number} is under packet id {} ({:?})", session.0, sent.id, sent.state))
+        }
+        Key::Will(number) => {
+            let record = SessionRecord::read(value, clock).ok()?;
+            let (client, will) = (&record.client_id, record.will?.message);
+            Some(format!("will {} of {client:?}: {:?}, {} bytes", number.0, will.topic(), will.payload().len()))
         }
         Key::Body(number) => {
             let mut reader = WireReader::new(value);

@@ -10,6 +10,7 @@ use crate::wire::{WireError, WireReader};
 
 const NUMBERS: u8 = 0x08;
 const SESSION: u8 = 0x10;
+const WILL: u8 = 0x18;
 const BODY: u8 = 0x20;
 const CROSSING: u8 = 0x28;
 const RETAINED: u8 = 0x30;
@@ -44,6 +45,8 @@ pub(crate) enum Key<'a> {
     Sent(StoredSession, u64),
     /// The id of a message that came to an uplink, by its place in a ring of the last ones.
     Seen(StoredSession, u16),
+    /// The will of a client whose session ends with its connection, by a number of those of sessions.
+    Will(StoredSession),
     /// A message that several entries refer to.
     Body(u64),
     /// A message on its way from one shard to others.
@@ -86,6 +89,7 @@ impl Key<'_> {
                 put_session(out, *session, SEEN);
                 out.extend_from_slice(&place.to_be_bytes());
             }
+            Self::Will(session) => put_number(out, WILL, session.0.get()),
             Self::Body(number) => put_number(out, BODY, *number),
             Self::Crossing(number) => put_number(out, CROSSING, *number),
             Self::Crossed(number, place) => {
@@ -111,6 +115,7 @@ impl Key<'_> {
         let read = match reader.u8("a key")? {
             NUMBERS => Key::Numbers(ShardId(u16::from_be_bytes(reader.array("a shard")?))),
             SESSION => return read_session_key(&mut reader),
+            WILL => Key::Will(read_session_number(&mut reader)?),
             BODY => Key::Body(read_number(&mut reader)?),
             CROSSING => return read_crossing_key(&mut reader),
             RETAINED => {
@@ -168,9 +173,13 @@ fn read_crossing_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireErr
     Ok(Key::Crossed(number, Place { shard: ShardId(shard), shards }))
 }
 
+fn read_session_number(reader: &mut WireReader<'_>) -> Result<StoredSession, WireError> {
+    let number = NonZeroU64::new(read_number(reader)?);
+    number.map(StoredSession).ok_or(WireError { reading: "a session's number" })
+}
+
 fn read_session_key<'a>(reader: &mut WireReader<'a>) -> Result<Key<'a>, WireError> {
-    let number = NonZeroU64::new(read_number(reader)?).ok_or(WireError { reading: "a session's number" })?;
-    let session = StoredSession(number);
+    let session = read_session_number(reader)?;
     let read = match reader.u8("a part of a session")? {
         HEAD => Key::Session(session),
         SUBSCRIPTION => return Ok(Key::Subscription(session, rest_text(reader, "a topic filter")?)),
@@ -203,6 +212,7 @@ mod tests {
             Key::Entry(session, u64::MAX),
             Key::Sent(session, 1),
             Key::Seen(session, 513),
+            Key::Will(session),
             Key::Body(7),
             Key::Crossing(8),
             Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
@@ -233,6 +243,7 @@ mod tests {
             Key::Entry(session(1), 256),
             Key::Sent(session(1), 3),
             Key::Session(session(256)),
+            Key::Will(session(2)),
             Key::Body(0),
         ];
         let written: Vec<Vec<u8>> = keys

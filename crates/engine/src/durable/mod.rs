@@ -17,6 +17,7 @@ mod records;
 mod restore;
 mod route;
 mod sweep;
+mod wills;
 
 pub(crate) use crossing::{Crossings, Replay, Way};
 pub use describe::{describe, name_of_kind};

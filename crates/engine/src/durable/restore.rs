@@ -200,6 +200,7 @@ impl Engine {
                 let record = SessionRecord::read(value, now).map_err(wrong)?;
                 self.restore_session(now, all, session, record).map_err(wrong)?;
             }
+            Key::Will(number) => self.restore_will(now, number, value).map_err(wrong)?,
             Key::Subscription(session, filter) => {
                 part(all, session)?;
                 let (options, id) = read_subscription(value).map_err(wrong)?;
@@ -329,12 +330,12 @@ impl Engine {
         all.done.subscriptions += 1;
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
-            let home = self.place.home_of(crate::groups::group_partition(tenant, share, filter.as_str()));
+            let partition = crate::groups::group_partition(tenant, share, filter.as_str());
             let membership = Rc::new(Membership {
                 tenant,
                 share: share.into(),
                 filter: filter.as_str().into(),
-                home,
+                partition,
                 member: MemberOptions { options, subscription_id },
             });
             restoring.memberships.push(Rc::clone(&membership));

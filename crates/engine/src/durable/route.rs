@@ -47,6 +47,10 @@ impl RestoreRoute {
                 self.homes.insert(session.0.get(), home);
                 Takers::One(home)
             }
+            Key::Will(_) => {
+                let (tenant, client_id) = client_of(value).map_err(|error| malformed(key, error))?;
+                Takers::One(self.place.home_of(partition_of(tenant, client_id)))
+            }
             Key::Subscription(session, _)
             | Key::Received(session, _)
             | Key::Entry(session, _)

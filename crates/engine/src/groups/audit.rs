@@ -4,10 +4,11 @@ use super::{DealtGroup, Groups};
 use crate::desk::Desk;
 use crate::ids::ShardId;
 use crate::link::record::GroupName;
+use crate::roster::Roster;
 
 impl Groups {
     /// Compares the seats of this shard's sessions with what these know.
-    pub(crate) fn audit(&self, here: ShardId, desk: &Desk, wrong: &mut dyn FnMut(String)) {
+    pub(crate) fn audit(&self, (here, roster): (ShardId, &Roster), desk: &Desk, wrong: &mut dyn FnMut(String)) {
         for (_, dealt) in self.dealt.iter() {
             let group = GroupName { tenant: dealt.tenant, share: &dealt.share, filter: &dealt.filter };
             for (place, member) in dealt.members.members().iter().enumerate() {
@@ -24,7 +25,8 @@ impl Groups {
             }
         }
         for (key, session) in desk.sessions.iter() {
-            for membership in session.rare.iter().flat_map(|rare| &rare.memberships).filter(|one| one.home == here) {
+            let memberships = session.rare.iter().flat_map(|rare| &rare.memberships);
+            for membership in memberships.filter(|one| roster.home_of(one.partition) == here) {
                 let dealt = self.find(membership.group()).and_then(|group| self.dealt.get(group.0));
                 let seated = |dealt: &DealtGroup| dealt.members.members().iter().any(|m| m.receiver == (here, key));
                 if !dealt.is_some_and(seated) {

@@ -60,7 +60,7 @@ impl Engine {
     /// Asks the clients of a partition to go elsewhere.
     fn close_partition(&mut self, now: Now, partition: PartitionId) {
         self.exporting = true;
-        self.close_clients_of(now, partition, Reason::UseAnotherServer);
+        self.close_clients_of(now, partition, Reason::UseAnotherServer, None);
         self.exporting = false;
     }
 

@@ -10,6 +10,7 @@ use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::is_own_topic;
+use crate::settings::Holding;
 use crate::topics::Subscriber;
 use crate::wire::{WireError, WireReader};
 
@@ -57,7 +58,7 @@ impl Engine {
         let mut sessions = Vec::new();
         let mut names = std::collections::BTreeSet::new();
         for _ in 0..reader.u32("a number of sessions")? {
-            let image = SessionImage::read(reader, now, self.place)?;
+            let image = SessionImage::read(reader, now)?;
             let (tenant, client_id) = (image.session.tenant, &image.session.client_id);
             if partition_of(tenant, client_id) != partition || !names.insert((tenant, client_id.clone())) {
                 return Err(WireError { reading: "a client id of this partition" }.into());
@@ -112,7 +113,7 @@ impl Engine {
             && let Some(session) = self.desk.sessions.get_mut(session)
         {
             session.filters.push(done.entry);
-            self.desk.tenants.add_subscription(tenant);
+            self.desk.tenants.add(tenant, Holding::Subscriptions);
         }
         if done.first_local {
             self.announce_interest(tenant, filter, true, None);

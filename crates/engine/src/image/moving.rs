@@ -36,13 +36,13 @@ pub enum Snapshot {
 
 impl Engine {
     /// Serves nobody of these partitions from now on; their sessions stay and collect. Held ones stay held until
-    /// [`Engine::release_partitions`].
-    pub fn hold_partitions(&mut self, now: Now, partitions: Partitions) {
+    /// [`Engine::release_partitions`]. MQTT 5 clients are told to use `reference`, the new home, as far as one is given.
+    pub fn hold_partitions(&mut self, now: Now, partitions: Partitions, reference: Option<&str>) {
         self.desk.journal.now = now;
         self.desk.moving = self.desk.moving.with(partitions);
         self.exporting = true;
         for partition in partitions.iter() {
-            self.close_clients_of(now, partition, Reason::UseAnotherServer);
+            self.close_clients_of(now, partition, Reason::UseAnotherServer, reference);
         }
         self.exporting = false;
         self.after_frame(now);
@@ -143,7 +143,7 @@ impl Engine {
     ) -> Result<(Vec<(PartitionId, Owed)>, Owed), ImageError> {
         self.desk.journal.now = now;
         let partitions: Partitions = images.iter().map(|image| image.partition).collect();
-        self.hold_partitions(now, partitions);
+        self.hold_partitions(now, partitions, None);
         let given_up = self.forget_partitions(now, partitions);
         let mut owed = Vec::new();
         let place = self.place;
@@ -212,11 +212,17 @@ impl Engine {
         flow.next_number = number;
     }
 
-    /// Ends the connections of a partition's clients.
-    pub(super) fn close_clients_of(&mut self, now: Now, partition: PartitionId, reason: Reason) {
+    /// Ends the connections of a partition's clients; MQTT 5 clients are told to use `reference` instead.
+    pub(super) fn close_clients_of(
+        &mut self,
+        now: Now,
+        partition: PartitionId,
+        reason: Reason,
+        reference: Option<&str>,
+    ) {
         for key in self.sessions_of(partition) {
             if let Some(connection) = self.desk.sessions.get(key.0).and_then(|session| session.connection) {
-                self.close_connection(now, connection, reason, None);
+                self.close_towards(now, connection, reason, None, reference);
             }
         }
     }

@@ -9,7 +9,7 @@ use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 use super::fields::{read_delivery, read_message, read_subscription_id};
 use crate::durable::Numbers;
 use crate::identity::Identity;
-use crate::ids::{ListenerId, Place, TenantId};
+use crate::ids::{ListenerId, TenantId};
 use crate::link::record::MemberOptions;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
@@ -36,7 +36,7 @@ pub(super) struct SubscriptionImage {
 }
 
 impl SessionImage {
-    pub(super) fn read(reader: &mut WireReader<'_>, now: Now, place: Place) -> Result<Self, WireError> {
+    pub(super) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
         let mut session = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;
         let mut subscriptions = Vec::new();
@@ -51,7 +51,7 @@ impl SessionImage {
         let mut memberships = Vec::new();
         let mut known = BTreeSet::new();
         for _ in 0..reader.u32("a number of memberships")? {
-            let membership = read_membership(reader, session.tenant, place)?;
+            let membership = read_membership(reader, session.tenant)?;
             if !known.insert((membership.share.clone(), membership.filter.clone())) {
                 return Err(WireError { reading: "a membership" });
             }
@@ -139,7 +139,7 @@ fn read_subscription(reader: &mut WireReader<'_>) -> Result<SubscriptionImage, W
     })
 }
 
-fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId, place: Place) -> Result<Membership, WireError> {
+fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Membership, WireError> {
     let (share, filter) = (reader.text("a share name")?, reader.text("a topic filter")?);
     let whole = format!("$share/{share}/{filter}");
     let named = TopicFilter::new(&whole).ok().and_then(|whole| whole.shared().map(|(share, _)| share.len()));
@@ -152,7 +152,7 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId, place: Place) 
         tenant,
         share: share.into(),
         filter: filter.into(),
-        home: place.home_of(crate::groups::group_partition(tenant, share, filter)),
+        partition: crate::groups::group_partition(tenant, share, filter),
         member,
     })
 }

@@ -264,7 +264,7 @@ fn a_retained_message_that_came_since_is_newer() {
 /// The images of a partition that its engine goes on holding.
 fn snapshot(engine: &mut Engine, partition: PartitionId) -> Vec<PartitionImage> {
     let partitions = [partition].into_iter().collect();
-    engine.hold_partitions(NOW, partitions);
+    engine.hold_partitions(NOW, partitions, None);
     let Ok(Snapshot::Taken(images)) = engine.snapshot_partitions(NOW, partitions, u64::MAX) else {
         panic!("all of it is in memory");
     };

@@ -72,6 +72,27 @@ pub(crate) struct BatchHead {
     pub opened_at: Millis,
     /// Sequence of the first envelope.
     pub first_sequence: u64,
+    /// What reads differently in a batch of another node.
+    pub foreign: Option<Foreign>,
+}
+
+/// What stands in a batch of another node as that one says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    /// The number that the shard which wrote the batch has among its own.
+    pub number: ShardId,
+    /// What is added to times of its clock, milliseconds.
+    pub shift: i64,
+}
+
+impl BatchHead {
+    /// A time of the writer's clock as this process's clock has it.
+    fn time(&self, time: Millis) -> Millis {
+        match self.foreign {
+            Some(foreign) if time != Millis::NEVER => Millis(time.0.saturating_add_signed(foreign.shift)),
+            _ => time,
+        }
+    }
 }
 
 const QOS: u16 = 0b11;
@@ -237,7 +258,7 @@ impl<'a> Envelope<'a> {
             ),
         };
         if flags & !(QOS | RETAIN | SHARED) != 0 {
-            envelope.read_optional(flags, reader)?;
+            envelope.read_optional(head, flags, reader)?;
         }
         let publication = &mut envelope.publication;
         let topic = reader.take(topic_len, "a topic")?;
@@ -252,9 +273,9 @@ impl<'a> Envelope<'a> {
         Ok(envelope)
     }
 
-    fn read_optional(&mut self, flags: u16, reader: &mut WireReader<'a>) -> Result<(), WireError> {
+    fn read_optional(&mut self, head: BatchHead, flags: u16, reader: &mut WireReader<'a>) -> Result<(), WireError> {
         if flags & EXPIRES != 0 {
-            self.publication.expires_at = Millis(reader.u64("an expiry")?);
+            self.publication.expires_at = head.time(Millis(reader.u64("an expiry")?));
         }
         if flags & PUBLISHER != 0 {
             self.publication.publisher = reader.u64("a publisher")?;
@@ -268,7 +289,13 @@ impl<'a> Envelope<'a> {
         }
         if flags & TRAVELLED != 0 {
             self.origin = ShardId(reader.u16("an origin")?);
-            self.entered_at = Millis(reader.u64("a time of entry")?);
+            if let Some(foreign) = head.foreign {
+                // Only the writer knows whom it means by another number than its own, and that one cannot be told anything.
+                self.from = self.from.filter(|_| self.origin == foreign.number);
+                self.ticket = self.ticket.filter(|_| self.from.is_some());
+                self.origin = head.from;
+            }
+            self.entered_at = head.time(Millis(reader.u64("a time of entry")?));
             self.priority = reader.u8("a priority")?;
             self.publication.priority = self.priority.min(PRIORITY_MAX);
             self.hops = reader.u8("hops")?;

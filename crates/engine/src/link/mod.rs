@@ -4,16 +4,22 @@
 //! is under way towards a shard is bounded by parking the publishers that cause it, never by refusing to read an inbox, so
 //! that no two inboxes can wait for each other.
 
+pub(crate) mod awaited;
+mod between_nodes;
 pub(crate) mod envelope;
+mod marks;
 pub(crate) mod record;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::ids::{ConnectionKey, Place, ShardId};
+use crate::ids::{ConnectionKey, MAX_SHARDS, Place, ShardId};
 use crate::message::Publication;
 use crate::now::Millis;
+use crate::roster::Shards;
+use awaited::{Awaited, AwaitedAnswers};
 use envelope::{BatchHead, Passage, Ticket};
+use marks::Marks;
 use record::{PUBLISH_KIND, Record};
 
 /// Records for one shard from one other.
@@ -61,6 +67,8 @@ pub(crate) struct Link {
     own: Vec<Vec<u8>>,
     /// Empty buffers that belong to the other side.
     others: Vec<Vec<u8>>,
+    /// What a shard of another node has not answered.
+    awaited: AwaitedAnswers,
 }
 
 /// Buffers kept per link and side; more are freed.
@@ -75,14 +83,18 @@ const BATCH_BYTES: usize = 64 * 1024;
 struct Noted {
     shard: ShardId,
     ticket: Ticket,
-    /// Shards, one bit each, for whom something was gathered before that is not handed over yet.
-    before: u64,
+    /// Shards for whom something was gathered before that is not handed over yet.
+    before: Shards,
+    /// The mark that other nodes have to give back first.
+    mark: u64,
 }
 
 /// All links of a shard, by the other's number.
 #[derive(Debug)]
 pub(crate) struct Links {
     place: Place,
+    /// The shards of other nodes.
+    peers: Shards,
     by_shard: Vec<Link>,
     /// Bytes under way to one shard beyond which its publishers wait.
     limit: u64,
@@ -92,6 +104,7 @@ pub(crate) struct Links {
     due: bool,
     /// Interest that was noted and is confirmed once everything else is handed over.
     noted: Vec<Noted>,
+    marks: Marks,
 }
 
 impl Links {
@@ -99,11 +112,13 @@ impl Links {
         let by_shard = (0..place.shards).map(|_| Link::default()).collect();
         Self {
             place,
+            peers: Shards::default(),
             by_shard,
             limit,
             credit_step: (limit / 4).clamp(1, CREDIT_STEP_MAX),
             due: false,
             noted: Vec::new(),
+            marks: Marks::default(),
         }
     }
 
@@ -112,20 +127,63 @@ impl Links {
     /// Whoever is told so asks the homes of topics for retained messages: what this shard has sent there must arrive
     /// first, or the asker would be given a value that was replaced already.
     pub(crate) fn confirm_interest(&mut self, shard: ShardId, ticket: Ticket) {
-        if self.place.shards == 2 {
+        if self.place.shards == 2 && self.peers == Shards::default() {
             // The home is here or there; one link keeps the order by itself.
             self.send(shard, Record::InterestSeen { ticket });
-        } else {
-            let gathered = self.by_shard.iter().enumerate().filter(|(_, link)| !link.bytes.is_empty());
-            let before = gathered.fold(0, |bits, (at, _)| bits | 1u64 << at) & !(1u64 << shard.0);
-            self.noted.push(Noted { shard, ticket, before });
+            return;
+        }
+        let (mark, to) = self.marks.set();
+        for peer in to {
+            self.send(peer, Record::Mark { number: mark });
+        }
+        let gathered = self.by_shard.iter().enumerate().filter(|(_, link)| !link.bytes.is_empty());
+        let gathered = Shards(gathered.fold(0, |bits, (at, _)| bits | 1u64 << at));
+        let before = gathered.without(self.peers).without(Shards::of(shard));
+        self.noted.push(Noted { shard, ticket, before, mark });
+    }
+
+    /// Whether confirmations of interest wait for nothing but the rest to be taken.
+    #[inline]
+    pub(crate) fn has_noted(&self) -> bool {
+        self.noted.iter().any(|noted| self.marks.are_back(noted.mark, noted.shard))
+    }
+
+    /// All that was sent to a shard of another node before this mark has arrived.
+    pub(crate) fn marked(&mut self, shard: ShardId, number: u64) {
+        self.marks.take_back(shard, number);
+    }
+
+    /// An awaited answer of a shard has come.
+    #[inline]
+    pub(crate) fn answered(&mut self, shard: ShardId, ticket: Ticket, interest: bool) {
+        if self.peers.has(shard)
+            && let Some(link) = self.link(shard)
+        {
+            link.awaited.remove(Awaited { ticket, interest });
         }
     }
 
-    /// Whether confirmations of interest wait for the rest to be taken.
-    #[inline]
-    pub(crate) fn has_noted(&self) -> bool {
-        !self.noted.is_empty()
+    /// Begins a link to a shard of another node.
+    pub(crate) fn open(&mut self, peer: ShardId) {
+        if peer.0 < self.place.shards || peer.0 >= MAX_SHARDS {
+            return;
+        }
+        let at = usize::from(peer.0);
+        if at >= self.by_shard.len() {
+            self.by_shard.resize_with(at + 1, Link::default);
+        }
+        self.by_shard[at] = Link::default();
+        self.peers.add(peer);
+    }
+
+    /// Ends the link to a shard of another node. Returns the publishers that waited for it, and the answers that it owes.
+    pub(crate) fn close(&mut self, peer: ShardId) -> (BTreeSet<ConnectionKey>, VecDeque<Awaited>) {
+        self.peers = self.peers.without(Shards::of(peer));
+        self.noted.retain(|noted| noted.shard != peer);
+        self.marks.forget(peer);
+        let Some(link) = self.by_shard.get_mut(usize::from(peer.0)) else { return Default::default() };
+        let mut gone = std::mem::take(link);
+        (gone.waiting, gone.awaited.take())
     }
 
     /// Appends the confirmations for `shard` that have nothing before them any more. What is gathered for `shard` itself is
@@ -135,8 +193,9 @@ impl Links {
             return;
         }
         for mut noted in std::mem::take(&mut self.noted) {
-            noted.before &= !(1u64 << shard.0);
-            if noted.shard == shard && noted.before == 0 {
+            noted.before = noted.before.without(Shards::of(shard));
+            let is_next = noted.before == Shards::default() && self.marks.are_back(noted.mark, noted.shard);
+            if noted.shard == shard && is_next {
                 self.send(shard, Record::InterestSeen { ticket: noted.ticket });
             } else {
                 self.noted.push(noted);
@@ -146,18 +205,29 @@ impl Links {
 
     fn link(&mut self, shard: ShardId) -> Option<&mut Link> {
         debug_assert_ne!(shard, self.place.shard, "a shard has no link to itself");
-        self.by_shard.get_mut(usize::from(shard.0))
+        let open = shard.0 < self.place.shards || self.peers.has(shard);
+        self.by_shard.get_mut(usize::from(shard.0)).filter(|_| open)
     }
 
     /// Appends a record for `shard`.
     pub(crate) fn send(&mut self, shard: ShardId, mut record: Record<'_>) {
         let entered_at = record.envelope().map(|envelope| envelope.entered_at);
+        if self.peers.has(shard)
+            && let (Some(awaited), Some(link)) = (record.awaits(), self.link(shard))
+        {
+            link.awaited.add(awaited);
+        }
         self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
     }
 
     /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one.
     #[inline]
     pub(crate) fn send_publish(&mut self, shard: ShardId, passage: &Passage, publication: &mut Publication<'_>) {
+        if let Some(ticket) = passage.ticket.filter(|_| self.peers.has(shard))
+            && let Some(link) = self.link(shard)
+        {
+            link.awaited.add(Awaited { ticket, interest: false });
+        }
         self.append(shard, Some(passage.entered_at), |head, bytes, shared| {
             bytes.push(PUBLISH_KIND);
             passage.write(publication, head, bytes, shared);
@@ -181,13 +251,16 @@ impl Links {
         write: impl FnOnce(BatchHead, &mut Vec<u8>, &mut Vec<Arc<[u8]>>),
     ) {
         let from = self.place.shard;
+        if entered_at.is_some() && self.peers.has(shard) {
+            self.marks.note_message(shard);
+        }
         let Some(link) = self.link(shard) else { return };
         if link.bytes.capacity() == 0 {
             link.bytes = link.own.pop().unwrap_or_default();
         }
         if let Some(opened_at) = entered_at {
             if link.envelopes == 0 {
-                link.head = BatchHead { from, opened_at, first_sequence: link.next_sequence };
+                link.head = BatchHead { from, opened_at, first_sequence: link.next_sequence, foreign: None };
             }
             link.envelopes += 1;
             link.next_sequence += 1;
@@ -265,11 +338,13 @@ impl Links {
 
     /// Takes back what a batch from `shard` brought along: own buffers, and its own buffer once it is worked off.
     pub(crate) fn recycle(&mut self, shard: ShardId, batch: Batch) {
+        // What came from another node was allocated here.
+        let foreign = self.peers.has(shard);
         let Some(link) = self.link(shard) else { return };
         let room = SPARE_BUFFERS.saturating_sub(link.own.len());
         link.own.extend(batch.spares.into_iter().take(room));
         let mut buffer = batch.bytes;
-        if link.others.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BUFFER_BYTES {
+        if !foreign && link.others.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BUFFER_BYTES {
             buffer.clear();
             link.others.push(buffer);
         }

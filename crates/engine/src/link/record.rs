@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tidegate_mqtt::{QoS, ReasonCode};
 
 use crate::ids::{ConnectionKey, TenantId};
+use crate::link::awaited::Awaited;
 use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, read_connection};
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -93,6 +94,10 @@ pub(crate) enum Record<'a> {
     Replayed,
     /// The fleet takes messages, or no more for now.
     UplinkRoom { gate: u8 },
+    /// Asks to be told when everything sent before has arrived.
+    Mark { number: u64 },
+    /// Everything sent before this mark has arrived.
+    Marked { number: u64 },
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -179,6 +184,17 @@ impl<'a> Record<'a> {
         }
     }
 
+    /// The ticket under which an answer is awaited, and whether it is about interest.
+    pub(super) fn awaits(&self) -> Option<Awaited> {
+        let (ticket, interest) = match self {
+            Self::Interest { ticket, .. } => (*ticket, true),
+            Self::InterestBarrier { ticket } => (Some(*ticket), true),
+            Self::GroupJoin { ticket, .. } => (*ticket, false),
+            other => (other.envelope().and_then(|envelope| envelope.ticket), false),
+        };
+        ticket.map(|ticket| Awaited { ticket, interest })
+    }
+
     /// Appends the record.
     #[inline]
     pub(crate) fn write(&mut self, head: BatchHead, out: &mut Vec<u8>, shared: &mut Vec<Arc<[u8]>>) {
@@ -255,6 +271,14 @@ impl<'a> Record<'a> {
             Self::UplinkRoom { gate } => {
                 out.put_u8(40);
                 out.put_u8(*gate);
+            }
+            Self::Mark { number } => {
+                out.put_u8(41);
+                out.put_u64(*number);
+            }
+            Self::Marked { number } => {
+                out.put_u8(42);
+                out.put_u64(*number);
             }
             group => group.write_group(head, out, shared),
         }
@@ -442,6 +466,8 @@ impl<'a> Record<'a> {
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
             30..=33 => Self::read_reservation(kind, reader)?,
+            41 => Self::Mark { number: reader.u64("a mark")? },
+            42 => Self::Marked { number: reader.u64("a mark")? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

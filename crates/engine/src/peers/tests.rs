@@ -26,7 +26,7 @@ fn pair() -> (Engine, InnerKey, Engine) {
         name.into_iter().find_map(|name| here.open_inner(NOW, TenantId(0), &name, &[("t", QoS::AtLeastOnce)]).ok());
     let key = opened.unwrap();
     here.grant_inner(key, 1000);
-    there.handle_batch(NOW, here.take_batch(THERE).unwrap());
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
     (here, key, there)
 }
 
@@ -54,10 +54,10 @@ fn a_batch_that_ends_early_is_worked_off_as_far_as_it_goes() {
     assert_eq!(here.counters().dropped[Reason::ShardInboxFull.number()], 1);
     // The sender gets the credit for all of it, and what comes next is taken.
     publish(&mut there, b"4");
-    here.handle_batch(NOW, there.take_batch(HERE).unwrap());
+    here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
     assert_eq!(taken(&mut here, key), [b"4"]);
     here.links.send(THERE, Record::Unpark { connection: ConnectionKey { index: 0, generation: 0 } });
-    there.handle_batch(NOW, here.take_batch(THERE).unwrap());
+    there.handle_batch(NOW, here.take_batch(THERE).unwrap()).unwrap();
     assert_eq!(there.links.bytes(), 0);
 }
 
@@ -116,7 +116,7 @@ fn a_message_that_goes_round_in_a_circle_is_stopped() {
             publication: publication.clone(),
         };
         there.links.send(HERE, Record::Publish(envelope));
-        here.handle_batch(NOW, there.take_batch(HERE).unwrap());
+        here.handle_batch(NOW, there.take_batch(HERE).unwrap()).unwrap();
         assert_eq!(taken(&mut here, key).len(), delivered, "{hops} hops");
     }
 }

@@ -158,6 +158,11 @@ impl Entry {
     }
 
     /// Notes whether another shard is interested; returns whether that is news.
+    /// Whether another shard is interested.
+    pub(super) fn is_remote(&self, shard: ShardId) -> bool {
+        self.remote >> (shard.0 & 63) & 1 != 0
+    }
+
     pub(super) fn set_remote(&mut self, shard: ShardId, interested: bool) -> bool {
         debug_assert!(shard.0 < crate::ids::MAX_SHARDS, "{shard} has no bit");
         let bit = 1_u64 << (u32::from(shard.0) % u64::BITS);

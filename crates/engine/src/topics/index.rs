@@ -200,6 +200,18 @@ impl SubscriptionIndex {
         changed
     }
 
+    /// Forgets all that another shard wants.
+    pub(crate) fn remove_remote(&mut self, shard: ShardId) {
+        self.remote.remove_all(shard);
+        let wanted: Vec<u32> =
+            self.entries.iter().filter(|(_, entry)| entry.is_remote(shard)).map(|(key, _)| key).collect();
+        for key in wanted {
+            self.entries[key].set_remote(shard, false);
+            self.remove_if_empty(key);
+        }
+        self.epoch += 1;
+    }
+
     /// Who may be sent what has changed: routes have to be made anew.
     pub(crate) fn change_rights(&mut self) {
         self.epoch += 1;
@@ -222,7 +234,6 @@ impl SubscriptionIndex {
     }
 
     /// The filters that this shard is interested in itself.
-    #[cfg(test)]
     pub(crate) fn local_filters(&self) -> impl Iterator<Item = (TenantId, &str)> {
         let local = self.entries.iter().filter(|(_, entry)| entry.has_local());
         local.map(|(_, entry)| (entry.tenant, &*entry.filter))

@@ -62,6 +62,21 @@ impl RemoteInterest {
         true
     }
 
+    /// Forgets all that a shard wants.
+    pub(super) fn remove_all(&mut self, shard: ShardId) {
+        let bit = 1u64 << shard.0;
+        self.more.retain(|(_, other), _| *other != shard);
+        for table in &mut self.parts {
+            for entry in table.iter_mut() {
+                entry.shards &= !bit;
+            }
+            table.retain(|entry| entry.shards != 0);
+            if table.capacity() >= SHRINK_MIN && table.len() < table.capacity() / 8 {
+                table.shrink_to(table.len() * 2, |entry| entry.hash);
+            }
+        }
+    }
+
     /// Notes that a shard wants one filter of this hash less; returns whether that changes where messages go.
     pub(super) fn remove(&mut self, hash: u64, shard: ShardId) -> bool {
         if let Some(more) = self.more.get_mut(&(hash, shard)) {
@@ -110,6 +125,19 @@ mod tests {
         assert!(!interest.remove(7, B), "what is not there is not removed");
         assert_eq!(interest.shards(7), 0);
         assert_eq!(interest.shards(8), 0);
+    }
+
+    #[test]
+    fn of_a_shard_that_is_gone_nothing_is_left() {
+        let mut interest = RemoteInterest::new();
+        interest.add(7, A);
+        interest.add(7, A);
+        interest.add(7, B);
+        interest.add(8, A);
+        interest.remove_all(A);
+        assert_eq!((interest.shards(7), interest.shards(8)), (1 << 63, 0));
+        assert!(interest.add(7, A), "it comes back with nothing");
+        assert!(interest.remove(7, A));
     }
 
     #[test]

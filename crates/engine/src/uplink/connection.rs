@@ -184,7 +184,14 @@ impl Engine {
     ) -> Result<(), Refused> {
         let disconnect = Disconnect::decode(version, frame.first_byte, frame.body)?;
         let why = disconnect.reason_string.map_or_else(|| format!("{:?}", disconnect.reason_code), str::to_owned);
-        self.note_uplink_error(key, format!("the broker has ended the connection: {why}"));
+        let mut error = format!("the broker has ended the connection: {why}");
+        if disconnect.reason_code == ReasonCode::SessionTakenOver {
+            let own = self.desk.uplinks.settings().map_or("", |settings| settings.orchestrator.as_str());
+            error = format!(
+                "another orchestrator named `{own}` has taken over the session at the broker: give each a --name of its own"
+            );
+        }
+        self.note_uplink_error(key, error);
         self.end_connection(now, key, Reason::UplinkLost, None);
         Ok(())
     }
@@ -208,7 +215,8 @@ impl Engine {
             // It is not read as long as a subscriber's full queue holds it back: its silence is our doing.
             *asked = now.monotonic;
         }
-        if uplink.probe.asked.is_some_and(|asked| asked.plus(timeout) <= now.monotonic) {
+        let seen = self.desk.connections.get(connection).map_or(Millis(0), |connection| connection.last_seen);
+        if uplink.probe.due(seen, timeout).is_some_and(|due| due <= now.monotonic) {
             let what = if uplink.stage == Stage::Open { "a probe" } else { "CONNECT" };
             uplink.last_error = format!("the broker has not answered {what} for {timeout} ms");
             uplink.silent = false;

@@ -5,7 +5,7 @@ use tidegate_mqtt::{Disconnect, PacketType};
 use super::{Drain, Stage, UPLINK_FILTER, UPLINK_SHARE, UplinkError, UplinkKey, UplinkReport};
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, SessionKey};
+use crate::ids::ConnectionKey;
 use crate::now::Now;
 use crate::reason::Reason;
 
@@ -115,21 +115,5 @@ impl Engine {
             ..Disconnect::new(tidegate_mqtt::ReasonCode::Success)
         };
         self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
-    }
-
-    /// Sessions of brokers that were configured before and are not any more: others get what they owe.
-    pub fn forget_other_uplinks(&mut self, now: Now) {
-        self.desk.journal.now = now;
-        let known = &self.desk.uplinks.by_session;
-        let others = self.desk.sessions.iter().filter(|(key, session)| session.is_uplink() && !known.contains_key(key));
-        let others: Vec<SessionKey> = others.map(|(key, _)| SessionKey(key)).collect();
-        if self.desk.uplinks.all.is_empty() {
-            // Nobody could take their messages; they wait in the store until a fleet is configured.
-            return;
-        }
-        for session in others {
-            self.end_session(now, session, Reason::SessionDiscarded);
-        }
-        self.after_frame(now);
     }
 }

@@ -218,6 +218,7 @@ impl Engine {
         }
         let broker = uplink.name.to_string();
         self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+        self.await_former_uplinks(now);
     }
 
     /// The connection of an uplink has ended, for whatever reason.
@@ -274,7 +275,9 @@ impl Engine {
             Stage::Resting(at) if !self.stopping => at,
             Stage::Dialing(_) | Stage::Resting(_) => Millis::NEVER,
             Stage::Connecting | Stage::Open => {
-                uplink.probe.asked.map_or(uplink.probe.next, |asked| asked.plus(timeout))
+                let connection = uplink.connection.and_then(|key| self.desk.connections.get(key));
+                let seen = connection.map_or(Millis(0), |connection| connection.last_seen);
+                uplink.probe.due(seen, timeout).unwrap_or(uplink.probe.next)
             }
         };
         let of_filters = if uplink.stage == Stage::Open { uplink.filters.due(timeout) } else { Millis::NEVER };

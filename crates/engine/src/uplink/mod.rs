@@ -13,17 +13,19 @@
 //! - `refusal.rs`: what a broker refuses a user is refused to its clients.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `settled.rs`: whether all has come that brokers gave out before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
 //! - `here.rs`: what no broker brings back is delivered without one.
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
-//! - `report.rs`: what is told of them.
+//! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
 mod confirm;
 mod connection;
 mod copies;
 mod coverage;
 mod filters;
+mod former;
 mod here;
 pub(crate) mod id;
 mod leave;
@@ -37,6 +39,7 @@ mod report;
 mod route;
 mod settings;
 mod settle;
+mod settled;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,6 +54,7 @@ use crate::session::{Delivery, InFlight};
 use confirm::Confirming;
 use copies::{KeptIds, LastMessage};
 use filters::{FilterSync, WantedFilters};
+use former::Former;
 use id::{MessageId, SeenIds};
 use order::Hold;
 use quota::Pause;
@@ -61,6 +65,7 @@ pub(crate) use route::{AtGate, Gate};
 pub use settings::{
     DialAttempt, RoutingPolicy, UplinkCounters, UplinkError, UplinkOptions, UplinkReport, UplinkSettings, UplinkState,
 };
+pub use settled::Settling;
 
 /// Stands where the sessions of clients have the listener that they came through.
 pub(crate) const UPLINK_LISTENER: ListenerId = ListenerId(u16::MAX - 1);
@@ -114,6 +119,7 @@ pub(crate) struct Uplinks {
     unreturned_bytes: u64,
     /// Where brokers whose sessions were restored go on keeping ids.
     restored_ids: BTreeMap<StoredSession, u64>,
+    former: Former,
 }
 
 /// One uplink.
@@ -191,6 +197,14 @@ struct Probe {
     answered: u64,
 }
 
+impl Probe {
+    /// When the broker is lost that has sent its last packet at `seen`. A slow one may have much to do before it comes to the probe:
+    /// whatever it sends shows that it lives.
+    fn due(&self, seen: Millis, timeout: u64) -> Option<Millis> {
+        self.asked.map(|asked| asked.max(seen).plus(timeout))
+    }
+}
+
 /// A broker that is given nothing any more.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
@@ -240,7 +254,8 @@ impl Uplinks {
 
     /// Timers that are set.
     pub(crate) fn timers(&self) -> usize {
-        self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
+        let of_former = usize::from(matches!(self.former, Former::Awaited(_)));
+        of_former + self.all.values().filter(|uplink| uplink.timer != Millis::NEVER).count()
     }
 
     /// Bytes of acknowledged messages that have not come back.

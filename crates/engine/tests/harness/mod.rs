@@ -39,4 +39,7 @@ pub(crate) use message::{Message, message};
 pub(crate) use net::crash::{Crash, restore};
 pub(crate) use random::Random;
 pub(crate) use store::Pairs;
-pub(crate) use world::{World, everywhere, everywhere_in_memory, everywhere_with, millis, minutes, seconds};
+pub(crate) use world::{
+    World, everywhere, everywhere_in_memory, everywhere_with, in_one_process, in_one_process_with, millis, minutes,
+    seconds,
+};

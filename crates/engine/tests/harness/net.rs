@@ -2,6 +2,7 @@
 
 pub(crate) mod crash;
 mod fleet;
+pub(crate) mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -9,9 +10,10 @@ use std::sync::Arc;
 
 use tidegate_engine::{
     AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis,
-    Now, PagedQueue, Place, Preset, Reason, Settings, ShardId, TenantId, UplinkOptions, Verdict, WantedQueue,
+    Now, PagedQueue, Preset, Reason, Settings, TenantId, UplinkOptions, Verdict, WantedQueue,
 };
 
+use self::nodes::Nodes;
 use super::broker::FakeBroker;
 use super::side::Side;
 use super::store::Store;
@@ -102,6 +104,7 @@ pub(crate) struct Net {
     /// Crashes so far.
     pub crashes: u64,
     pub now: Now,
+    pub nodes: Nodes,
     pub sockets: Vec<Socket>,
     /// Sockets whose server's end is not gone.
     live: BTreeSet<SocketId>,
@@ -189,17 +192,18 @@ impl Drop for Net {
 }
 
 impl Net {
-    pub(crate) fn new(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
+    pub(crate) fn new(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: String) -> Self {
         let settings = Arc::new(settings);
         let lines = std::env::var("TIDEGATE_TRACE_LINES").ok().and_then(|text| text.parse().ok());
         let lines = lines.unwrap_or(TAIL_LINES);
         let now = Now { monotonic: Millis(1_000_000), unix: 1_700_000_000_000 };
-        let place = |shard| Place { shard: ShardId(shard), shards };
-        let engine = |shard| Engine::new(Arc::clone(&settings), place(shard), 7 + u64::from(shard), now);
-        let count = usize::from(shards);
-        let engines = (0..shards).map(engine).collect();
-        Self {
+        let engine = |at: u16| Engine::new(Arc::clone(&settings), nodes.place(at), 7 + u64::from(at), now);
+        let count = usize::from(nodes.engines());
+        let mut engines: Vec<Engine> = (0..nodes.engines()).map(engine).collect();
+        nodes.introduce(&mut engines, now);
+        let mut net = Self {
             settings,
+            nodes,
             engines,
             store: Store::default(),
             past: Counters::default(),
@@ -230,7 +234,9 @@ impl Net {
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
             next_acceptor: 0,
-        }
+        };
+        (0..count).for_each(|shard| net.gather(shard));
+        net
     }
 
     // ---- the clients' end ------------------------------------------------------------------------------------------
@@ -494,7 +500,7 @@ impl Net {
                 let Some(first) = self.inboxes[to].iter().position(|(sender, _)| *sender == from) else { return };
                 let Some((_, batch)) = self.inboxes[to].remove(first) else { return };
                 self.trace.note(format!("shard {to}: {} bytes from shard {from}", batch.bytes_len()));
-                self.engines[to].handle_batch(self.now, batch);
+                self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
                 self.gather(to);
             }
             Step::Adopt(id) => self.adopt(id),
@@ -706,7 +712,8 @@ impl Net {
             self.store.waiting.push_back((shard, batch));
         }
         let to = self.shipping[shard].unwrap_or(0);
-        if let Some(batch) = self.engines[shard].take_batch(ShardId(to as u16)) {
+        let taken = self.engines[shard].take_batch(self.nodes.number(shard, to));
+        if let Some(batch) = taken.map(|batch| self.nodes.carry(batch, shard, to)) {
             self.trace.note(format!("shard {shard}: sends {} bytes to shard {to}", batch.bytes_len()));
             self.inboxes[to].push_back((shard, batch));
         }
@@ -728,6 +735,15 @@ impl Net {
                 self.sockets[*id].dirty = true;
             }
         }
+    }
+
+    /// A client's bytes go on at its home on another node.
+    fn relay(&mut self, shard: usize, key: ConnectionKey, home: usize) {
+        let id = self.by_key[shard].remove(&key).expect("Relay names a connection that the shell has");
+        self.sockets[id].dirty = false;
+        self.sockets[id].paused = false;
+        let Some(bytes) = self.engines[shard].leave_for_home(key) else { return };
+        self.sockets[id].stand = Stand::Moving { home, bytes };
     }
 
     fn carry_out(&mut self, shard: usize, event: Event) {
@@ -762,6 +778,7 @@ impl Net {
             }
             Event::ReadQueue(wanted) => self.reading.push_back((shard, wanted)),
             Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
+            Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));

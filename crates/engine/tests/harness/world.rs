@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_engine::{
-    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, PartitionId, Place, Reason,
-    Settings, ShardId, TenantId, Verdict, partition_of,
+    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, Reason, Settings, TenantId,
+    Verdict, partition_of,
 };
 
 use super::client::Client;
 use super::net::crash::Crash;
+use super::net::nodes::Nodes;
 use super::net::{Net, Schedule};
 use super::side::Side;
 use super::store::Pairs;
@@ -34,8 +35,8 @@ pub(crate) const fn minutes(count: u64) -> u64 {
 #[derive(Clone)]
 pub(crate) struct World(pub(super) Rc<RefCell<Net>>);
 
-/// Plays a story in a world of one shard, in one of three, and in some of three in which everything that happens at once
-/// happens in another order and is cut elsewhere.
+/// Plays a story in a world of one shard, in one of three, in some of three in which everything that happens at once
+/// happens in another order and is cut elsewhere, and in clusters.
 pub(crate) fn everywhere(story: impl Fn(&World)) {
     everywhere_with(|_| {}, story);
 }
@@ -43,15 +44,43 @@ pub(crate) fn everywhere(story: impl Fn(&World)) {
 /// The same with other settings than the default ones. Each place is played with a store as well, whose commits come as
 /// late as they can or, with a seed, whenever they want.
 pub(crate) fn everywhere_with(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    in_one_process_with(&change, &story);
+    in_clusters(change, story);
+}
+
+/// The same for what each node of a cluster has for itself.
+pub(crate) fn in_one_process(story: impl Fn(&World)) {
+    in_one_process_with(|_| {}, story);
+}
+
+/// The same with other settings than the default ones.
+pub(crate) fn in_one_process_with(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
     let stored = || Settings { durability: Durability::Commit, ..changed(&change) };
     story(&World::build(1, stored(), Schedule::InTurn, true, "1 shard in turn, with a store"));
     let schedule = Schedule::Seeded(Random::new(5));
     story(&World::build(3, stored(), schedule, false, "3 shards, seed 5, with a store"));
-    everywhere_in_memory(change, story);
+    in_one_process_in_memory(change, story);
 }
 
 /// The same without a store, for what holds only where memory is all that there is.
 pub(crate) fn everywhere_in_memory(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    in_one_process_in_memory(&change, &story);
+    in_clusters(change, story);
+}
+
+/// In clusters of three nodes with a shard, and of two with two of them.
+fn in_clusters(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
+    if changed(&change).uplinks.is_some() {
+        // An orchestrator is no node of a cluster: what enters at one comes to the others by the brokers.
+        return;
+    }
+    story(&World::cluster(3, 1, &change));
+    for seed in 1..=2 {
+        story(&World::seeded_cluster(2, 2, seed, &format!("2 nodes of 2 shards, seed {seed}"), &change));
+    }
+}
+
+fn in_one_process_in_memory(change: impl Fn(&mut Settings), story: impl Fn(&World)) {
     let settings = || changed(&change);
     story(&World::build(1, settings(), Schedule::InTurn, true, "1 shard in turn"));
     story(&World::build(3, settings(), Schedule::InTurn, true, "3 shards in turn"));
@@ -69,7 +98,33 @@ fn changed(change: impl Fn(&mut Settings)) -> Settings {
 
 impl World {
     fn build(shards: u16, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
-        Self(Rc::new(RefCell::new(Net::new(shards, settings, schedule, causal, title.to_owned()))))
+        Self::of_nodes(Nodes::one(shards), settings, schedule, causal, title)
+    }
+
+    fn of_nodes(nodes: Nodes, settings: Settings, schedule: Schedule, causal: bool, title: &str) -> Self {
+        Self(Rc::new(RefCell::new(Net::new(nodes, settings, schedule, causal, title.to_owned()))))
+    }
+
+    /// A cluster of so many nodes with so many shards each.
+    pub(crate) fn cluster(nodes: u16, shards: u16, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let title = format!("{nodes} nodes of {shards} shards in turn");
+        Self::of_nodes(Nodes::new(nodes, shards), settings, Schedule::InTurn, false, &title)
+    }
+
+    /// The same, in which the seed decides what happens next.
+    pub(crate) fn seeded_cluster(
+        nodes: u16,
+        shards: u16,
+        seed: u64,
+        title: &str,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let schedule = Schedule::Seeded(Random::salted(seed, 1));
+        Self::of_nodes(Nodes::new(nodes, shards), settings, schedule, false, title)
     }
 
     /// A world of so many shards with default settings.
@@ -239,6 +294,18 @@ impl World {
         self.0.borrow().store.swept()
     }
 
+    /// A node of the cluster dies, and the others hear of it.
+    pub(crate) fn end_node(&self, node: usize) {
+        self.0.borrow_mut().end_node(node);
+        self.run();
+    }
+
+    /// It comes back with nothing.
+    pub(crate) fn begin_node(&self, node: usize) {
+        self.0.borrow_mut().begin_node(node);
+        self.run();
+    }
+
     /// The process dies, and another one goes on.
     pub(crate) fn crash(&self, crash: Crash) {
         self.0.borrow_mut().crash(crash);
@@ -257,9 +324,7 @@ impl World {
 
     /// The home of a client id, a retained topic, or (`share/filter`) a shared group.
     pub(crate) fn home_of(&self, name: &str) -> u16 {
-        let place = Place { shard: ShardId(0), shards: self.shards() };
-        let partition: PartitionId = partition_of(TenantId::DEFAULT, name);
-        place.home_of(partition).0
+        self.0.borrow().nodes.home_of(partition_of(TenantId::DEFAULT, name)) as u16
     }
 
     /// A name that starts with `stem` and whose home is the given shard.

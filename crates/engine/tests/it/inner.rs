@@ -134,7 +134,7 @@ fn a_client_may_not_take_the_name_of_an_inner_subscriber() {
 
 #[test]
 fn a_name_is_opened_once_and_at_its_home() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let inner = Inner::open(world, "inner", &[]);
         let name = world.name_on(inner.shard, "inner");
         let open = |shard: u16, name: &str| {
@@ -149,7 +149,7 @@ fn a_name_is_opened_once_and_at_its_home() {
 
 #[test]
 fn nothing_is_opened_with_a_filter_that_is_none() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let shard = world.shards() - 1;
         let name = world.name_on(shard, "inner");
         for wrong in ["a/#/b", "", "$share/g/t"] {

@@ -11,6 +11,7 @@ mod harness;
 
 mod access;
 mod authentication;
+mod cluster;
 mod connections;
 mod durable;
 mod enhanced;
@@ -18,6 +19,7 @@ mod fan_out;
 mod inner;
 mod keep_alive;
 mod links;
+mod live_limits;
 mod model;
 mod moving;
 mod paging;

@@ -164,6 +164,17 @@ fn dead_letters(max_rate: u32) -> impl Fn(&mut Settings) {
     }
 }
 
+/// What a client got below the topic of dead letters: reasons and payloads.
+fn letters(reader: &Client) -> Vec<(String, String)> {
+    let got = reader.messages();
+    got.iter().map(|got| (got.topic.trim_start_matches("$DEAD/").to_owned(), got.text())).collect()
+}
+
+fn wants(reasons: &[Reason]) -> impl Fn(&mut Settings) {
+    let letters = DeadLetter { prefix: "$DEAD".into(), max_rate: 100, reasons: reasons.to_vec() };
+    move |settings| settings.dead_letter = Some(letters.clone())
+}
+
 #[test]
 fn what_is_dropped_is_published_once_below_the_topic_of_dead_letters() {
     everywhere_with(dead_letters(100), |world| {
@@ -185,6 +196,43 @@ fn what_is_dropped_is_published_once_below_the_topic_of_dead_letters() {
         assert_eq!(property("dead-letter-reason").as_deref(), Some("queue_full_drop_newest"));
         assert_eq!(property("mine").as_deref(), Some("yes"));
         assert_eq!(world.counters().dead_letters, 1);
+    });
+}
+
+#[test]
+fn what_is_larger_than_its_subscriber_takes_becomes_a_dead_letter_wherever_it_is_found_out() {
+    everywhere_with(wants(&[Reason::SubscriberPacketLimit]), |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("$DEAD/#", AtMostOnce);
+        let subscriber = world.connect(v5("s").lasting().receive_maximum(1).manual());
+        subscriber.subscribe("t", AtLeastOnce);
+        let publisher = world.connect(v5("p"));
+        for payload in ["a", "b"] {
+            publisher.publish(message("t", payload.repeat(100)).qos1());
+        }
+        subscriber.lose();
+        // One was in flight, one waits, and one comes while the client has the smaller limit.
+        let _subscriber = world.connect(v5("s").lasting().max_packet(50).manual());
+        publisher.publish(message("t", "c".repeat(100)).qos1());
+        let got: Vec<(String, String)> =
+            letters(&reader).into_iter().map(|(why, text)| (why, text[..1].into())).collect();
+        let expected = ["a", "b", "c"].map(|text| ("subscriber_packet_limit".to_owned(), text.to_owned()));
+        assert_eq!(got, expected);
+        assert_eq!(world.dropped(Reason::SubscriberPacketLimit), 3);
+    });
+}
+
+#[test]
+fn qos_0_messages_for_who_is_away_become_dead_letters_where_that_is_asked_for() {
+    everywhere_with(wants(&[Reason::OfflineQos0]), |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("$DEAD/#", AtMostOnce);
+        let subscriber = world.connect(v5("s").lasting());
+        subscriber.subscribe("t", AtLeastOnce);
+        subscriber.lose();
+        world.connect(v5("p")).publish(message("t", "gone"));
+        assert_eq!(letters(&reader), [("offline_qos0".to_owned(), "gone".to_owned())]);
+        assert_eq!(world.dropped(Reason::OfflineQos0), 1);
     });
 }
 

@@ -40,7 +40,7 @@ fn values_come_at_once_and_then_in_rounds() {
 
 #[test]
 fn numbers_are_those_of_all_shards() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let clients: Vec<Client> = (0..world.shards() * 2)
             .map(|number| world.connect(v5(&world.name_on(number, &format!("c{number}-")))))
             .collect();
@@ -76,7 +76,7 @@ fn load_values_are_published_from_the_start() {
 
 #[test]
 fn dropped_messages_are_shown_by_their_reason() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let away = world.connect(v5("away").lasting());
         away.subscribe("t", AtMostOnce);
         away.lose();
@@ -121,7 +121,7 @@ fn wildcards_of_others_bring_no_values_of_the_broker() {
 
 #[test]
 fn clients_that_come_and_go_are_told() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let watcher = watcher(world, "$SYS/brokers/tidegate/clients/#");
         payloads(&watcher);
         for shard in 0..world.shards() {
@@ -159,7 +159,7 @@ fn two_tenants(settings: &mut Settings) {
 
 #[test]
 fn a_tenant_sees_its_own_clients_and_nothing_of_the_broker() {
-    everywhere_with(two_tenants, |world| {
+    in_one_process_with(two_tenants, |world| {
         let other = world.connect(v5("other watcher").through(1));
         other.subscribe("$SYS/#", AtMostOnce);
         world.advance(seconds(30));
@@ -181,7 +181,7 @@ fn a_tenant_sees_its_own_clients_and_nothing_of_the_broker() {
 
 #[test]
 fn events_tell_client_ids_that_are_no_topic_levels() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let watcher = watcher(world, "$SYS/brokers/tidegate/clients/+/connected");
         payloads(&watcher);
         for (name, level, json) in [
@@ -217,7 +217,7 @@ fn events_may_be_switched_off() {
 
 #[test]
 fn every_reason_for_which_messages_are_dropped_is_listed() {
-    everywhere_with(
+    in_one_process_with(
         |settings| settings.queue.max_messages = 1,
         |world| {
             let away = world.connect(v5("away").lasting());
@@ -242,7 +242,7 @@ fn every_reason_for_which_messages_are_dropped_is_listed() {
 
 #[test]
 fn values_are_there_for_who_comes_later_and_gone_with_the_last_watcher() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let first = watcher(world, "$SYS/broker/version");
         payloads(&first);
         let second = world.connect(v5("second"));

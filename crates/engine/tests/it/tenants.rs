@@ -316,7 +316,7 @@ fn a_tenant_publishes_only_so_fast_and_loses_nothing() {
 #[test]
 fn a_tenant_is_told_of_its_own_clients_and_of_no_number_of_the_broker() {
     let quota = with_quota(TenantQuota { max_connections: 100, ..TenantQuota::default() });
-    everywhere_with(quota, |world| {
+    in_one_process_with(quota, |world| {
         let (inside, outside) = (world.connect(v5("watcher").through(1)), world.connect(v5("watcher")));
         for watcher in [&inside, &outside] {
             watcher.subscribe_later("$SYS/#");

@@ -10,6 +10,7 @@ mod loss;
 mod order;
 mod retained;
 mod routing;
+mod settled;
 mod settling;
 mod simulation;
 mod versions;

@@ -186,7 +186,7 @@ fn a_retained_will_is_rejected_when_retain_is_unavailable() {
 
 #[test]
 fn the_disconnect_event_comes_before_the_will() {
-    everywhere(|world| {
+    in_one_process(|world| {
         let watcher = watcher(world);
         watcher.subscribe("$SYS/brokers/+/clients/#", AtMostOnce);
         world.advance(0);

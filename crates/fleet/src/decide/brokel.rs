@@ -1,5 +1,7 @@
 //! `brokel`: the study's policy.
 
+use serde_json::Value;
+
 use super::policy::{Guards, Policy, Proposal};
 use super::{LevelObservation, Settings, SettingsError, threshold};
 use crate::load::{Evaluator, FullAging, SignalSettings, Thresholds};
@@ -34,5 +36,14 @@ impl Policy for Brokel {
 
     fn guards(&self) -> Guards {
         self.guards
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(&self.aging)
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        self.aging = self.aging.recalling(&serde_json::from_value(memory)?);
+        Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! `consecutive`: the observation itself, violations in a row.
 
+use serde_json::Value;
+
 use super::policy::{Guards, Policy, Proposal};
 use super::{LevelObservation, Settings, SettingsError, threshold};
 use crate::load::{Consecutive, Raw, Side, SignalSettings, Thresholds};
@@ -40,5 +42,14 @@ impl Policy for ConsecutiveViolations {
 
     fn guards(&self) -> Guards {
         self.guards
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(&self.consecutive)
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        self.consecutive = self.consecutive.recalling(&serde_json::from_value(memory)?);
+        Ok(())
     }
 }

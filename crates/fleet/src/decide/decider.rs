@@ -2,25 +2,28 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::policy::{Guards, Policy, Proposal, Wait};
 use super::{
     Change, Decision, Explanation, HeldBack, LevelObservation, PolicyName, Rule, Settings, SettingsError, Sla,
 };
-use crate::load::SignalSettings;
 
 /// Decides about one level. Its decisions are taken to be carried out: whoever only shows them keeps a decider apart.
 pub struct Decider {
-    name: PolicyName,
-    policy: Box<dyn Policy>,
+    pub(super) name: PolicyName,
+    pub(super) policy: Box<dyn Policy>,
     guards: Guards,
-    signals: SignalSettings,
-    last_action: Option<LastAction>,
+    pub(super) settings: Settings,
+    pub(super) last_action: Option<LastAction>,
+    /// When it decided last.
+    pub(super) observed: Option<Duration>,
 }
 
 /// When the newest action was under way for the last time.
-#[derive(Clone, Copy, Debug)]
-struct LastAction {
-    ended: Duration,
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct LastAction {
+    pub(super) ended: Duration,
     observations_since: u32,
 }
 
@@ -41,7 +44,8 @@ impl Decider {
     pub fn new(name: PolicyName, settings: &Settings) -> Result<Self, SettingsError> {
         settings.validate()?;
         let policy = name.build(settings)?;
-        Ok(Self { name, guards: policy.guards(), policy, signals: settings.signals, last_action: None })
+        let (guards, settings) = (policy.guards(), settings.clone());
+        Ok(Self { name, policy, guards, settings, last_action: None, observed: None })
     }
 
     /// Whose policy it is.
@@ -58,6 +62,7 @@ impl Decider {
     /// Takes the next observation in and decides.
     pub fn decide(&mut self, seen: &LevelObservation<'_>, sla: &Sla) -> Decision {
         self.note_time(seen);
+        self.note_gap(seen.time);
         let proposal = self.policy.propose(seen);
         let proposal = match agreed(seen, sla) {
             Some(agreed) => agreed,
@@ -75,6 +80,16 @@ impl Decider {
             self.note_action(seen.time);
         } else if let Some(action) = &mut self.last_action {
             action.observations_since = action.observations_since.saturating_add(1);
+        }
+    }
+
+    /// After too long a gap a policy that cannot make anything of it begins anew.
+    fn note_gap(&mut self, now: Duration) {
+        let Some(then) = self.observed.replace(now) else { return };
+        // A clock that was set back says nothing of how long ago anything was.
+        let bridged = now >= then && self.policy.bridges(now.saturating_sub(then), self.settings.interval);
+        if !bridged && let Ok(policy) = self.name.build(&self.settings) {
+            self.policy = policy;
         }
     }
 
@@ -105,7 +120,7 @@ impl Decider {
         if pending > 0 || (self.guards.one_at_a_time && leaving > 0) {
             return Some(HeldBack::Pending { pending, leaving });
         }
-        if let Some(signal) = self.signals.read(seen.samples, seen.serving).missing() {
+        if let Some(signal) = self.settings.signals.read(seen.samples, seen.serving).missing() {
             return Some(HeldBack::MissingSignal { signal });
         }
         self.cooling_down(self.guards.before_shrinking, seen.time)

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::hpa::{self, Formula, Hpa};
 use super::policy::{Guards, Policy, Proposal};
 use super::settings::ceil;
@@ -75,5 +77,26 @@ impl Policy for Proactive {
 
     fn guards(&self) -> Guards {
         hpa::no_cool_down()
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value((self.windows.memory()?, &self.demand, &self.series))
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        let (windows, demand, series) = serde_json::from_value(memory)?;
+        let other = || serde::de::Error::custom("its season has another length");
+        let series = self.series.recalling(series).ok_or_else(other)?;
+        self.windows.recall(windows)?;
+        (self.demand, self.series) = (self.demand.recalling(&demand), series);
+        Ok(())
+    }
+
+    fn bridges(&mut self, gap: Duration, interval: Duration) -> bool {
+        let missed = (gap.as_secs_f64() / interval.as_secs_f64()).round() - 1.0;
+        if missed >= 1.0 {
+            self.series.skip(ceil(missed));
+        }
+        true
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::policy::{Guards, Policy, Proposal, Wait};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
@@ -139,6 +141,21 @@ impl Policy for Hpa {
 
     fn guards(&self) -> Guards {
         no_cool_down()
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(&self.recommendations)
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        self.recommendations = serde_json::from_value(memory)?;
+        self.recommendations.truncate(Settings::REMEMBERED_MAX as usize);
+        Ok(())
+    }
+
+    fn bridges(&mut self, _: Duration, _: Duration) -> bool {
+        // Its windows are of time.
+        true
     }
 }
 

@@ -1,5 +1,8 @@
 //! `live`: thresholds that follow the load.
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::policy::{Guards, Policy, Proposal};
 use super::{LevelObservation, Settings, SettingsError, threshold};
 use crate::load::{Evaluator, FullAging, LiveThresholds, SignalSettings};
@@ -14,7 +17,7 @@ pub(super) struct Live {
 }
 
 /// The observation before.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 struct Before {
     serving: u32,
     load: f64,
@@ -53,5 +56,16 @@ impl Policy for Live {
 
     fn guards(&self) -> Guards {
         self.guards
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value((&self.aging, &self.thresholds, self.before))
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        let (aging, thresholds, before) = serde_json::from_value(memory)?;
+        self.aging = self.aging.recalling(&aging);
+        (self.thresholds, self.before) = (thresholds, before);
+        Ok(())
     }
 }

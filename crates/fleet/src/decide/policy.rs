@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{Change, HeldBack, LevelObservation, Rule};
 use crate::load::Signal;
 
@@ -82,6 +84,9 @@ pub struct Guards {
     pub before_shrinking: Wait,
 }
 
+/// Intervals without an observation beyond which a policy that counts observations begins anew.
+const GAP_MAX: u32 = 4;
+
 /// Turns what is seen of one level into what would be done about it. It remembers what it needs, within bounds.
 pub trait Policy: Send {
     /// Takes the next observation in and proposes.
@@ -89,4 +94,21 @@ pub trait Policy: Send {
 
     /// What holds its proposals back.
     fn guards(&self) -> Guards;
+
+    /// What it remembers, for [`recall`](Self::recall) after a restart.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    fn memory(&self) -> Result<Value, serde_json::Error>;
+
+    /// Takes up what a policy of the same name has remembered at the same interval with the same signals.
+    ///
+    /// # Errors
+    /// When it cannot be understood; nothing is taken up then.
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error>;
+
+    /// Whether what it remembers still says something of now, the newest of it being `gap` old. Otherwise it begins anew.
+    fn bridges(&mut self, gap: Duration, interval: Duration) -> bool {
+        gap <= interval * GAP_MAX
+    }
 }

@@ -3,6 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
 use super::policy::{Guards, Policy, Proposal, Wait};
 use super::settings::ceil;
 use super::{Change, HeldBack, LevelObservation, Rule, Settings, threshold};
@@ -14,6 +17,9 @@ const WAITING_MAX_S: f64 = 5.0;
 const RISE_MIN: f64 = 0.05;
 /// No trend makes the demand look more than so many times as large as it is.
 const TREND_MAX: f64 = 2.0;
+/// The largest utilisation that is sized for: a full signal is seldom measured as exactly full, so there must be room above to tell
+/// what is full from what is not.
+const UPPER_MAX: f64 = 0.92;
 /// The least spare capacity with which a backlog is taken to be worked off, as a fraction of what is planned.
 const SPARE_MIN: f64 = 0.01;
 
@@ -23,12 +29,14 @@ const SPARE_MIN: f64 = 0.01;
 /// spare at a time, to what the highest demand of the last minutes asks for, a single peak aside.
 pub(super) struct Steady {
     settings: Settings,
+    /// The utilisation that is sized for.
+    upper: f64,
     demand: Demand,
     history: VecDeque<Point>,
     backlog_since: Option<Duration>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Point {
     time: Duration,
     demand: f64,
@@ -38,6 +46,7 @@ impl Steady {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             demand: Demand::new(settings.signals),
+            upper: settings.thresholds.upper().min(UPPER_MAX),
             settings: settings.clone(),
             history: VecDeque::new(),
             backlog_since: None,
@@ -52,8 +61,12 @@ impl Steady {
 
     /// The utilisation above which there is too little: above the upper threshold by the tolerance, yet short of full.
     fn trip(&self) -> f64 {
-        let upper = self.settings.thresholds.upper();
-        (upper * (1.0 + self.settings.tolerance)).min(f64::midpoint(upper, 1.0))
+        (self.upper * (1.0 + self.settings.tolerance)).min(f64::midpoint(self.upper, 1.0))
+    }
+
+    /// Resources for a demand, at the utilisation that is sized for.
+    fn resources_for(&self, demand: f64) -> u32 {
+        ceil(demand / self.upper)
     }
 
     fn remember(&mut self, time: Duration, demand: f64) {
@@ -91,7 +104,7 @@ impl Steady {
             _ => 0.0,
         };
         let ahead = middle + steady_rise(settled) * (lead_time + span / 2.0);
-        let for_demand = self.settings.resources_for(ahead.min(middle * TREND_MAX));
+        let for_demand = self.resources_for(ahead.min(middle * TREND_MAX));
         let until_then = (middle - f64::from(seen.serving)).max(0.0) * lead_time;
         let waiting = reading.waiting.unwrap_or(0.0) + until_then;
         for_demand.max(ceil(middle + waiting / self.settings.backlog_target.as_secs_f64()))
@@ -129,7 +142,7 @@ impl Steady {
         if slope <= 0.0 || expected <= self.trip() * f64::from(planned) {
             return None;
         }
-        let needed = self.settings.resources_for(expected).max(planned.saturating_add(1));
+        let needed = self.resources_for(expected).max(planned.saturating_add(1));
         let text = format!(
             "a demand of {:.2} resources has risen for {risen:.0} s and will be {expected:.2} in {ahead:.0} s: asks for {needed}",
             reading.resources
@@ -152,8 +165,7 @@ impl Steady {
         let since = *self.backlog_since.get_or_insert(seen.time);
         let lasted = seen.time.saturating_sub(since);
         let off = ceil(usual + waiting / self.settings.backlog_target.as_secs_f64());
-        let wanted =
-            Change::between(planned, off.max(self.settings.resources_for(usual)).max(planned.saturating_add(1)));
+        let wanted = Change::between(planned, off.max(self.resources_for(usual)).max(planned.saturating_add(1)));
         let text =
             format!("what waits would take {planned} resources {seconds:.0} s beside a usual demand of {usual:.2}");
         let proposal = self.proposal(Rule::Backlog, reading, planned, text);
@@ -168,7 +180,7 @@ impl Steady {
     fn shrink(&self, reading: &DemandReading, seen: &LevelObservation<'_>) -> Option<Proposal> {
         let serving = seen.serving;
         let high = self.high().max(reading.resources);
-        let keep = self.settings.resources_for(high).max(1);
+        let keep = self.resources_for(high).max(1);
         if keep >= serving {
             return None;
         }
@@ -220,8 +232,7 @@ impl Steady {
         proposal.signal = Some(reading.signal);
         proposal.observed = Some(reading.load);
         proposal.value = Some(utilisation);
-        proposal.threshold =
-            Some(if rule == Rule::SpareCapacity { self.settings.thresholds.upper() } else { self.trip() });
+        proposal.threshold = Some(if rule == Rule::SpareCapacity { self.upper } else { self.trip() });
         proposal
     }
 }
@@ -253,6 +264,22 @@ impl Policy for Steady {
             before_growth: Wait::Observations(0),
             before_shrinking: Wait::Time(self.settings.shrink_pause),
         }
+    }
+
+    fn memory(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value((&self.demand, &self.history, self.backlog_since))
+    }
+
+    fn recall(&mut self, memory: Value) -> Result<(), serde_json::Error> {
+        let (demand, history, backlog_since): (Demand, VecDeque<Point>, _) = serde_json::from_value(memory)?;
+        (self.demand, self.history, self.backlog_since) = (self.demand.recalling(&demand), history, backlog_since);
+        self.history.truncate(Settings::REMEMBERED_MAX as usize);
+        Ok(())
+    }
+
+    fn bridges(&mut self, gap: Duration, _: Duration) -> bool {
+        // Two peaks on either side of a longer gap would look like one load.
+        gap <= self.longer_than_a_peak()
     }
 }
 

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::load::{Cpu, Sample, Signal, SignalSettings, Thresholds};
 
+mod memory;
+
 const INTERVAL_S: u64 = 15;
 
 fn sla(least: u32, most: u32) -> Sla {
@@ -294,6 +296,26 @@ fn what_waits_and_what_rises_keep_the_default_from_shrinking() {
     let waits = settled([full(0.14, 1000.0); 3]);
     assert_eq!(waits, [HeldBack::Backlog { seconds: 10.0 }]);
     assert_eq!(settled([full(0.14, 0.0), full(0.2, 0.0), full(0.3, 0.0)]), [HeldBack::Rising]);
+}
+
+#[test]
+fn the_default_sees_a_signal_that_is_full_whatever_the_upper_threshold_is() {
+    for upper in [0.85, 0.9, 0.92, 0.95, 0.99, 1.0] {
+        let settings = Settings { thresholds: Thresholds::new(0.3, upper).unwrap(), ..Settings::default() };
+        // CPU alone is known, and is rarely measured as exactly full.
+        for observed in [[1.0, 1.0, 1.0, 1.0], [1.0, 0.97, 0.99, 0.965]] {
+            let mut level = Watched::new(PolicyName::Default, &settings, 2);
+            let changes = observed.map(|load| level.see_all(cpu(load)).change);
+            assert_eq!(changes, [Change::Hold, Change::Hold, Change::Hold, Change::Grow(1)], "{upper}");
+            // What was full then has room, and keeps it.
+            level.serving = 3;
+            let after: Vec<Change> = (0..40).map(|_| level.see_all(cpu(2.0 / 3.0)).change).collect();
+            assert!(after.iter().all(|change| *change == Change::Hold), "{upper}: {after:?}");
+        }
+        let mut busy = Watched::new(PolicyName::Default, &settings, 2);
+        let changes: Vec<Change> = (0..40).map(|_| busy.see_all(cpu(upper.min(0.92))).change).collect();
+        assert!(changes.iter().all(|change| *change == Change::Hold), "{upper}: {changes:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::SlaSection;
 use crate::decide::PolicyName;
 use crate::document::Keys;
 use crate::level::Level;
+use crate::load::SignalSettings;
 use crate::manage::{LevelSettings, Victim};
 use crate::provider::attached::Attached;
 use crate::provider::process::{Place, Template};
@@ -16,6 +17,7 @@ use crate::provider::process::{Place, Template};
 pub(super) struct LevelSection {
     pub(super) settings: LevelSettings,
     pub(super) policy: Option<PolicyName>,
+    pub(super) signals: Option<SignalSettings>,
     pub(super) place: Place,
     pub(super) routing: String,
     pub(super) admin_token: Option<PathBuf>,
@@ -46,6 +48,7 @@ impl LevelSection {
                 decided_elsewhere: false,
             },
             policy: None,
+            signals: None,
             place: Place::default(),
             routing: "topic-hash".to_owned(),
             admin_token: None,
@@ -75,6 +78,7 @@ pub(super) fn read(
     }
     let policies: Vec<(&str, PolicyName)> = PolicyName::ALL.iter().map(|policy| (policy.name(), *policy)).collect();
     section.policy = keys.word("policy", &policies);
+    section.signals = keys.table("signals", |keys| Some(super::policy::signals(Some(level), keys)));
     section.place.host = keys.text("host").unwrap_or(section.place.host);
     if let Some(text) = keys.text("ports") {
         match ports(&text) {
@@ -90,6 +94,7 @@ pub(super) fn read(
         section.admin_token = keys.text("admin_token_file").map(PathBuf::from);
     }
     section.attached = keys.tables("attached", |keys| attached(level, keys));
+    check_apart(&section.attached, keys);
     Some(section)
 }
 
@@ -148,6 +153,23 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     };
     let (first, last) = (port(first)?, port(last)?);
     if first <= last { Ok(first..=last) } else { Err(format!("{first} comes after {last}")) }
+}
+
+/// What is attached twice would be given its share twice.
+fn check_apart(attached: &[Attached], keys: &mut Keys<'_>) {
+    for (index, one) in attached.iter().enumerate() {
+        let place = |it: &Attached| (it.mqtt.0.to_ascii_lowercase(), it.mqtt.1);
+        let before = || attached.iter().take(index);
+        if before().any(|other| other.name == one.name) {
+            keys.refuse("attached", &format!("has two named `{}`", one.name), "give each a name of its own");
+        } else if let Some(other) = before().find(|other| place(other) == place(one)) {
+            let (host, port) = &one.mqtt;
+            let problem = format!("has `{}` and `{}` both at mqtt://{host}:{port}", other.name, one.name);
+            keys.refuse("attached", &problem, "attach each once");
+        } else if before().any(|other| one.admin.is_some() && other.admin == one.admin) {
+            keys.refuse("attached", &format!("has two with the admin address of `{}`", one.name), "attach each once");
+        }
+    }
 }
 
 fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {

@@ -1,8 +1,11 @@
 //! FLEET.toml: everything that a manager is told by a person.
 
+mod dns;
 mod kubernetes;
 mod levels;
 mod policy;
+
+pub use dns::{Dns, DnsEndpoint, DnsPolicy};
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +16,7 @@ use std::time::Duration;
 use crate::decide::{Bounds, Decider, PolicyName, Sla};
 use crate::document::{Document, Findings, Keys, MAX_DOCUMENT};
 use crate::level::Level;
+use crate::load::SignalSettings;
 use crate::manage::driver::Logins;
 use crate::manage::{DecidedElsewhere, Judge, OnDrainLimit, PolicyJudge, Settings};
 use crate::provider::attached::{Attached, WithAttached};
@@ -42,23 +46,12 @@ pub struct FleetFile {
     kubernetes: Option<kubernetes::Settings>,
     policies: BTreeMap<Level, PolicyName>,
     policy: crate::decide::Settings,
+    /// What loads are measured by at levels that have a section of their own about it.
+    signals: BTreeMap<Level, SignalSettings>,
     sla: Sla,
     places: BTreeMap<Level, Place>,
     routing: String,
     templates: BTreeMap<String, Template>,
-}
-
-/// The entry point of a fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dns {
-    /// The name that clients ask for, such as `mqtt.example.com`.
-    pub name: String,
-    /// Where it listens, UDP and TCP: `HOST:PORT`.
-    pub listen: String,
-    /// How long an answer may be kept, 5 to 30 s.
-    pub ttl: Duration,
-    /// How it chooses: `round-robin`, `weighted` or `least-loaded`.
-    pub policy: String,
 }
 
 /// Why a fleet file cannot be used.
@@ -94,6 +87,7 @@ impl FleetFile {
         for login in file.templates.values_mut().filter_map(|template| template.login.as_mut()) {
             login.password_file = parent.join(&login.password_file);
         }
+        file.dns = file.dns.map(|dns| dns.below(parent));
         file.admin_token = file.admin_token.map(|token| parent.join(token));
         #[cfg(feature = "kubernetes")]
         {
@@ -120,7 +114,11 @@ impl FleetFile {
                 return Ok((*level, Box::new(DecidedElsewhere) as Box<dyn Judge>));
             }
             let name = self.policies.get(level).copied().unwrap_or(PolicyName::Default);
-            let decider = Decider::new(name, &self.policy)?;
+            let mut settings = self.policy.clone();
+            if let Some(signals) = self.signals.get(level) {
+                settings.signals = *signals;
+            }
+            let decider = Decider::new(name, &settings)?;
             Ok((*level, Box::new(PolicyJudge::new(decider, self.sla)) as Box<dyn Judge>))
         };
         Level::ALL.iter().map(judge).collect()
@@ -139,6 +137,7 @@ impl FleetFile {
             routing: self.routing.clone(),
             templates: self.templates.clone(),
             executable,
+            claims: process::claims_of_this_machine(),
         }
     }
 
@@ -193,7 +192,12 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let mut brokers = brokers.unwrap_or_else(|| levels::LevelSection::of(Level::Broker, &sla));
     let mut orchestrators = orchestrators.unwrap_or_else(|| levels::LevelSection::of(Level::Orchestrator, &sla));
     let kubernetes = kubernetes::read(keys);
-    let dns = keys.table("dns", dns);
+    let of_level = |name: &str| templates.get(name).is_some_and(|template| template.level == Level::Orchestrator);
+    let attached = |name: &str| orchestrators.attached.iter().any(|attached| attached.name.as_str() == name);
+    let numbered = |name: &str| name.strip_prefix("orchestrator-").is_some_and(|number| number.parse::<u64>().is_ok());
+    let of_cluster = kubernetes.is_some();
+    let is_known = |name: &str| of_cluster || of_level(name) || attached(name) || numbered(name);
+    let dns = keys.table("dns", |keys| dns::read(keys, is_known));
     let fleet = fleet?;
     let (name, policy) = policy::read(keys, fleet.settings.interval);
     let mut attached = std::mem::take(&mut brokers.attached);
@@ -203,6 +207,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     settings.entry_ttl = dns.as_ref().map_or(Duration::ZERO, |dns| dns.ttl);
     let levels = [(Level::Broker, brokers), (Level::Orchestrator, orchestrators)];
     let policies = levels.iter().map(|(level, section)| (*level, section.policy.unwrap_or(name))).collect();
+    let signals = levels.iter().filter_map(|(level, section)| Some((*level, section.signals?))).collect();
     let places = levels.iter().map(|(level, section)| (*level, section.place.clone())).collect();
     let routing = levels[1].1.routing.clone();
     let admin_token = levels[1].1.admin_token.clone();
@@ -218,6 +223,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
         kubernetes,
         policies,
         policy,
+        signals,
         sla,
         places,
         routing,
@@ -256,6 +262,7 @@ fn fleet(keys: &mut Keys<'_>) -> Option<Fleet> {
         most_in_all: None,
         down_after,
         boot_limit: keys.duration("boot_limit", limits.clone()).unwrap_or(SECOND * 120),
+        restart_limit: keys.duration("restart_limit", limits.clone()).unwrap_or(SECOND * 600),
         join_limit: keys.duration("join_limit", limits.clone()).unwrap_or(SECOND * 60),
         drain_limit: keys.duration("drain_limit", limits.clone()).unwrap_or(SECOND * 120),
         on_drain_limit: keys.word("on_drain_limit", &on_drain_limit).unwrap_or_default(),
@@ -315,15 +322,6 @@ fn own_templates(keys: &mut Keys<'_>) -> BTreeMap<String, Template> {
         }
     }
     templates
-}
-
-fn dns(keys: &mut Keys<'_>) -> Option<Dns> {
-    let name = keys.need("name", "\"mqtt.fleet.example\"", Keys::text);
-    let listen = keys.need("listen", "\"127.0.0.1:5353\"", Keys::text);
-    let ttl = keys.duration("ttl", SECOND * 5..=SECOND * 30).unwrap_or(SECOND * 10);
-    let policies = ["round-robin", "weighted", "least-loaded"].map(|name| (name, name));
-    let policy = keys.word("policy", &policies).unwrap_or("round-robin").to_owned();
-    Some(Dns { name: name?, listen: listen?, ttl, policy })
 }
 
 #[cfg(test)]

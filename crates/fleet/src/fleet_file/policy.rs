@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::decide::{PolicyName, Settings, Wait};
 use crate::document::Keys;
-use crate::load::Thresholds;
+use crate::level::Level;
+use crate::load::{SignalSettings, Thresholds};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
@@ -19,10 +20,9 @@ pub(super) fn read(keys: &mut Keys<'_>, interval: Duration) -> (PolicyName, Sett
         thresholds(&mut settings, keys);
         counts(&mut settings, keys);
         durations(&mut settings, keys);
-        keys.table("signals", |keys| {
-            signals(&mut settings, keys);
-            Some(())
-        });
+        if let Some(signals) = keys.table("signals", |keys| Some(signals(None, keys))) {
+            settings.signals = signals;
+        }
         if let Err(error) = settings.validate() {
             keys.refuse(
                 "name",
@@ -74,12 +74,22 @@ fn durations(settings: &mut Settings, keys: &mut Keys<'_>) {
     read("season", &mut settings.season);
 }
 
-/// What counts as full for each signal; one that is not named does not count, except CPU.
-fn signals(settings: &mut Settings, keys: &mut Keys<'_>) {
-    let signals = &mut settings.signals;
-    signals.cpu = keys.truth("cpu").unwrap_or(true);
-    signals.message_rate = keys.fraction("message_rate", 0.001..=1e12);
-    signals.queue_depth = keys.fraction("queue_depth", 0.001..=1e12);
-    signals.loop_lag = keys.duration("loop_lag", SECOND / 1000..=SECOND * 600);
-    signals.waiting = keys.duration("waiting", SECOND / 1000..=DAY);
+/// What counts as full for each signal of a level, or of both; one that is not named does not count, except CPU. A signal
+/// that a level cannot have would keep it from shrinking for good.
+pub(super) fn signals(level: Option<Level>, keys: &mut Keys<'_>) -> SignalSettings {
+    let signals = SignalSettings {
+        cpu: keys.truth("cpu").unwrap_or(true),
+        message_rate: keys.fraction("message_rate", 0.001..=1e12),
+        queue_depth: keys.fraction("queue_depth", 0.001..=1e12),
+        loop_lag: keys.duration("loop_lag", SECOND / 1000..=SECOND * 600),
+        waiting: keys.duration("waiting", SECOND / 1000..=DAY),
+    };
+    if signals.loop_lag.is_some() && level != Some(Level::Orchestrator) {
+        let hint = "set it in [orchestrators.signals], with what else counts for orchestrators, and leave it out here";
+        keys.refuse("loop_lag", "is not known of brokers: it is what orchestrators say of themselves", hint);
+    }
+    if let Err(error) = signals.validate() {
+        keys.refuse("cpu", &format!("leaves nothing to decide by: {error}"), "choose at least one signal");
+    }
+    signals
 }

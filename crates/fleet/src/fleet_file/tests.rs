@@ -1,10 +1,12 @@
 use super::*;
-use crate::manage::Victim;
+use crate::manage::{LevelSeen, MemberSeen, Moment, Victim};
 
 fn read_text(text: &str) -> Result<FleetFile, Findings> {
     FleetFile::read(&Document { name: "fleet.toml".to_owned(), text: text.to_owned() })
 }
 
+const DNS: &str = "[fleet]\nname = \"demo\"\n[sla]\n[dns]\nname = \"mqtt.fleet.example\"\n";
+const AT: &str = "listen = \"127.0.0.1:0\"\n";
 const LEAST: &str = "[fleet]\nname = \"demo\"\n[sla]\n";
 
 #[test]
@@ -105,6 +107,42 @@ fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
         ("[fleet]\nname = \"demo\"\ninterval = 15\n[sla]\n", ":3:12", ["`fleet.interval`", "\"15s\""]),
         (&format!("{LEAST}[policy]\nname = \"best\"\n"), ":5:8", ["`policy.name`", "brokel"]),
         (&format!("{LEAST}[policy]\nlower = 0.8\nupper = 0.7\n"), ":6:9", ["leave no band", "hint"]),
+        (
+            &format!(
+                "{LEAST}[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://Host:1\"\n[[brokers.attached]]\nname = \"b\"\naddress = \"mqtt://host:1\"\n"
+            ),
+            ":4:",
+            ["`a` and `b` both at mqtt://host:1", "attach each once"],
+        ),
+        (
+            &format!(
+                "{LEAST}[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://host:1\"\n[[brokers.attached]]\nname = \"a\"\naddress = \"mqtt://host:2\"\n"
+            ),
+            ":4:",
+            ["two named `a`", "a name of its own"],
+        ),
+        (
+            &format!("{LEAST}[policy.signals]\nloop_lag = \"1s\"\n"),
+            ":5:12",
+            ["`policy.signals.loop_lag` is not known of brokers", "[orchestrators.signals]"],
+        ),
+        (&format!("{LEAST}[brokers.signals]\nloop_lag = \"1s\"\n"), ":5:12", ["not known of brokers", "hint"]),
+        (&format!("{LEAST}[brokers.signals]\ncpu = false\n"), ":5:7", ["nothing to decide by", "at least one"]),
+        (&format!("{DNS}listen = \"nowhere\"\n"), ":6:10", ["where nobody can listen", "ADDRESS:PORT"]),
+        (&format!("{LEAST}[dns]\nlisten = \"127.0.0.1:0\"\nname = \"a..b\"\n"), ":6:8", ["is no name", "hint"]),
+        (&format!("{DNS}{AT}policy = \"nearest\"\n"), ":7:10", ["no place of any orchestrator", "at = "]),
+        (&format!("{DNS}{AT}places = \"p\"\n"), ":7:10", ["no effect with this policy", "nearest"]),
+        (&format!("{DNS}{AT}policy = \"weighted\"\n"), ":7:10", ["nobody has a weight", "weight = 3"]),
+        (
+            &format!("{DNS}{AT}[dns.endpoints.orchestrator-1]\nweight = 2\n"),
+            ":7:6",
+            ["no effect with this policy", "weighted"],
+        ),
+        (
+            &format!("{DNS}{AT}[dns.endpoints.orchestra]\nsecure_port = 8883\n"),
+            ":7:1",
+            ["no orchestrator and no template", "orchestrator-1"],
+        ),
         ("[fleet\n", ":1:7", ["error", "hint"]),
     ] {
         let found = format!("error\n{}", read_text(text).unwrap_err());
@@ -113,6 +151,41 @@ fn what_is_wrong_is_told_with_its_place_and_what_to_do() {
             assert!(found.contains(part), "{part}: {found}");
         }
     }
+}
+
+#[test]
+fn levels_may_be_measured_by_different_signals() {
+    let file = read_text(&format!(
+        "{LEAST}[policy.signals]\nwaiting = \"2s\"\n[orchestrators.signals]\ncpu = false\nloop_lag = \"50ms\"\n"
+    ));
+    let mut judges = file.unwrap().judges().unwrap();
+    let seen = |level| {
+        let name = "a".parse().unwrap();
+        let (rate, queued) = (Some(10.0), Some(20));
+        let member = MemberSeen { name, cpu: Some(0.1), cores: 1.0, rate, queued, loop_lag_ms: Some(25.0) };
+        let (serving, pending, leaving, elsewhere, lead_time) = (1, 0, 0, 1, None);
+        LevelSeen { at: Moment(1), level, serving, pending, leaving, elsewhere, lead_time, members: vec![member] }
+    };
+    let loads = Level::ALL.map(|level| judges.get_mut(&level).unwrap().judge(&seen(level)).load);
+    let of = |level| loads[Level::ALL.iter().position(|known| *known == level).unwrap()];
+    assert_eq!((of(Level::Broker), of(Level::Orchestrator)), (Some(1.0), Some(0.5)));
+}
+
+#[test]
+fn the_entry_point_knows_places_weights_and_ports() {
+    let file = read_text(&format!(
+        "{DNS}listen = [\"localhost:5353\", \"127.0.0.2:5353\"]\npolicy = \"nearest\"\nplaces = \"p.txt\"\nstrict = true\nrate = 0\n\
+         [dns.endpoints.orchestrator]\nsecure_port = 8883\nat = \"41.9, 12.5\"\n[dns.endpoints.orchestrator-2]\nat = \"52.5,13.4\"\n"
+    ));
+    let dns = file.unwrap().dns.unwrap();
+    for address in ["127.0.0.1:5353", "127.0.0.2:5353"] {
+        assert!(dns.listen.contains(&address.parse().unwrap()), "{:?}", dns.listen);
+    }
+    assert_eq!((dns.policy, dns.strict, dns.rate), (DnsPolicy::Nearest, true, Some(0)));
+    let one = dns.endpoint("orchestrator-1", "orchestrator");
+    let other = dns.endpoint("orchestrator-2", "orchestrator");
+    assert_eq!((one.at, one.secure_port), (Some((41.9, 12.5)), Some(8883)));
+    assert_eq!((other.at, other.secure_port), (Some((52.5, 13.4)), Some(8883)));
 }
 
 #[test]
@@ -144,7 +217,7 @@ fn a_build_without_kubernetes_says_how_to_make_one_with_it() {
 #[cfg(feature = "kubernetes")]
 #[test]
 fn stateful_sets_take_the_place_of_templates() {
-    use crate::manage::{LevelSeen, Moment, Wish};
+    use crate::manage::Wish;
     let file = read_text(&format!("{LEAST}{PODS}")).unwrap();
     assert!(file.is_of_a_cluster());
     let brokers = file.settings.level(Level::Broker).unwrap();

@@ -1,10 +1,13 @@
 //! Violations that must follow each other before they count.
 
+use serde::{Deserialize, Serialize};
+
 use super::{LoadError, Side, observations};
 
 /// Counts observations in a row on the same side of a band.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Consecutive {
+    #[serde(skip)]
     needed: u32,
     side: Side,
     run: u32,
@@ -17,6 +20,12 @@ impl Consecutive {
     /// When that is 0.
     pub fn new(needed: u32) -> Result<Self, LoadError> {
         Ok(Self { needed: observations("number of violations in a row", needed)?, side: Side::Within, run: 0 })
+    }
+
+    /// The same, having seen what another one has seen, such as the one before a restart.
+    #[must_use]
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { needed: self.needed, ..*remembered }
     }
 
     /// Takes the side of the next observation in; answers the side that counts now, which is [`Side::Within`] until there are

@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Sample, Signal, SignalSettings};
 
 /// What is asked of a level.
@@ -22,8 +24,9 @@ pub struct DemandReading {
 }
 
 /// Works the demand out from one observation to the next. This is ours; the study looks at CPU alone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Demand {
+    #[serde(skip)]
     signals: SignalSettings,
     previous: Option<(Duration, f64)>,
 }
@@ -38,6 +41,12 @@ impl Demand {
     /// By these signals.
     pub fn new(signals: SignalSettings) -> Self {
         Self { signals, previous: None }
+    }
+
+    /// The same, having seen what another one has seen, such as the one before a restart.
+    #[must_use]
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { signals: self.signals, ..*remembered }
     }
 
     /// Takes in what `samples` of `serving` resources say at `time`. Where some did not answer, they are taken to be as the others.

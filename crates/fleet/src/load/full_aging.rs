@@ -1,12 +1,16 @@
 //! Simple exponential smoothing over all observations (BRK-37).
 
+use serde::{Deserialize, Serialize};
+
 use super::{Evaluated, Evaluator, LoadError, factor, observations};
 
 /// `l(o) = (1 - a) * l(o-1) + a * c(o)`, `l(0) = 0`; the study's factor `a` is 0.5. The load does not count before `view`
 /// observations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FullAging {
+    #[serde(skip)]
     factor: f64,
+    #[serde(skip)]
     view: u32,
     load: f64,
     seen: u32,
@@ -20,6 +24,12 @@ impl FullAging {
     pub fn new(smoothing: f64, view: u32) -> Result<Self, LoadError> {
         let factor = factor("smoothing factor", smoothing)?;
         Ok(Self { factor, view: observations("view", view)?, load: 0.0, seen: 0 })
+    }
+
+    /// The same, having seen what another one has seen, such as the one before a restart.
+    #[must_use]
+    pub fn recalling(&self, remembered: &Self) -> Self {
+        Self { factor: self.factor, view: self.view, ..*remembered }
     }
 }
 

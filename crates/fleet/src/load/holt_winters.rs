@@ -1,5 +1,7 @@
 //! A forecast of a series with a trend and a season.
 
+use serde::{Deserialize, Serialize};
+
 use super::{LoadError, factor};
 
 /// The longest season: a week of observations every 15 seconds.
@@ -30,9 +32,11 @@ impl Default for ForecastFactors {
 /// `s(t) = g * (x - l(t)) + (1-g) * s(t-m)`, and the forecast for `h` observations on is
 /// `l + (d + d^2 + ... + d^h) * b + s(t+h-m)`. Until a season has been seen there is none in the forecast; then each
 /// observation's distance from the season's mean is where it starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HoltWinters {
+    #[serde(skip)]
     factors: ForecastFactors,
+    #[serde(skip)]
     length: u32,
     level: Option<f64>,
     trend: f64,
@@ -57,6 +61,36 @@ impl HoltWinters {
         }
         let length = if season < 2 { 0 } else { season };
         Ok(Self { factors, length, level: None, trend: 0.0, season: Vec::new(), learned: false, place: 0 })
+    }
+
+    /// The same, having seen what another one has seen, such as the one before a restart; `None` when its season has another length.
+    #[must_use]
+    pub fn recalling(&self, remembered: Self) -> Option<Self> {
+        let known = remembered.season.len();
+        let length = self.length as usize;
+        let fits = if remembered.learned { known == length && length > 0 } else { known < length.max(1) };
+        let place = if remembered.learned { remembered.place < length } else { remembered.place == known };
+        (fits && place).then_some(Self { factors: self.factors, length: self.length, ..remembered })
+    }
+
+    /// So many observations were missed: the season goes on without them, and the trend fades.
+    pub fn skip(&mut self, missed: u32) {
+        self.trend *= self.factors.damping.powf(f64::from(missed));
+        if self.length == 0 {
+            return;
+        }
+        if self.learned {
+            self.place = (self.place + missed as usize) % self.length as usize;
+        } else if missed >= self.length {
+            // Of a season that was seen in part nothing is known any more.
+            self.season.clear();
+            self.place = 0;
+        } else if let Some(level) = self.level {
+            // What was not seen is taken to have been as before.
+            for _ in 0..missed {
+                self.learn(level, level);
+            }
+        }
     }
 
     /// Takes the next observation in.

@@ -1,5 +1,7 @@
 //! Thresholds that follow the load, so that nobody has to name them beforehand.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Side, Thresholds};
 
 /// Observations before thresholds move.
@@ -12,7 +14,7 @@ const STEP: f64 = -1.25;
 /// After five observations, a rising load moves the upper threshold and a falling load the lower one, each by `-1.25 * v`, kept in
 /// 0 to 1: the faster it rises, the earlier it is too much. After resources have arrived, `upper = l + |1 - l| / 2` and
 /// `lower = 0`; after they have left, `lower = l_before - |l_before - l_after| / 2` and `upper = 1`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LiveThresholds {
     lower: f64,
     upper: f64,

@@ -1,9 +1,11 @@
 //! The band within which nothing is done.
 
+use serde::{Deserialize, Serialize};
+
 use super::LoadError;
 
 /// On which side of a band a load is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Side {
     /// Above the upper threshold.
     Above,

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Evaluated, Evaluator, LoadError, factor};
 
 /// The largest window: an hour of observations every second.
@@ -11,9 +13,11 @@ const WINDOW_MAX: u32 = 3600;
 ///
 /// They sum to `1 - (1 - a)^w`, so this load reads low by that factor: 0.875 for a window of 3, 0.969 for one of 5. Before there
 /// are `w` observations the load is their plain mean, which counts from the third one on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WindowAging {
+    #[serde(skip)]
     factor: f64,
+    #[serde(skip)]
     window: u32,
     newest_first: VecDeque<f64>,
 }
@@ -32,6 +36,14 @@ impl WindowAging {
             return Err(LoadError::TooMany { name: "window", value: window, most: WINDOW_MAX });
         }
         Ok(Self { factor, window, newest_first: VecDeque::with_capacity(window as usize) })
+    }
+
+    /// The same, having seen what another one has seen, such as the one before a restart.
+    #[must_use]
+    pub fn recalling(&self, remembered: Self) -> Self {
+        let mut newest_first = remembered.newest_first;
+        newest_first.truncate(self.window as usize);
+        Self { factor: self.factor, window: self.window, newest_first }
     }
 
     fn weighted(&self) -> f64 {

@@ -29,6 +29,9 @@ pub enum Kind {
     Adopt,
     /// Somebody else takes a resource away: it is drained while it still answers.
     Evacuate,
+    /// An orchestrator that could not be restarted within the limit is waited for no longer: what it has stored is set aside, and its
+    /// clients' partitions begin anew at others.
+    GiveUp,
 }
 
 impl Kind {
@@ -44,6 +47,8 @@ impl Kind {
 pub enum Step {
     /// What is left of dead brokers is taken away.
     Discard,
+    /// What is left of an orchestrator ends, and what it has stored is kept where nothing starts it again.
+    SetAside,
     /// The provider is asked.
     Allocate,
     /// It is waited for until it answers.
@@ -124,6 +129,16 @@ pub struct Action {
 }
 
 impl Action {
+    /// How many dead ones it brings back, or replaces, when it goes well.
+    pub(super) fn healed(&self) -> u64 {
+        let dead = match self.kind {
+            Kind::Replace => self.old.len(),
+            Kind::Restart => self.targets.len(),
+            _ => 0,
+        };
+        u64::try_from(dead).unwrap_or(u64::MAX)
+    }
+
     /// The step that is under way.
     pub fn step(&self) -> Option<Step> {
         self.steps.last().map(|record| record.step)
@@ -162,12 +177,13 @@ impl Action {
     /// The steps of an action that goes well, or is being undone.
     fn order(&self) -> &'static [Step] {
         use Step::{
-            Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, HandOver, Join, Release, Return, Ttl,
-            Withdraw,
+            Allocate, Announce, Boot, Configure, Discard, Drain, Evict, Forget, HandOver, Join, Release, Return,
+            SetAside, Ttl, Withdraw,
         };
         let returned = self.steps.iter().any(|record| record.step == Return);
         match (self.kind, self.level) {
             _ if returned => &[Return],
+            (Kind::GiveUp, _) => &[SetAside],
             (Kind::Evacuate, Level::Broker) => &[Drain, Forget, Release],
             (Kind::ScaleIn, Level::Broker) if self.forget_first => &[Drain, Forget, Release],
             (Kind::ScaleIn, Level::Broker) => &[Drain, Release, Forget],

@@ -19,7 +19,7 @@ const MAX_STEPS: usize = 32;
 const MAX_REFUSALS: u32 = 3;
 
 /// What a look at a step finds.
-enum Progress {
+pub(super) enum Progress {
     /// What it waits for has not come, and what that is.
     Wait(String),
     /// It has come.
@@ -51,7 +51,7 @@ impl Manager {
         }
     }
 
-    fn progress(&self, action: &Action, step: Step, now: Moment, sight: &Sight) -> Progress {
+    pub(super) fn progress(&self, action: &Action, step: Step, now: Moment, sight: &Sight) -> Progress {
         if sight.resources.is_none() {
             return Progress::Wait("the provider does not answer".to_owned());
         }
@@ -62,15 +62,14 @@ impl Manager {
         match step {
             Step::Discard => gone(action.old.iter(), sight),
             Step::Release if action.kind == Kind::Evacuate => left(action, sight),
+            Step::SetAside => self.refused(action).unwrap_or_else(|| gone(action.targets.iter(), sight)),
             Step::Release => gone(action.targets.iter(), sight),
             Step::Allocate => self.allocated(action, sight),
             Step::Boot => within(self.settings.boot_limit, waited, booted(action, sight)),
             Step::Join => within(self.settings.join_limit, waited, self.joined(action, sight)),
             Step::Configure => self.configured(action, waited, sight),
             // One that has died since it was configured is healed like any that serves.
-            Step::Announce => {
-                published(action.targets.iter().all(|name| self.is_published(name) || self.is_dead(name, sight)))
-            }
+            Step::Announce => self.announced(action, waited, sight),
             Step::Withdraw => published(!action.targets.iter().any(|name| self.is_published(name))),
             Step::Ttl => match self.settings.entry_ttl.checked_sub(waited) {
                 None | Some(Duration::ZERO) => Progress::Done,
@@ -84,11 +83,28 @@ impl Manager {
         }
     }
 
-    fn allocated(&self, action: &Action, sight: &Sight) -> Progress {
+    fn announced(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
+        let missing = |name: &&ResourceName| !self.is_published(name) && !self.is_dead(name, sight);
+        match action.targets.iter().find(missing) {
+            // It serves already. An entry point that cannot name it is asked again at each look, and holds nothing else up.
+            Some(name) if waited < self.settings.join_limit => Progress::Wait(match self.unnamed.get(name) {
+                Some(problem) => format!("the entry point cannot name {name}: {problem}"),
+                None => "the entry point is being told".to_owned(),
+            }),
+            _ => Progress::Done,
+        }
+    }
+
+    /// A step that has asked and was refused too often has failed.
+    fn refused(&self, action: &Action) -> Option<Progress> {
         let refusals = self.refusals.get(&action.level).copied().unwrap_or_default();
-        if refusals >= MAX_REFUSALS {
-            let note = action.steps.last().map(|record| record.note.clone()).unwrap_or_default();
-            return Progress::Fail(format!("refused {refusals} times; {note}"));
+        let note = action.steps.last().map(|record| record.note.clone()).unwrap_or_default();
+        (refusals >= MAX_REFUSALS).then(|| Progress::Fail(format!("refused {refusals} times; {note}")))
+    }
+
+    fn allocated(&self, action: &Action, sight: &Sight) -> Progress {
+        if let Some(failed) = self.refused(action) {
+            return failed;
         }
         let made = |name: &&ResourceName| match sight.condition(name) {
             // What was dead before it was asked for again is not made yet.
@@ -221,7 +237,12 @@ impl Manager {
                     }
                 }
             }
-            Step::Discard => self.release(&action.old),
+            Step::Discard => {
+                for name in &action.old {
+                    self.command(Command::Discard(name.clone()));
+                }
+            }
+            Step::SetAside => self.set_aside(action),
             Step::Release if action.kind == Kind::Evacuate => {}
             Step::Release => self.release(&action.targets),
             Step::HandOver => {
@@ -282,7 +303,7 @@ impl Manager {
                 self.set_phase(name, phase, now);
             }
         }
-        if step == Step::Release {
+        if matches!(step, Step::Release | Step::SetAside) {
             for name in action.targets.clone() {
                 self.record(Record::Gone { name });
             }
@@ -308,18 +329,12 @@ impl Manager {
         let again = action.failing.is_some();
         action.failing.get_or_insert(why);
         if action.kind.starts_again() {
-            let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
-            for name in &action.targets {
-                self.set_phase(name, phase, now);
-            }
+            self.note_failed_restart(&action, now);
             self.end(action, now);
             return;
         }
-        if action.kind == Kind::Adopt {
-            // It was there before: it is not taken away, only taken in again later.
-            for name in action.targets.clone() {
-                self.record(Record::Gone { name });
-            }
+        if action.kind == Kind::GiveUp {
+            self.wait_again(&action, now);
             self.end(action, now);
             return;
         }
@@ -359,7 +374,10 @@ impl Manager {
                 _ => {}
             }
         }
-        self.record(Record::Ended { level, outcome: outcome.clone(), healing, at: now });
+        let given_up =
+            if action.kind == Kind::GiveUp && outcome == Outcome::Done { action.targets.len() as u64 } else { 0 };
+        self.record(Record::Ended { level, outcome: outcome.clone(), healing, given_up, at: now });
+        self.count_ended(&action, &outcome, now);
         self.tell(Entry(explain::ended(&action, &outcome, now)));
     }
 }
@@ -429,7 +447,7 @@ fn handed_over(action: &Action, sight: &Sight) -> Progress {
         if own > 0 {
             return Progress::Wait(format!("{at} is home to {own} partitions"));
         }
-        if view.homes.as_ref().is_some_and(|homes| homes.moving) {
+        if view.homes.as_ref().is_some_and(|homes| homes.moving.is_some()) {
             return Progress::Wait(format!("partitions of {at} are moving"));
         }
     }

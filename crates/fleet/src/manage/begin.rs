@@ -1,5 +1,5 @@
-//! What is begun at a level that has no action under way, in this order: take in what the book does not know, heal, start, and carry
-//! out what was decided.
+//! What is begun at a level that has no action under way, in this order: see off who is leaving, heal, start, and carry out what was
+//! decided.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,7 +25,8 @@ impl Manager {
             return "the last action ended a moment ago; trying again soon".to_owned();
         }
         self.evacuate(level, now, sight)
-            .or_else(|| self.adopt(level, now, sight))
+            .or_else(|| self.finish_leaving(level, now))
+            .or_else(|| self.give_up(level, now, sight))
             .or_else(|| self.resume(level, now))
             .or_else(|| self.heal(level, now, sight))
             .or_else(|| self.start(level, now, sight))
@@ -41,45 +42,15 @@ impl Manager {
         !self.book.started.contains(&level)
             || self.book.count(level, &[Phase::Stopped]) > 0
             || !self.dead(level, sight).is_empty()
-            || !self.strays(level, sight).is_empty()
     }
 
-    /// Resources without a place in the book, and members that no action looks after.
-    fn strays(&self, level: Level, sight: &Sight) -> Vec<ResourceName> {
-        let unknown = sight.resources.iter().flatten().filter(|(name, observed)| {
-            let stopping = observed.condition == Condition::Stopping;
-            observed.resource.level == level && !stopping && !self.book.members.contains_key(*name)
-        });
-        let unfinished = self.book.names(level, &[Phase::Pending, Phase::Joining]);
-        unknown.map(|(name, _)| name.clone()).chain(unfinished).collect()
-    }
-
-    fn adopt(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
+    /// Members on their way out whom no action looks after.
+    fn finish_leaving(&mut self, level: Level, now: Moment) -> Option<String> {
         let leaving = self.book.names(level, &[Phase::Draining, Phase::Leaving]);
-        if !leaving.is_empty() {
-            return Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now));
-        }
-        let strays = self.strays(level, sight);
-        for name in &strays {
-            if self.book.phase(name).is_none() {
-                self.take_in(level, name, now, sight);
-            }
-        }
-        if strays.is_empty() {
+        if leaving.is_empty() {
             return None;
         }
-        let reason = "they belong to this fleet and were not in the book";
-        Some(self.begin_action(Kind::Adopt, level, strays, Vec::new(), reason, now))
-    }
-
-    fn take_in(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) {
-        let Some(template) = sight.resource(name).map(|observed| observed.resource.template.clone()) else { return };
-        let cores = self.settings.level(level).map_or(1.0, |settings| settings.cores);
-        let number = self.order_of(level, name);
-        if number >= self.book.next(level) {
-            self.record(Record::Numbers { level, next: number + 1 });
-        }
-        self.add_member(Allocation { name: name.clone(), level, template, cores }, number, now);
+        Some(self.begin_action(Kind::ScaleIn, level, leaving, Vec::new(), "found on their way out", now))
     }
 
     /// Members that serve no more. What is attached is not the manager's to replace.
@@ -114,7 +85,8 @@ impl Manager {
             let new: Vec<ResourceName> = dead.iter().filter_map(|_| self.new_member(level, now, sight)).collect();
             return Some(self.begin_action(Kind::Replace, level, new, dead, &reason, now));
         }
-        Some(self.begin_action(Kind::Restart, level, dead, Vec::new(), &reason, now))
+        let targets = self.next_to_restart(dead);
+        Some(self.begin_action(Kind::Restart, level, targets, Vec::new(), &reason, now))
     }
 
     /// What was stopped with the fleet starts again with it, on what it has stored: nobody has died.
@@ -124,7 +96,8 @@ impl Manager {
             return None;
         }
         let reason = "the fleet starts again after it was stopped";
-        Some(self.begin_action(Kind::Resume, level, stopped, Vec::new(), reason, now))
+        let targets = self.next_to_restart(stopped);
+        Some(self.begin_action(Kind::Resume, level, targets, Vec::new(), reason, now))
     }
 
     /// The first resources of a level, all at once.
@@ -224,8 +197,9 @@ impl Manager {
         best.map(|(name, _)| name.clone())
     }
 
-    fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
-        self.record(Record::Member(Member { wanted, phase: Phase::Pending, since: now, order }));
+    pub(super) fn add_member(&mut self, wanted: Allocation, order: u64, now: Moment) {
+        let (phase, lost_since, failed_restarts) = (Phase::Pending, None, 0);
+        self.record(Record::Member(Member { wanted, phase, since: now, order, lost_since, failed_restarts }));
     }
 
     pub(super) fn begin_action(
@@ -237,13 +211,39 @@ impl Manager {
         reason: &str,
         now: Moment,
     ) -> String {
-        let (number, observation, reason) = (self.book.last_action + 1, self.observation, reason.to_owned());
+        let action = self.new_action(kind, level, targets, old, reason, now);
+        let number = action.number;
+        let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
+        let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
+        let phase = match kind {
+            Kind::ScaleIn | Kind::Evacuate => Some(Phase::Draining),
+            Kind::GiveUp => Some(Phase::Leaving),
+            _ => None,
+        };
+        for name in action.targets.iter().filter(|_| phase.is_some()) {
+            self.set_phase(name, phase.unwrap_or(Phase::Draining), now);
+        }
+        self.refusals.remove(&level);
+        self.record(Record::Action(action));
+        text
+    }
+
+    /// An action at its first step, with the next number.
+    pub(super) fn new_action(
+        &self,
+        kind: Kind,
+        level: Level,
+        targets: Vec<ResourceName>,
+        old: Vec<ResourceName>,
+        reason: &str,
+        now: Moment,
+    ) -> Action {
         let mut action = Action {
-            number,
+            number: self.book.last_action + 1,
             kind,
             level,
-            reason,
-            observation,
+            reason: reason.to_owned(),
+            observation: self.observation,
             targets,
             old,
             forget_first: self.settings.stack(level).is_some(),
@@ -253,15 +253,6 @@ impl Manager {
         };
         let first = action.first();
         action.begin(first, now);
-        let names: Vec<&str> = action.targets.iter().map(ResourceName::as_str).collect();
-        let text = format!("action {number}: {} of {}", super::explain::kind(kind), names.join(", "));
-        if matches!(kind, Kind::ScaleIn | Kind::Evacuate) {
-            for name in action.targets.clone() {
-                self.set_phase(&name, Phase::Draining, now);
-            }
-        }
-        self.refusals.remove(&level);
-        self.record(Record::Action(action));
-        text
+        action
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, Outcome};
+use super::action::{Action, Kind, Outcome};
 use super::moment::Moment;
 use crate::level::Level;
 use crate::provider::{Allocation, ResourceName};
@@ -40,6 +40,27 @@ pub struct Member {
     pub since: Moment,
     /// The order in which members came.
     pub order: u64,
+    /// Since when it is dead and to be started again; `None` for one that has served since.
+    #[serde(default)]
+    pub lost_since: Option<Moment>,
+    /// How often starting it again has failed since then.
+    #[serde(default)]
+    pub failed_restarts: u32,
+}
+
+impl Member {
+    /// The same in another phase.
+    pub(super) fn in_phase(&self, phase: Phase, now: Moment) -> Self {
+        let mut member = Self { phase, since: now, ..self.clone() };
+        match phase {
+            Phase::Lost => {
+                member.lost_since.get_or_insert(now);
+            }
+            Phase::Serving => (member.lost_since, member.failed_restarts) = (None, 0),
+            _ => {}
+        }
+        member
+    }
 }
 
 /// What the fleet has done.
@@ -51,6 +72,9 @@ pub struct Totals {
     pub healed: u64,
     /// Of those, those that failed.
     pub failed: u64,
+    /// Orchestrators that were given up because they could not be restarted.
+    #[serde(default)]
+    pub given_up: u64,
 }
 
 /// One change of the book. A step's changes are kept together or not at all.
@@ -74,8 +98,18 @@ pub enum Record {
         outcome: Outcome,
         /// Whether it healed.
         healing: bool,
+        /// Orchestrators that it gave up.
+        #[serde(default)]
+        given_up: u64,
         /// When.
         at: Moment,
+    },
+    /// The adoption of a resource has ended.
+    Adopted {
+        /// Which.
+        name: ResourceName,
+        /// How.
+        outcome: Outcome,
     },
     /// The first resources of a level are there; from now on the policy decides.
     Started {
@@ -100,6 +134,9 @@ pub struct Book {
     pub members: BTreeMap<ResourceName, Member>,
     /// The action under way at each level.
     pub actions: BTreeMap<Level, Action>,
+    /// The adoptions under way, beside those, by the resource that each takes in.
+    #[serde(default)]
+    pub adoptions: BTreeMap<ResourceName, Action>,
     /// When the last action of each level ended.
     pub ended: BTreeMap<Level, Moment>,
     /// When the last action of each level that failed ended.
@@ -129,9 +166,17 @@ impl Book {
             }
             Record::Action(action) => {
                 self.last_action = self.last_action.max(action.number);
-                self.actions.insert(action.level, action);
+                match (action.kind, action.targets.first().cloned()) {
+                    (Kind::Adopt, Some(name)) => drop(self.adoptions.insert(name, action)),
+                    _ => drop(self.actions.insert(action.level, action)),
+                }
             }
-            Record::Ended { level, outcome, healing, at } => {
+            Record::Adopted { name, outcome } => {
+                self.adoptions.remove(&name);
+                self.totals.actions += 1;
+                self.totals.failed += u64::from(outcome != Outcome::Done);
+            }
+            Record::Ended { level, outcome, healing, given_up, at } => {
                 self.actions.remove(&level);
                 self.ended.insert(level, at);
                 if outcome != Outcome::Done {
@@ -140,6 +185,7 @@ impl Book {
                 self.totals.actions += 1;
                 self.totals.failed += u64::from(outcome != Outcome::Done);
                 self.totals.healed += u64::from(healing && outcome == Outcome::Done);
+                self.totals.given_up += given_up;
             }
             Record::Started { level } => {
                 if !self.started.contains(&level) {
@@ -150,6 +196,24 @@ impl Book {
                 self.next.insert(level, next);
             }
             Record::Whole(book) => *self = book,
+        }
+    }
+
+    /// Brings what seems to lie in the future to `now`: the machine's clock was set back while no manager ran, and a limit that began
+    /// in the future would be as much longer.
+    pub fn end_future(&mut self, now: Moment) {
+        let end = |moment: &mut Moment| *moment = (*moment).min(now);
+        for member in self.members.values_mut() {
+            end(&mut member.since);
+            member.lost_since.iter_mut().for_each(end);
+        }
+        self.ended.values_mut().chain(self.failed.values_mut()).for_each(end);
+        for action in self.actions.values_mut().chain(self.adoptions.values_mut()) {
+            end(&mut action.started);
+            for record in &mut action.steps {
+                end(&mut record.started);
+                record.ended.iter_mut().for_each(end);
+            }
         }
     }
 
@@ -190,4 +254,28 @@ impl Book {
 pub(super) fn number(level: Level, name: &ResourceName) -> Option<u64> {
     let rest = name.as_str().strip_prefix(level.name())?.strip_prefix('-')?;
     rest.parse().ok().filter(|_| !rest.starts_with('0'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_stretches_no_limit() {
+        let allocation = Allocation {
+            name: "orchestrator-1".parse().unwrap(),
+            level: Level::Orchestrator,
+            template: "orchestrator".to_owned(),
+            cores: 1.0,
+        };
+        let (since, lost_since) = (Moment(9_000), Some(Moment(8_000)));
+        let member = Member { wanted: allocation, phase: Phase::Lost, since, order: 1, lost_since, failed_restarts: 0 };
+        let mut book = Book::default();
+        book.failed.insert(Level::Broker, Moment(100));
+        book.apply(Record::Member(member));
+        book.end_future(Moment(5_000));
+        let member = book.members.values().next().unwrap();
+        assert_eq!((member.since, member.lost_since), (Moment(5_000), Some(Moment(5_000))));
+        assert_eq!(book.failed[&Level::Broker], Moment(100));
+    }
 }

@@ -11,6 +11,8 @@ use crate::provider::{Allocation, ResourceName};
 pub struct Endpoint {
     /// Which orchestrator.
     pub name: ResourceName,
+    /// The template that it was made from.
+    pub template: String,
     /// Where it speaks MQTT: `mqtt://HOST:PORT`.
     pub address: String,
     /// Clients that it has, for the least-loaded choice.
@@ -30,12 +32,18 @@ pub enum Command {
     Allocate(Allocation),
     /// Have the provider take a resource away.
     Release(ResourceName),
+    /// Have the provider end a dead resource at once and take it away.
+    Discard(ResourceName),
+    /// Have the provider end a resource and keep what it has stored where nothing starts it again.
+    SetAside(ResourceName),
     /// Tell an orchestrator of a broker: `PUT /api/v1/fleet/brokers/NAME`.
     AddBroker {
         /// The orchestrator.
         at: ResourceName,
         /// The broker.
         broker: ResourceName,
+        /// Dead brokers that it takes the place of: it may be where one of them was.
+        replaces: Vec<ResourceName>,
     },
     /// Have an orchestrator send nothing more to a broker: `POST /api/v1/fleet/brokers/NAME/drain`.
     DrainBroker {
@@ -73,6 +81,8 @@ pub enum Command {
         table: HomesTable,
         /// The epoch of the table that it must have until then; 0 for none.
         if_epoch: u64,
+        /// Places that are gone for good: a move with one of them ends where it is.
+        gone: Vec<ResourceName>,
     },
     /// Have an orchestrator give partitions to another one: `POST /api/v1/homes/move`.
     MovePartitions {
@@ -98,7 +108,9 @@ impl Command {
             Self::Keep(records) => format!("keep {} records", records.len()),
             Self::Allocate(wanted) => format!("allocate {} from template {}", wanted.name, wanted.template),
             Self::Release(name) => format!("release {name}"),
-            Self::AddBroker { at, broker } => format!("add {broker} at {at}"),
+            Self::Discard(name) => format!("discard {name}"),
+            Self::SetAside(name) => format!("set {name} aside"),
+            Self::AddBroker { at, broker, .. } => format!("add {broker} at {at}"),
             Self::DrainBroker { at, broker } => format!("drain {broker} at {at}"),
             Self::RemoveBroker { at, broker, force } => {
                 format!("remove {broker} at {at}{}", if *force { ", by force" } else { "" })
@@ -118,12 +130,12 @@ impl Command {
     pub fn subject(&self) -> Option<&ResourceName> {
         match self {
             Self::Allocate(wanted) => Some(&wanted.name),
-            Self::Release(name) => Some(name),
+            Self::Release(name) | Self::Discard(name) | Self::SetAside(name) => Some(name),
             Self::AddBroker { broker, .. } | Self::DrainBroker { broker, .. } | Self::RemoveBroker { broker, .. } => {
                 Some(broker)
             }
             Self::Evict { at, .. } | Self::EndEviction { at } => Some(at),
-            // Homes are settled from look to look, and fail no action but by its time.
+            // Homes and the entry point are settled from look to look, and fail no action but by its time.
             Self::Keep(_)
             | Self::SetHomes { .. }
             | Self::MovePartitions { .. }

@@ -18,12 +18,14 @@ pub(super) fn kind(kind: Kind) -> &'static str {
         Kind::Restart => "restart",
         Kind::Adopt => "adopt",
         Kind::Evacuate => "evacuate",
+        Kind::GiveUp => "give-up",
     }
 }
 
-fn step(step: Step) -> &'static str {
+pub(super) fn step(step: Step) -> &'static str {
     match step {
         Step::Discard => "discard",
+        Step::SetAside => "set-aside",
         Step::Allocate => "allocate",
         Step::Boot => "boot",
         Step::Join => "join",
@@ -58,6 +60,7 @@ pub(super) fn judged(judged: &Judged) -> Value {
         json!({
             "name": member.name, "cpu": member.cpu, "cores": member.cores, "rate": member.rate,
             "queued": member.queued, "loop_lag_ms": member.loop_lag_ms,
+            "waiting_ms": member.waiting().map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         })
     };
     json!({

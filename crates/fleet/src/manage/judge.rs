@@ -25,6 +25,20 @@ pub struct MemberSeen {
     pub loop_lag_ms: Option<f64>,
 }
 
+impl MemberSeen {
+    /// How long a message waits for it on average, from entry to settlement: those that wait over those that come per second
+    /// (Little's law). `None` when one of the two is not known, or messages wait and none comes.
+    pub fn waiting(&self) -> Option<Duration> {
+        let (queued, rate) = (self.queued?, self.rate?);
+        if queued == 0 {
+            return Some(Duration::ZERO);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a waiting time needs no more than 52 bits")]
+        let seconds = queued as f64 / rate;
+        Duration::try_from_secs_f64(seconds).ok()
+    }
+}
+
 /// A level as it was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelSeen {
@@ -77,4 +91,18 @@ pub trait Judge: Send {
 
     /// An action was under way that this judge did not decide: healing, or what a manager before this one began.
     fn note_action(&mut self, at: Moment);
+
+    /// What it remembers of the observations so far; `None` for nothing.
+    fn memory(&self) -> Option<Value> {
+        None
+    }
+
+    /// Takes up what a judge before this one has remembered.
+    ///
+    /// # Errors
+    /// In words for people, when it cannot; it then begins anew.
+    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+        let _ = memory;
+        Ok(())
+    }
 }

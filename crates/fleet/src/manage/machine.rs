@@ -7,10 +7,11 @@ use super::action::Action;
 use super::book::{Book, Phase, Record};
 use super::command::{Command, Endpoint, Entry};
 use super::explain;
-use super::judge::{Judge, LevelSeen, MemberSeen, Verdict};
+use super::judge::{Judge, LevelSeen, Verdict};
 use super::moment::Moment;
 use super::settings::Settings;
 use super::sight::{BrokerState, Sight};
+use super::tally::Tally;
 use crate::level::Level;
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, ResourceName};
@@ -32,9 +33,15 @@ pub struct Manager {
     pub(super) observation: u64,
     /// Observations in a row without an answer.
     pub(super) silent: BTreeMap<ResourceName, u32>,
-    /// Counters of messages at the last observation.
-    counters: BTreeMap<ResourceName, (Moment, u64)>,
+    /// Counters of messages as they were told last: of whom, and by which orchestrator.
+    pub(super) counters: BTreeMap<(ResourceName, ResourceName), (Moment, u64)>,
+    /// What the entry point names, as far as it has said.
     pub(super) published: Option<Vec<Endpoint>>,
+    /// Orchestrators that it cannot name, and why.
+    pub(super) unnamed: BTreeMap<ResourceName, String>,
+    /// When the last adoption of a resource failed.
+    pub(super) not_adopted: BTreeMap<ResourceName, Moment>,
+    pub(super) tally: Tally,
     pub(super) lead_times: BTreeMap<Level, Duration>,
     pub(super) judged: BTreeMap<Level, Judged>,
     /// How often the step under way has asked and was refused, by level.
@@ -68,6 +75,9 @@ impl Manager {
             silent: BTreeMap::new(),
             counters: BTreeMap::new(),
             published: None,
+            unnamed: BTreeMap::new(),
+            not_adopted: BTreeMap::new(),
+            tally: Tally::default(),
             lead_times: BTreeMap::new(),
             judged: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -111,7 +121,7 @@ impl Manager {
 
     /// Whether something is under way that is worth a look before the next observation.
     pub fn is_busy(&self) -> bool {
-        !self.book.actions.is_empty()
+        !self.book.actions.is_empty() || !self.book.adoptions.is_empty()
     }
 
     /// An observation: who is down is noted, actions come further, and each level without one is healed or decided about.
@@ -137,7 +147,13 @@ impl Manager {
 
     /// A command could not be done. It is asked again at the next look; what was refused several times fails its action.
     pub fn failed(&mut self, command: &Command, problem: &str) {
+        if let Command::SetEndpoints(asked) = command {
+            self.endpoints_refused(asked, problem);
+        }
         let Some(subject) = command.subject() else { return };
+        if let Some(action) = self.book.adoptions.get_mut(subject) {
+            action.note(&format!("{}: {problem}", command.describe()));
+        }
         let of = |action: &Action| action.targets.contains(subject) || action.old.contains(subject);
         for (level, action) in &mut self.book.actions {
             if of(action) {
@@ -150,6 +166,7 @@ impl Manager {
     fn look(&mut self, now: Moment, sight: &Sight) {
         for level in Level::ALL {
             self.advance(level, now, sight);
+            self.advance_adoptions(level, now, sight);
         }
         self.reconcile(sight);
         self.set_homes(sight);
@@ -157,6 +174,9 @@ impl Manager {
     }
 
     fn observe_level(&mut self, level: Level, now: Moment, sight: &Sight) {
+        if sight.resources.is_some() {
+            self.adopt(level, now, sight);
+        }
         let seen = self.seen(level, now, sight);
         let Some(judge) = self.judges.get_mut(&level) else { return };
         let verdict = judge.judge(&seen);
@@ -218,78 +238,6 @@ impl Manager {
         self.book.members.get(name).is_some_and(|member| member.wanted.template == ATTACHED)
     }
 
-    /// What a judge gets to see.
-    fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
-        let all = self.book.names(level, &[Phase::Serving]);
-        // What is attached and dead is nobody's to replace, and does no work.
-        let (dead, serving): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
-        let members = serving.iter().map(|name| self.member_seen(level, name, now, sight)).collect();
-        let count = |names: &[Phase]| self.book.count(level, names);
-        let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
-        LevelSeen {
-            at: now,
-            level,
-            serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
-            pending: count(&[Phase::Pending, Phase::Joining]),
-            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost, Phase::Stopped])
-                .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
-            elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
-            lead_time: self.lead_times.get(&level).copied(),
-            members,
-        }
-    }
-
-    fn member_seen(&mut self, level: Level, name: &ResourceName, now: Moment, sight: &Sight) -> MemberSeen {
-        let view = sight.orchestrators.get(name);
-        let brokers = || sight.orchestrators.values().filter_map(|view| view.brokers.get(name));
-        let (total, queued) = match level {
-            Level::Broker => (Some(brokers().map(|broker| broker.sent).sum()), Some(sight.owed(name))),
-            Level::Orchestrator => (view.map(|view| view.messages_in), view.map(|view| view.owed)),
-        };
-        let rate = total.and_then(|total: u64| {
-            let (before, counted) = self.counters.insert(name.clone(), (now, total))?;
-            let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
-            #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
-            (seconds > 0.0).then(|| total.saturating_sub(counted) as f64 / seconds)
-        });
-        MemberSeen {
-            name: name.clone(),
-            cpu: sight.resource(name).and_then(|observed| observed.cpu),
-            cores: self.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
-            rate,
-            queued,
-            loop_lag_ms: view.and_then(|view| view.loop_lag_ms),
-        }
-    }
-
-    /// The entry point names the orchestrators that serve; those that leave or have died vanish at once.
-    fn set_endpoints(&mut self, sight: &Sight) {
-        if sight.resources.is_none() {
-            return;
-        }
-        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
-        let living: BTreeSet<ResourceName> = serving.into_iter().filter(|name| !self.is_dead(name, sight)).collect();
-        let endpoint = |name: ResourceName| {
-            let view = sight.orchestrators.get(&name);
-            if view.is_some_and(|view| view.draining) {
-                return None;
-            }
-            let address = sight.resource(&name)?.resource.address.clone();
-            Some(Endpoint { name, address, clients: view.map_or(0, |view| view.clients) })
-        };
-        let endpoints: Vec<Endpoint> = living.into_iter().filter_map(endpoint).collect();
-        if self.published.as_ref() != Some(&endpoints) {
-            self.published = Some(endpoints.clone());
-            self.command(Command::SetEndpoints(endpoints));
-        }
-    }
-
-    /// Whether the entry point names an orchestrator.
-    pub(super) fn is_published(&self, name: &ResourceName) -> bool {
-        self.published.iter().flatten().any(|endpoint| endpoint.name == *name)
-    }
-
     /// Changes the book. The change is kept before the next command.
     pub(super) fn record(&mut self, record: Record) {
         self.unkept.push(record.clone());
@@ -338,9 +286,7 @@ impl Manager {
         if let Some(member) = self.book.members.get(name)
             && member.phase != phase
         {
-            let mut member = member.clone();
-            member.phase = phase;
-            member.since = now;
+            let member = member.in_phase(phase, now);
             self.record(Record::Member(member));
         }
     }

@@ -9,6 +9,7 @@
 //! orchestrators know of brokers ([`reconcile`](Manager)), then heal or decide, one action per level.
 
 mod action;
+mod adopt;
 mod advance;
 mod begin;
 mod book;
@@ -17,18 +18,24 @@ mod decided_elsewhere;
 pub mod driver;
 mod evacuate;
 mod explain;
+mod give_up;
 mod history;
 mod homes;
 mod journal;
 mod judge;
 mod machine;
+mod memory;
+mod metrics;
 mod moment;
+mod named;
 mod policy;
 mod reconcile;
+mod seen;
 mod settings;
 mod sight;
 mod stacked;
 mod status;
+mod tally;
 
 pub use action::{Action, Kind, Outcome, Step, StepRecord};
 pub use book::{Book, Member, Phase, Record, Totals};
@@ -43,6 +50,7 @@ pub use moment::Moment;
 pub use policy::PolicyJudge;
 pub use settings::{LevelSettings, OnDrainLimit, Settings, Victim};
 pub use sight::{BrokerState, BrokerView, OrchestratorView, Sight};
+pub use tally::{Observations, Tally};
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::judge::{Judge, LevelSeen, MemberSeen, Verdict, Wish};
 use super::moment::Moment;
 use crate::decide::{Change, Decider, LevelObservation, Sla};
@@ -50,6 +52,15 @@ impl Judge for PolicyJudge {
     fn note_action(&mut self, at: Moment) {
         self.decider.note_action(Duration::from_millis(at.0));
     }
+
+    fn memory(&self) -> Option<Value> {
+        let memory = self.decider.memory();
+        memory.inspect_err(|error| tracing::warn!(%error, "what a policy remembers is not kept")).ok()
+    }
+
+    fn recall(&mut self, memory: &Value) -> Result<(), String> {
+        self.decider.recall(memory).map_err(|error| error.to_string())
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a load needs no more than 52 bits")]
@@ -59,6 +70,6 @@ fn sample(member: &MemberSeen) -> Sample {
         message_rate: member.rate,
         queued: member.queued.map(|queued| queued as f64),
         loop_lag: member.loop_lag_ms.and_then(|lag| Duration::try_from_secs_f64(lag / 1000.0).ok()),
-        waiting: None,
+        waiting: member.waiting(),
     }
 }

@@ -38,7 +38,8 @@ impl Manager {
                 Phase::Joining | Phase::Serving if state.is_none() || leaves => {
                     let there = sight.resource(&broker).map(|observed| &observed.condition);
                     if !matches!(there, None | Some(Condition::Ended(_) | Condition::Stopping)) {
-                        self.command(Command::AddBroker { at, broker });
+                        let replaces = self.replaced_by(&broker);
+                        self.command(Command::AddBroker { at, broker, replaces });
                     }
                 }
                 Phase::Draining | Phase::Leaving if state.is_some() && !leaves => {
@@ -47,6 +48,12 @@ impl Manager {
                 _ => {}
             }
         }
+    }
+
+    /// Dead brokers that one takes the place of.
+    fn replaced_by(&self, broker: &ResourceName) -> Vec<ResourceName> {
+        let action = self.book.actions.get(&Level::Broker).filter(|action| action.targets.contains(broker));
+        action.map(|action| action.old.clone()).unwrap_or_default()
     }
 
     /// Brokers that were once of this fleet and are gone. What such a one still owes goes to others. Brokers that this fleet never

@@ -65,6 +65,8 @@ pub struct Settings {
     pub down_after: u32,
     /// Time from the request until a resource answers.
     pub boot_limit: Duration,
+    /// How long the partitions of a dead orchestrator wait until it is started again.
+    pub restart_limit: Duration,
     /// Time until every orchestrator serves a new broker, or a new orchestrator serves every broker.
     pub join_limit: Duration,
     /// Time until a broker or orchestrator that leaves owes nothing.

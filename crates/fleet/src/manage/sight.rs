@@ -58,6 +58,8 @@ pub struct BrokerView {
 /// An orchestrator that answered.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OrchestratorView {
+    /// The name that it knows itself by.
+    pub calls_itself: String,
     /// Clients that are connected.
     pub clients: u64,
     /// Messages accepted and not settled, over all brokers.

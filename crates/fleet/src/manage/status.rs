@@ -1,5 +1,7 @@
 //! The state of a fleet, for scripts and people.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::book::{Member, Phase};
@@ -8,14 +10,15 @@ use super::machine::Manager;
 use super::moment::Moment;
 use super::sight::Sight;
 use crate::level::Level;
-use crate::provider::Condition;
+use crate::provider::attached::ATTACHED;
+use crate::provider::{Condition, Observed};
 
 impl Manager {
     /// `levels`, `actions` and `totals` as JSON. `action` is the one under way that is oldest, `actions` are all.
     pub fn status(&self, now: Moment, sight: &Sight) -> Value {
         let levels: serde_json::Map<String, Value> =
-            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, sight))).collect();
-        let mut actions: Vec<_> = self.book.actions.values().collect();
+            Level::ALL.iter().map(|level| (level.name().to_owned(), self.level_status(*level, now, sight))).collect();
+        let mut actions: Vec<_> = self.book.actions.values().chain(self.book.adoptions.values()).collect();
         actions.sort_by_key(|action| action.number);
         let actions: Vec<Value> = actions.into_iter().map(|action| explain::action(action, now)).collect();
         let totals = self.book.totals;
@@ -29,7 +32,7 @@ impl Manager {
             "action": actions.first(),
             "actions": actions,
             "endpoints": self.published.iter().flatten().map(|endpoint| &endpoint.address).collect::<Vec<_>>(),
-            "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed},
+            "totals": {"actions": totals.actions, "healed": totals.healed, "failed": totals.failed, "given_up": totals.given_up},
         })
     }
 
@@ -38,7 +41,7 @@ impl Manager {
         explain::plan(self)
     }
 
-    fn level_status(&self, level: Level, sight: &Sight) -> Value {
+    fn level_status(&self, level: Level, now: Moment, sight: &Sight) -> Value {
         let count = |phases: &[Phase]| self.book.count(level, phases);
         let settings = self.settings.level(level);
         let judged = self.judged.get(&level);
@@ -54,40 +57,73 @@ impl Manager {
             "max": settings.map(|settings| settings.most),
             "load": judged.and_then(|judged| judged.verdict.load),
             "reason": judged.map(|judged| &judged.verdict.reason),
-            "resources": members.into_iter().map(|member| member_status(member, sight)).collect::<Vec<_>>(),
+            "resources": members
+                .into_iter()
+                .map(|member| self.member_status(member, now, sight))
+                .chain(self.not_yet_members(level, sight))
+                .collect::<Vec<_>>(),
+        })
+    }
+
+    /// What is attached and has not answered yet, with what was seen instead.
+    fn not_yet_members(&self, level: Level, sight: &Sight) -> Vec<Value> {
+        let unknown = sight.resources.iter().flat_map(BTreeMap::values).filter(|observed| {
+            let resource = &observed.resource;
+            resource.level == level && resource.template == ATTACHED && self.book.phase(&resource.name).is_none()
+        });
+        let shown = |observed: &Observed| {
+            let resource = &observed.resource;
+            json!({
+                "name": resource.name, "template": resource.template, "state": "dead", "phase": null,
+                "address": resource.address, "admin": resource.admin, "cpu": null, "pid": null, "owed": sight.owed(&resource.name),
+                "note": note(observed),
+            })
+        };
+        unknown.map(shown).collect()
+    }
+
+    fn member_status(&self, member: &Member, now: Moment, sight: &Sight) -> Value {
+        let name = &member.wanted.name;
+        let observed = sight.resource(name);
+        let view = sight.orchestrators.get(name);
+        let state = match (member.phase, observed.map(|observed| &observed.condition)) {
+            (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
+            (Phase::Pending | Phase::Joining, _) => "pending",
+            (Phase::Serving, _) => "serving",
+            (Phase::Draining | Phase::Leaving, _) => "draining",
+            (Phase::Stopped, _) => "stopped",
+        };
+        let owed = match member.wanted.level {
+            Level::Broker => Some(sight.owed(name)),
+            Level::Orchestrator => view.map(|view| view.owed),
+        };
+        json!({
+            "name": name,
+            "template": member.wanted.template,
+            "state": state,
+            "phase": member.phase,
+            "address": observed.map(|observed| &observed.resource.address),
+            "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
+            "cpu": observed.and_then(|observed| observed.cpu),
+            "cores": member.wanted.cores,
+            "since_ms": member.since.0,
+            "pid": observed.and_then(|observed| observed.resource.pid),
+            "owed": owed,
+            "clients": view.map(|view| view.clients),
+            "partitions": view.and_then(|view| view.partitions(name)),
+            "lost_since_ms": member.lost_since.map(|since| since.0),
+            "failed_restarts": member.failed_restarts,
+            "restart_left_ms": self.restart_left(member, now).map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            "note": observed.map(note),
         })
     }
 }
 
-fn member_status(member: &Member, sight: &Sight) -> Value {
-    let name = &member.wanted.name;
-    let observed = sight.resource(name);
-    let view = sight.orchestrators.get(name);
-    let state = match (member.phase, observed.map(|observed| &observed.condition)) {
-        (Phase::Serving, Some(Condition::Down(_) | Condition::Ended(_)) | None) | (Phase::Lost, _) => "dead",
-        (Phase::Pending | Phase::Joining, _) => "pending",
-        (Phase::Serving, _) => "serving",
-        (Phase::Draining | Phase::Leaving, _) => "draining",
-        (Phase::Stopped, _) => "stopped",
-    };
-    let owed = match member.wanted.level {
-        Level::Broker => Some(sight.owed(name)),
-        Level::Orchestrator => view.map(|view| view.owed),
-    };
-    json!({
-        "name": name,
-        "template": member.wanted.template,
-        "state": state,
-        "phase": member.phase,
-        "address": observed.map(|observed| &observed.resource.address),
-        "admin": observed.and_then(|observed| observed.resource.admin.as_ref()),
-        "cpu": observed.and_then(|observed| observed.cpu),
-        "cores": member.wanted.cores,
-        "since_ms": member.since.0,
-        "pid": observed.and_then(|observed| observed.resource.pid),
-        "owed": owed,
-        "clients": view.map(|view| view.clients),
-        "partitions": view.and_then(|view| view.partitions(name)),
-        "note": observed.map(|observed| &observed.resource.note),
-    })
+/// What a person should know of a resource, what it does instead of answering first.
+fn note(observed: &Observed) -> String {
+    match (&observed.condition, observed.resource.note.as_str()) {
+        (Condition::Down(why) | Condition::Ended(why), "") => why.clone(),
+        (Condition::Down(why) | Condition::Ended(why), note) => format!("{why}; {note}"),
+        (_, note) => note.to_owned(),
+    }
 }

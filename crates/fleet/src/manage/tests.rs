@@ -1,7 +1,11 @@
 //! The manager against a model of a provider and of orchestrators.
 
+mod beside;
 mod cases;
+mod commands;
 mod homes;
 mod kills;
+pub(super) mod memory;
+mod seen;
 mod stacked;
 mod world;

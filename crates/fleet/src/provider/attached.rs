@@ -97,11 +97,25 @@ impl Provider for WithAttached {
         self.others.release(name)
     }
 
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.discard(name)
+    }
+
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         if self.knows(name) {
             return Err(ProviderError::Attached(name.clone()));
         }
         self.others.stop(name)
+    }
+
+    fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        if self.knows(name) {
+            return Err(ProviderError::Attached(name.clone()));
+        }
+        self.others.set_aside(name)
     }
 
     fn stack(&self, level: Level) -> Option<Stack> {

@@ -1,6 +1,6 @@
 //! Where resources come from.
 //!
-//! A [`Provider`] is all that is known of a cloud: five operations, each of which may be repeated without harm, because the manager
+//! A [`Provider`] is all that is known of a cloud: six operations, each of which may be repeated without harm, because the manager
 //! may die between asking and hearing the answer. A cloud's API is one file with one implementation of this trait;
 //! [`process`] spawns processes on this machine, and `kubernetes` (behind the feature of that name) scales StatefulSets.
 //!
@@ -9,7 +9,9 @@
 //! | [`allocate`](Provider::allocate) | begin to make a resource of the given name; when it is there, say so; when it has died or hangs, start it again on what it kept |
 //! | [`list`](Provider::list) | every resource that this fleet has, also those that a manager before this one allocated |
 //! | [`release`](Provider::release) | begin to take it away, or say that it is gone; the name of nothing is gone |
+//! | [`discard`](Provider::discard) | as `release`, for one that is dead or hangs: at once |
 //! | [`stop`](Provider::stop) | begin to end it and keep what it has stored, for a fleet that rests |
+//! | [`set_aside`](Provider::set_aside) | begin to end it for good and keep what it has stored, for a person |
 //! | [`observe`](Provider::observe) | for every resource: whether it is reachable, and its CPU as a fraction of what it was given |
 //!
 //! Some of them name resources themselves and can only release the last one made: such a provider says so with a
@@ -169,6 +171,17 @@ pub enum ProviderError {
     /// The resource belongs to somebody else.
     #[error("`{0}` is not the manager's to release: it is attached in the fleet file; remove it there")]
     Attached(ResourceName),
+    /// Too much was set aside already.
+    #[error("{} holds what {most} given-up orchestrators have stored; look at it, and remove what is no longer needed", .path.display())]
+    TooManySetAside {
+        /// Where it is.
+        path: PathBuf,
+        /// The most that is kept.
+        most: usize,
+    },
+    /// The provider cannot keep what a resource has stored apart from it.
+    #[error("what `{0}` has stored cannot be set aside here; start it again, or release it by hand")]
+    NotSetAside(ResourceName),
     /// What the provider speaks with refuses, does not answer, or answers something else than was agreed.
     #[error(transparent)]
     Cloud(Box<dyn std::error::Error + Send + Sync>),
@@ -194,11 +207,29 @@ pub trait Provider: Send {
     /// When it cannot be taken away now; asking again may help.
     fn release(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
 
+    /// Begins to take a dead resource away, or goes on with it. Nothing that it does or has stored is needed: it is not asked to end in
+    /// order where it can be ended at once.
+    ///
+    /// # Errors
+    /// As of [`release`](Self::release).
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        self.release(name)
+    }
+
     /// Begins to end a resource, or goes on with it, and keeps what it has stored: allocating it again starts it on that.
     ///
     /// # Errors
     /// As of [`release`](Self::release).
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError>;
+
+    /// Begins to end a resource, or goes on with it, and keeps what it has stored where nothing starts it again: it is then no longer
+    /// listed. The manager asks for it where it names resources itself.
+    ///
+    /// # Errors
+    /// As of [`release`](Self::release).
+    fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        Err(ProviderError::NotSetAside(name.clone()))
+    }
 
     /// How the resources of a level are named and ordered; `None` where the manager names them and any of them can go.
     fn stack(&self, level: Level) -> Option<Stack> {

@@ -51,7 +51,7 @@ fn is_failed_login(reason: Reason) -> bool {
     matches!(reason, Reason::BadCredentials | Reason::NotAuthorized)
 }
 
-fn ip_of(peer: Peer) -> Option<IpAddr> {
+pub(crate) fn ip_of(peer: Peer) -> Option<IpAddr> {
     match peer {
         Peer::Address(address) => Some(address.ip()),
         Peer::Unix | Peer::Gone => None,
@@ -89,7 +89,7 @@ impl Shard {
         }
     }
 
-    fn refuse_at_accept(&mut self, address: Option<IpAddr>, reason: Reason) {
+    pub(crate) fn refuse_at_accept(&mut self, address: Option<IpAddr>, reason: Reason) {
         self.counters.refused.count(reason);
         self.flight
             .record(self.now, self.flown(FlightKind::Refused).address(address).reason(reason).detail("at accept"));
@@ -100,9 +100,14 @@ impl Shard {
     }
 
     /// A connection is refused for the limit of all connections.
-    pub(crate) fn record_full(&mut self, transport: &Transport) {
+    pub(crate) fn refuse_full(&mut self, address: Option<IpAddr>) {
+        self.counters.refused_full += 1;
         let event = self.flown(FlightKind::Refused).reason(Reason::TooManyConnections).detail("at accept");
-        self.flight.record(self.now, event.address(ip_of(transport.peer())));
+        self.flight.record(self.now, event.address(address));
+        if let Some(times) = self.full.note(self.now.monotonic) {
+            let limit = self.shared.max_connections;
+            tracing::warn!(limit, times, "the limit of connections is reached: new ones are closed at once");
+        }
     }
 
     fn flown(&self, kind: FlightKind) -> FlightEvent {

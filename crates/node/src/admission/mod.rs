@@ -34,7 +34,7 @@ use self::window::Window;
 
 pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
-pub(crate) use self::gate::Gate;
+pub(crate) use self::gate::{Gate, ip_of};
 pub(crate) use self::lag::LoopLag;
 pub use self::settings::AdmissionSettings;
 pub use self::source::{Network, NetworkError, Source};
@@ -156,6 +156,12 @@ impl Admission {
         self.note_bans(&bans);
         self.lag_mark_ms.store(settings.loop_lag_mark_ms, Ordering::Relaxed);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Whether connections are counted by their address, so that it matters whether an address is really the client's.
+    pub(crate) fn counts_addresses(&self) -> bool {
+        let settings = self.settings();
+        settings.max_connections_per_address != 0 || settings.address_rate.is_limited()
     }
 
     /// Lets a new connection in, or says why not. What is not known is left out: where a proxy names the address later, this

@@ -13,16 +13,18 @@ mod linger;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
+use tidegate_engine::Settings;
 use zeroize::Zeroizing;
 
 use crate::access::AccessFactory;
 use crate::admission::Admission;
 use crate::clock::Clock;
-use crate::inbox::InboxSender;
+use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::node::{Node, StartError};
 use crate::report::NodeReport;
 use crate::settings::NodeSettings;
@@ -42,7 +44,7 @@ const FIRST_CONTACT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct IdentitySettings {
     /// Users at once, those whose last session has just ended included; further ones are refused.
-    pub max: usize,
+    pub max: u16,
     /// How long the node of a user stays behind the user's last session, at least.
     pub linger: Duration,
     /// How long it stays at most where brokers have not taken what the user published. What is left then is dropped.
@@ -80,6 +82,8 @@ struct State {
     ended: NodeReport,
     /// The rules that a new node begins with.
     access: Option<AccessFactory>,
+    /// The limits that a new node begins with, where they are not those of the start any more.
+    limits: Option<Arc<Settings>>,
     stops: bool,
 }
 
@@ -106,7 +110,7 @@ pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
 pub enum EnterError {
     /// There are as many users as there may be.
     #[error("{0} users are passed through to the brokers, as many as may be; raise orchestrator.max_identities")]
-    TooMany(usize),
+    TooMany(u16),
     /// Its node does not start.
     #[error("the connections of a user cannot be worked: {0}")]
     Start(String),
@@ -161,7 +165,7 @@ impl Identities {
                 give(Ok(door));
             }
             Some(Entry::Starting(waiting)) => waiting.push(give),
-            None if count >= self.settings.max => {
+            None if count >= usize::from(self.settings.max) => {
                 drop(state);
                 give(Err(EnterError::TooMany(self.settings.max)));
             }
@@ -220,6 +224,11 @@ impl Identities {
                 // One may have come meanwhile; to the others this is nothing new.
                 node.handle().tell_broker(shown(known.broker, user, password.as_ref()));
             }
+            // They may have changed since its settings were read.
+            inbox.send(ToShard::Admin(Admin::SetAccess { access: state.access.clone(), done: channel().0 }));
+            if let Some(settings) = state.limits.clone() {
+                inbox.send(ToShard::Admin(Admin::SetLimits { settings, done: channel().0 }));
+            }
             let running = Running { node, inbox, pass, password, unused: None };
             state.users.insert(user.to_owned(), Entry::Running(Box::new(running)));
             Ok(door)
@@ -239,6 +248,23 @@ impl Identities {
     /// What the nodes of users had counted that have ended.
     pub(crate) fn ended(&self) -> NodeReport {
         self.state().ended.clone()
+    }
+
+    /// How many users there may be at once.
+    pub(crate) fn max(&self) -> u16 {
+        self.settings.max
+    }
+
+    /// Puts the limits of other settings, those of one user's node, in force on all nodes of users, and on those that come. Nobody waits
+    /// until they are: a node that is ending has nobody whom they are about.
+    pub(crate) fn set_limits(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        let mut state = self.state();
+        state.limits = Some(Arc::clone(&settings));
+        for running in state.users.values().filter_map(Entry::running) {
+            let done = channel().0;
+            running.inbox.send(ToShard::Admin(Admin::SetLimits { settings: Arc::clone(&settings), done }));
+        }
     }
 
     /// New nodes begin with these rules.

@@ -16,6 +16,7 @@ use super::{Acceptor, Layers, ListenSocket};
 use crate::address::{HostPort, ListenAddress, LocalAddress};
 use crate::limits::{BACKLOG, TCP_KEEPALIVE};
 use crate::proxy_protocol::Network;
+use crate::quic::{self, QuicSocket};
 use crate::tls::TlsListener;
 
 /// A listener could not be started.
@@ -64,15 +65,17 @@ pub(crate) fn bind(
 ) -> Result<Vec<Acceptor>, BindError> {
     let path = match address {
         ListenAddress::WebSocket { path, .. } | ListenAddress::WebSocketTls { path, .. } => Some(path.as_str().into()),
-        ListenAddress::Tcp(_) | ListenAddress::Tls(_) | ListenAddress::Unix(_) => None,
+        ListenAddress::Tcp(_) | ListenAddress::Tls(_) | ListenAddress::Quic(_) | ListenAddress::Unix(_) => None,
     };
     let over = Layers { tls: tls.cloned(), path, proxies };
     let sockets = match address {
         ListenAddress::Unix(path) => bind_unix(path).map(|socket| vec![socket]),
+        // That there are settings for it was looked at before.
+        ListenAddress::Quic(_) => Ok(Vec::new()),
         ListenAddress::Tcp(at)
         | ListenAddress::Tls(at)
         | ListenAddress::WebSocket { at, .. }
-        | ListenAddress::WebSocketTls { at, .. } => bind_all(at).map(|all| {
+        | ListenAddress::WebSocketTls { at, .. } => bind_all(at, bind_tcp).map(|all| {
             let local = |(listener, at)| (ListenSocket::Tcp(listener, over.clone()), over.address(at));
             all.into_iter().map(local).collect()
         }),
@@ -81,8 +84,25 @@ pub(crate) fn bind(
     Ok(sockets.into_iter().map(|(socket, address)| Acceptor::new(id, socket, address)).collect())
 }
 
-fn bind_all(at: &HostPort) -> io::Result<Vec<(TcpListener, SocketAddr)>> {
-    let mut bound: Vec<(TcpListener, SocketAddr)> = Vec::new();
+/// Binds a UDP socket for QUIC on every address that a host name has.
+///
+/// # Errors
+/// With the address, the cause and what to do.
+pub(crate) fn bind_quic(
+    at: &HostPort,
+    id: ListenerId,
+    tls: &Arc<TlsListener>,
+) -> Result<Vec<(QuicSocket, LocalAddress)>, BindError> {
+    let sockets = bind_all(at, quic::bind).map_err(|source| BindError { address: format!("quic://{at}"), source })?;
+    let socket = |(bound, at)| (QuicSocket::new(id, Arc::clone(tls), bound), LocalAddress::Quic(at));
+    Ok(sockets.into_iter().map(socket).collect())
+}
+
+fn bind_all<S>(
+    at: &HostPort,
+    bind_one: impl Fn(SocketAddr) -> io::Result<(S, SocketAddr)>,
+) -> io::Result<Vec<(S, SocketAddr)>> {
+    let mut bound: Vec<(S, SocketAddr)> = Vec::new();
     let mut failed = None;
     for mut address in at.resolve()? {
         if let Some((_, first)) = bound.first() {
@@ -91,7 +111,7 @@ fn bind_all(at: &HostPort) -> io::Result<Vec<(TcpListener, SocketAddr)>> {
         if bound.iter().any(|(_, other)| *other == address) {
             continue;
         }
-        match bind_tcp(address) {
+        match bind_one(address) {
             Ok(listener) => bound.push(listener),
             // A name often has an IPv6 address on machines without IPv6.
             Err(error) if is_missing_family(&error) => failed = Some(error),

@@ -13,7 +13,7 @@ use mio::{Interest, Registry, Token};
 use tidegate_engine::ListenerId;
 
 pub use bind::BindError;
-pub(crate) use bind::{SocketFile, bind};
+pub(crate) use bind::{SocketFile, bind, bind_quic};
 pub(crate) use shortage::{Reserve, Shortage};
 
 use crate::address::LocalAddress;

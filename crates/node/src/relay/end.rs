@@ -5,6 +5,7 @@ use mio::{Registry, Token};
 use tidegate_engine::Output;
 
 use super::HOME_ENDED;
+use crate::quic::News;
 use crate::transport::{Input, Transport, Wrote};
 
 /// One end of a relay.
@@ -59,6 +60,17 @@ impl End {
         }
     }
 
+    /// Takes note of what a QUIC connection says.
+    pub(super) fn note_news(&mut self, news: News) {
+        self.readable |= news.readable || news.ended;
+        self.peer_closed |= news.ended;
+        self.blocked &= !news.writable;
+    }
+
+    pub(super) fn transport_mut(&mut self) -> &mut Transport {
+        &mut self.transport
+    }
+
     /// Nothing can be done with it any more.
     pub(super) fn fail(&mut self) {
         self.ended = true;
@@ -106,6 +118,13 @@ impl End {
         }
     }
 
+    /// Sends something behind all output, which is then the last.
+    pub(super) fn end_with(&mut self, last: &[u8]) {
+        if !self.shut {
+            self.output.append(last);
+        }
+    }
+
     /// Says that nothing more comes, behind all output.
     fn finish(&mut self, buffer: &mut [u8]) {
         if !self.closing {
@@ -121,16 +140,24 @@ impl End {
 }
 
 /// Carries bytes from one end to the other: one read, if the other has nothing waiting. Says whether there is more to do at once.
-pub(super) fn carry(from: &mut End, to: &mut End, buffer: &mut [u8]) -> bool {
+/// `last` looks at what is read, and says how much of it is carried and what comes behind it when that is to be the last.
+pub(super) fn carry(
+    from: &mut End,
+    to: &mut End,
+    buffer: &mut [u8],
+    mut last: impl FnMut(&[u8]) -> Option<(usize, Vec<u8>)>,
+) -> bool {
     to.flush(buffer);
     if from.readable && !from.ended && (!to.has_output() || to.shut) {
         match from.transport.read(buffer) {
             Ok(Input::Bytes { payload, full }) => {
                 from.readable = full || from.peer_closed;
-                append(to, buffer, payload);
+                if append(to, buffer, payload, &mut last) {
+                    from.fail();
+                }
             }
             Ok(Input::Last { payload, .. }) => {
-                append(to, buffer, payload);
+                append(to, buffer, payload, &mut last);
                 from.ended = true;
             }
             Ok(Input::Blocked | Input::Introduced) => {
@@ -150,9 +177,21 @@ pub(super) fn carry(from: &mut End, to: &mut End, buffer: &mut [u8]) -> bool {
     from.readable && !from.ended && (!to.has_output() || to.shut)
 }
 
-/// What goes to an end that takes nothing any more is thrown away.
-fn append(to: &mut End, buffer: &[u8], payload: std::ops::Range<usize>) {
-    if let Some(bytes) = buffer.get(payload).filter(|_| !to.shut) {
-        to.output.append(bytes);
+/// What goes to an end that takes nothing any more is thrown away. Says whether these were the last bytes for it.
+fn append(
+    to: &mut End,
+    buffer: &[u8],
+    payload: std::ops::Range<usize>,
+    last: &mut impl FnMut(&[u8]) -> Option<(usize, Vec<u8>)>,
+) -> bool {
+    let Some(bytes) = buffer.get(payload).filter(|_| !to.shut) else { return false };
+    match last(bytes) {
+        None => to.output.append(bytes),
+        Some((length, behind)) => {
+            to.output.append(bytes.get(..length).unwrap_or(bytes));
+            to.output.append(&behind);
+            return true;
+        }
     }
+    false
 }

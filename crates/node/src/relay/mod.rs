@@ -5,6 +5,8 @@
 //! happens on the shard's poll.
 
 mod end;
+mod follower;
+mod goodbye;
 mod header;
 mod place;
 mod slots;
@@ -14,13 +16,15 @@ use std::net::SocketAddr;
 use mio::event::Event as Readiness;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use tidegate_engine::{ConnectionKey, Homes, Millis, Output, Reason};
+use tidegate_engine::{ConnectionKey, Evicted, Homes, Millis, Output, Reason};
 
 pub use place::NodeHomes;
 pub(crate) use slots::{RelayKey, Relays};
 
 use self::end::End;
+use self::goodbye::Goodbye;
 use crate::admission::Seat;
+use crate::quic::{News, Owner};
 use crate::shard::Shard;
 use crate::table::Flags;
 use crate::transport::Transport;
@@ -47,15 +51,21 @@ pub(crate) struct Pair {
     ends: [End; 2],
     seat: Seat,
     /// Whether its last bytes have to leave by a deadline already.
-    ending: bool,
+    pub(super) ending: bool,
+    /// How the client may be told to use another server.
+    goodbye: Goodbye,
 }
 
 impl Pair {
     /// Moves what can be moved, within one read for each direction; says whether there is more to do at once.
     fn pump(&mut self, buffer: &mut [u8]) -> bool {
         let [client, home] = &mut self.ends;
-        let more = [end::carry(client, home, buffer), end::carry(home, client, buffer)];
+        let more = [end::carry(client, home, buffer, |_| None), self.goodbye.carry(home, client, buffer)];
         more.contains(&true)
+    }
+
+    fn client_transport(&mut self) -> &mut Transport {
+        self.ends[CLIENT].transport_mut()
     }
 
     fn is_over(&self) -> bool {
@@ -128,6 +138,13 @@ impl Shard {
         true
     }
 
+    /// Something happened to the QUIC connection of a client that is relayed.
+    pub(crate) fn take_relay_news(&mut self, key: RelayKey, news: News) {
+        let Some(Relay::Open(pair)) = self.relays.get(key) else { return };
+        pair.ends[CLIENT].note_news(news);
+        self.pump_relay(key);
+    }
+
     /// The home has accepted the connection, or not.
     fn finish_connecting(&mut self, key: RelayKey) {
         let Some(Relay::Connecting { client, home, at }) = self.relays.get(key) else { return };
@@ -161,6 +178,7 @@ impl Shard {
             self.relays.free(key);
             return;
         };
+        let goodbye = Goodbye::of(&bytes);
         let mut output = Output::default();
         output.append(&header::of(transport.peer()));
         output.append(&bytes);
@@ -170,12 +188,16 @@ impl Shard {
         // Small messages go at once; whether that can be set changes nothing else.
         let _ = home.set_nodelay(true);
         let ends = [End::of(transport), End::with_output(Transport::Tcp(home), output)];
-        let mut pair = Box::new(Pair { ends, seat, ending: false });
+        let mut pair = Box::new(Pair { ends, seat, ending: false, goodbye });
         if moved.is_err() {
             pair.ends[CLIENT].fail();
         }
         self.counters.relayed += 1;
+        let quic = pair.client_transport().quic().map(|quic| quic.id());
         self.relays.put(key, Relay::Open(pair));
+        if let Some(id) = quic {
+            self.own_quic(id, Owner::Relay(key));
+        }
         self.pump_relay(key);
     }
 
@@ -188,9 +210,13 @@ impl Shard {
         }
         let begins_to_end = pair.is_ending() && !pair.ending;
         pair.ending |= begins_to_end;
+        let quic = pair.client_transport().quic().map(|quic| quic.id());
         if pair.is_over() {
             self.end_relay(key);
             return;
+        }
+        if let Some(id) = quic {
+            self.touch_quic(id);
         }
         if begins_to_end {
             self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), key));
@@ -220,11 +246,32 @@ impl Shard {
     }
 
     fn end_relay(&mut self, key: RelayKey) {
-        let Some(Relay::Open(pair)) = self.relays.remove(key) else { return };
+        let Some(Relay::Open(mut pair)) = self.relays.remove(key) else { return };
         self.counters.relays_ended += 1;
+        if let Some(quic) = pair.client_transport().quic() {
+            self.disown_quic(quic);
+        }
         self.free_seat(pair.seat);
         self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         self.shortage.relieve();
+    }
+
+    /// Ends up to so many relays that are not ending yet, and tells MQTT 5 clients what to use instead; returns how many there were.
+    pub(crate) fn send_relayed_away(&mut self, limit: usize, whom: Evicted) -> usize {
+        let reference = self.engine.drain_reference().map(str::to_owned);
+        let keys = self.relays.staying(limit, |pair| whom == Evicted::Everyone || pair.goodbye.is_possible());
+        for key in &keys {
+            if let Some(Relay::Open(pair)) = self.relays.get(*key)
+                && pair.goodbye.begin(reference.as_deref())
+            {
+                pair.ending = true;
+                self.relays.deadlines.push_back((self.now.monotonic.plus(PATIENCE_MS), *key));
+                self.pump_relay(*key);
+            } else {
+                self.end_relay(*key);
+            }
+        }
+        keys.len()
     }
 
     /// Ends up to so many relays; returns how many there were.

@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use mio::Token;
 use tidegate_engine::Millis;
 
-use super::{CLIENT, HOME, Relay};
+use super::{CLIENT, HOME, Pair, Relay};
 use crate::listener::Shortage;
 use crate::table::RESERVED_INDEX;
+use crate::transport::Transport;
 
 /// Tokens from this index on, up to the reserved ones, are those of relays: two for each. Engines number connections from 0, and never
 /// come so far.
@@ -74,6 +75,14 @@ impl Relays {
         self.slot(key)?.relay.as_mut()
     }
 
+    /// The transport of a client whose bytes go to and fro.
+    pub(crate) fn client_transport(&mut self, key: RelayKey) -> Option<&mut Transport> {
+        match self.get(key)? {
+            Relay::Open(pair) => Some(pair.client_transport()),
+            Relay::Connecting { .. } => None,
+        }
+    }
+
     /// Puts a relay at its place.
     pub(crate) fn put(&mut self, key: RelayKey, relay: Relay) {
         if let Some(slot) = self.slot(key) {
@@ -113,6 +122,13 @@ impl Relays {
     pub(crate) fn open(&self, limit: usize) -> Vec<RelayKey> {
         let open = self.slots.iter().zip(0..).filter(|(slot, _)| matches!(slot.relay, Some(Relay::Open(_))));
         open.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
+    }
+
+    /// Relays that are open, not about to end, and wanted, so many at most.
+    pub(crate) fn staying(&self, limit: usize, wanted: impl Fn(&Pair) -> bool) -> Vec<RelayKey> {
+        let stays = |slot: &Slot| matches!(&slot.relay, Some(Relay::Open(pair)) if !pair.ending && wanted(pair));
+        let staying = self.slots.iter().zip(0..).filter(|(slot, _)| stays(slot));
+        staying.map(|(slot, number)| RelayKey { slot: number, generation: slot.generation }).take(limit).collect()
     }
 
     /// The next relay whose deadline has come.

@@ -1,6 +1,6 @@
 //! From settings to a configuration of `rustls`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
@@ -14,14 +14,21 @@ use rustls::{InconsistentKeys, RootCertStore, ServerConfig, version};
 use super::error::TlsError;
 use super::facts::TlsVersion;
 use super::resolver::ByServerName;
-use super::settings::{CertificateFiles, ClientCertificates, TlsSettings};
+use super::settings::{CertificateFiles, ClientCertificates, OutdatedLists, TlsSettings};
 use super::{files, time, x509};
 
 /// Tickets given to a client of TLS 1.3. Each is used once, and a device makes one connection.
 const TICKETS: usize = 1;
 
-/// Reads all files and makes a configuration of them.
-pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Arc<ServerConfig>, TlsError> {
+/// When the list of revoked certificates of a file has to be followed by another, seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ListDue {
+    pub(super) file: PathBuf,
+    pub(super) next_update: i64,
+}
+
+/// Reads all files and makes a configuration of them. Returns when its lists of revoked certificates are outdated.
+pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<(Arc<ServerConfig>, Vec<ListDue>), TlsError> {
     let provider = Arc::new(default_provider());
     let versions = match settings.minimum_version {
         TlsVersion::Tls12 => &[&version::TLS13, &version::TLS12][..],
@@ -32,7 +39,8 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Arc<ServerCon
     if certificates.is_empty() {
         return Err(TlsError::NoCertificate);
     }
-    let verifier = client_verifier(settings, &provider)?;
+    let mut lists = Vec::new();
+    let verifier = client_verifier(settings, &provider, &mut lists)?;
     let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions).map_err(setup)?;
     let builder = match verifier {
         Some(verifier) => builder.with_client_cert_verifier(verifier),
@@ -45,7 +53,7 @@ pub(super) fn build(settings: &TlsSettings, alpn: &[u8]) -> Result<Arc<ServerCon
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = Ticketer::new().map_err(setup)?;
     config.send_tls13_tickets = TICKETS;
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), lists))
 }
 
 fn setup(error: impl std::fmt::Display) -> TlsError {
@@ -98,6 +106,7 @@ fn check_chain(file: &Path, chain: &[CertificateDer<'_>]) -> Result<Vec<Box<str>
 fn client_verifier(
     settings: &TlsSettings,
     provider: &Arc<CryptoProvider>,
+    lists: &mut Vec<ListDue>,
 ) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
     if settings.client_certificates == ClientCertificates::None {
         return Ok(None);
@@ -115,7 +124,13 @@ fn client_verifier(
     let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     if !settings.crl.is_empty() {
         for file in &settings.crl {
-            builder = builder.with_crls(files::revocation_lists(file)?);
+            let read = files::revocation_lists(file)?;
+            let due = read.iter().filter_map(|list| x509::next_update(list));
+            lists.extend(due.map(|next_update| ListDue { file: file.clone(), next_update }));
+            builder = builder.with_crls(read);
+        }
+        if settings.crl_outdated == OutdatedLists::Refuse {
+            builder = builder.enforce_revocation_expiration();
         }
         builder = builder.only_check_end_entity_revocation();
     }

@@ -24,12 +24,12 @@ impl<'a> Der<'a> {
     pub(super) fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
-        let (length, rest) = if first < 0x80 {
+        let (length, rest): (usize, _) = if first < 0x80 {
             (usize::from(first), rest)
         } else {
-            // Certificates are shorter than 16 MiB: three bytes of length are plenty.
+            // What is read is shorter than 64 MiB: four bytes of length are plenty.
             let count = usize::from(first & 0x7f);
-            let (bytes, rest) = rest.split_at_checked(count).filter(|_| (1..=3).contains(&count))?;
+            let (bytes, rest) = rest.split_at_checked(count).filter(|_| (1..=4).contains(&count))?;
             (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
         };
         let (content, rest) = rest.split_at_checked(length)?;
@@ -76,6 +76,6 @@ mod tests {
             assert_eq!(Der::new(&long[..length]).next(), None);
         }
         assert_eq!(Der::new(b"\x04\x80").next(), None, "no end is no DER");
-        assert_eq!(Der::new(b"\x04\x84\0\0\0\x01x").next(), None);
+        assert_eq!(Der::new(b"\x04\x85\0\0\0\0\x01x").next(), None);
     }
 }

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustls::ServerConfig;
 
-use super::configuration::build;
+use super::configuration::{ListDue, build};
 use super::error::TlsError;
 use super::files::Stamp;
-use super::settings::TlsSettings;
+use super::settings::{OutdatedLists, TlsSettings};
+use super::time;
 
 /// What a client of a listener may agree on by ALPN.
 pub(crate) const ALPN_MQTT: &[u8] = b"mqtt";
@@ -29,6 +30,45 @@ pub(crate) struct TlsListener {
 struct Current {
     settings: Arc<TlsSettings>,
     config: Arc<ServerConfig>,
+    lists: Arc<[ListDue]>,
+    /// Whether it was told that one of the lists is outdated.
+    told: Arc<AtomicBool>,
+}
+
+impl Current {
+    fn read(settings: Arc<TlsSettings>, alpn: &[u8]) -> Result<Self, TlsError> {
+        let (config, lists) = build(&settings, alpn)?;
+        let read = Self { settings, config, lists: lists.into(), told: Arc::default() };
+        read.tell_of_outdated_lists(time::now());
+        Ok(read)
+    }
+
+    /// Warns once of lists that are outdated.
+    fn tell_of_outdated_lists(&self, now: i64) {
+        let mut outdated = self.lists.iter().filter(|list| list.next_update < now).peekable();
+        if outdated.peek().is_none() || self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for list in outdated {
+            let (file, since_s) = (list.file.display(), now - list.next_update);
+            if self.settings.crl_outdated == OutdatedLists::Refuse {
+                tracing::error!(%file, since_s, "this list of revoked certificates is outdated: clients of its authority are refused until there is a newer one");
+            } else {
+                tracing::warn!(%file, since_s, "this list of revoked certificates is outdated: who was revoked since then still gets in; bring a newer one");
+            }
+        }
+    }
+}
+
+/// How the lists of revoked certificates of all listeners are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RevocationLists {
+    /// Lists that are in use.
+    pub lists: u64,
+    /// Of these, those that are older than their own next update.
+    pub outdated: u64,
+    /// When the first of them is outdated or has been, seconds since 1970; 0 without any.
+    pub next_update: u64,
 }
 
 /// A place among the handshakes under way; free again when this is dropped.
@@ -44,8 +84,7 @@ impl Drop for HandshakeSlot {
 impl TlsListener {
     /// Reads the files.
     pub(crate) fn new(settings: TlsSettings, alpn: &'static [u8]) -> Result<Self, TlsError> {
-        let config = build(&settings, alpn)?;
-        let current = RwLock::new(Current { settings: Arc::new(settings), config });
+        let current = RwLock::new(Current::read(Arc::new(settings), alpn)?);
         Ok(Self { alpn, current, handshakes: AtomicU32::new(0) })
     }
 
@@ -58,9 +97,19 @@ impl TlsListener {
         self.current().settings
     }
 
+    /// What new connections get at the moment.
+    pub(crate) fn configuration(&self) -> Arc<ServerConfig> {
+        self.current().config
+    }
+
+    /// Handshakes that are under way.
+    pub(crate) fn handshakes_under_way(&self) -> u32 {
+        self.handshakes.load(Ordering::Relaxed)
+    }
+
     /// What a new connection gets, if a handshake more may begin.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<(Arc<ServerConfig>, HandshakeSlot)> {
-        let Current { settings, config } = self.current();
+        let Current { settings, config, .. } = self.current();
         let before = self.handshakes.fetch_add(1, Ordering::Relaxed);
         // From here on, dropping the slot gives the place back.
         let slot = HandshakeSlot(Arc::clone(self));
@@ -120,8 +169,7 @@ impl TlsListeners {
         let mut changes = Vec::new();
         for (position, settings) in settings {
             if let Some(listener) = self.by_position.get(position) {
-                let config = build(settings, listener.alpn)?;
-                changes.push((Arc::clone(listener), Current { settings: Arc::new(settings.clone()), config }));
+                changes.push((Arc::clone(listener), Current::read(Arc::new(settings.clone()), listener.alpn)?));
             }
         }
         Ok(PreparedTls { changes })
@@ -132,6 +180,27 @@ impl TlsListeners {
         // Noted first: what changes while it is read is a change that is still to be seen.
         self.note_files();
         Ok(self.prepare(&self.settings())?.apply())
+    }
+
+    /// Warns of lists of revoked certificates that have become outdated.
+    pub(crate) fn tell_of_outdated_lists(&self) {
+        let now = time::now();
+        self.by_position.values().for_each(|listener| listener.current().tell_of_outdated_lists(now));
+    }
+
+    /// How the lists of revoked certificates are now.
+    pub(crate) fn revocation_lists(&self) -> RevocationLists {
+        let now = time::now();
+        let mut found = RevocationLists::default();
+        for listener in self.by_position.values() {
+            for list in &*listener.current().lists {
+                let due = u64::try_from(list.next_update).unwrap_or(0);
+                found.next_update = if found.lists == 0 { due } else { found.next_update.min(due) };
+                found.lists += 1;
+                found.outdated += u64::from(list.next_update < now);
+            }
+        }
+        found
     }
 
     fn stamps(&self) -> Vec<Stamp> {

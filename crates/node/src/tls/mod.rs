@@ -19,10 +19,11 @@ mod x509;
 pub use error::TlsError;
 pub use facts::{ClientCertificate, ConnectionFacts, Identity, TlsFacts, TlsVersion};
 pub(crate) use identity::client_facts;
-pub use listener::PreparedTls;
 pub(crate) use listener::{ALPN_HTTP, ALPN_MQTT, HandshakeSlot, TlsListener, TlsListeners};
+pub use listener::{PreparedTls, RevocationLists};
 pub(crate) use resolver::take_server_name;
 pub use settings::{
-    CertificateFiles, ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, TlsSettings,
+    CertificateFiles, ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, OutdatedLists,
+    TlsSettings,
 };
 pub(crate) use watch::FileWatch;

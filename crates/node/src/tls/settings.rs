@@ -20,6 +20,8 @@ pub struct TlsSettings {
     /// Lists of revoked certificates (PEM). With one, the list of the authority that issued a client's certificate must
     /// be there, or the client is refused.
     pub crl: Vec<PathBuf>,
+    /// What becomes of clients when such a list is older than its own next update.
+    pub crl_outdated: OutdatedLists,
     /// Which part of the client's certificate is its identity.
     pub identity_field: IdentityField,
     /// What the identity is taken for.
@@ -39,6 +41,7 @@ impl TlsSettings {
             client_certificates: ClientCertificates::None,
             client_ca: None,
             crl: Vec::new(),
+            crl_outdated: OutdatedLists::Accept,
             identity_field: IdentityField::CommonName,
             identity_role: IdentityRole::None,
             minimum_version: TlsVersion::Tls12,
@@ -66,6 +69,16 @@ pub enum ClientCertificates {
     Optional,
     /// Without a valid one they do not get in.
     Required,
+}
+
+/// What becomes of clients when a list of revoked certificates is older than its own next update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutdatedLists {
+    /// The list still counts, and the log says that it is outdated.
+    #[default]
+    Accept,
+    /// Clients of its authority are refused until there is a newer one.
+    Refuse,
 }
 
 /// A part of a client's certificate.

@@ -32,6 +32,7 @@ impl FileWatch {
 /// Reads the files again if one has changed. A failure is told once per change.
 fn look(listeners: &TlsListeners) {
     if !listeners.have_changed() {
+        listeners.tell_of_outdated_lists();
         return;
     }
     match listeners.reload() {

@@ -24,6 +24,8 @@ const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 const BMP_STRING: u8 = 0x1e;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
 
 /// Most alternative names of one kind that are looked at.
 const MAX_NAMES: usize = 64;
@@ -56,6 +58,20 @@ pub(super) fn read(certificate: &[u8]) -> Option<ClientCertificate> {
         }
     }
     Some(read)
+}
+
+/// When the next list of an authority is due, of a list of revoked certificates [RFC 5280, section 5.1]; `None` when it is none,
+/// or does not say.
+pub(super) fn next_update(list: &[u8]) -> Option<i64> {
+    let mut tbs = Der::new(list).enter(SEQUENCE)?.enter(SEQUENCE)?;
+    if tbs.peek() == Some(INTEGER) {
+        tbs.next()?;
+    }
+    let _signature = tbs.value(SEQUENCE)?;
+    let _issuer = tbs.value(SEQUENCE)?;
+    let (_, _this_update) = tbs.next()?;
+    let (tag, next_update) = tbs.next()?;
+    if matches!(tag, UTC_TIME | GENERALIZED_TIME) { time::parse(next_update) } else { None }
 }
 
 fn fingerprint(certificate: &[u8]) -> [u8; 32] {
@@ -167,6 +183,32 @@ mod tests {
         assert_eq!(read(&der).unwrap().common_name.as_deref(), Some("g\u{fc}n"));
         let der = certificate(|params| params.distinguished_name = rcgen::DistinguishedName::new());
         assert_eq!(read(&der).unwrap().common_name, None);
+    }
+
+    #[test]
+    fn a_list_says_when_the_next_one_is_due() {
+        let list = |year| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::default();
+            params.key_usages = vec![rcgen::KeyUsagePurpose::CrlSign];
+            let issuer = rcgen::CertifiedIssuer::self_signed(params, key).unwrap();
+            let params = rcgen::CertificateRevocationListParams {
+                this_update: rcgen::date_time_ymd(2024, 1, 1),
+                next_update: rcgen::date_time_ymd(year, 2, 3),
+                crl_number: rcgen::SerialNumber::from(1_u64),
+                issuing_distribution_point: None,
+                revoked_certs: Vec::new(),
+                key_identifier_method: rcgen::KeyIdMethod::Sha256,
+            };
+            params.signed_by(&issuer).unwrap().der().to_vec()
+        };
+        assert_eq!(next_update(&list(2031)), Some(1_927_843_200));
+        assert_eq!(next_update(&list(2051)), Some(2_558_995_200), "from 2050 on times have another form");
+        let short = list(2031);
+        for length in 0..short.len() {
+            assert_eq!(next_update(&short[..length]), None);
+        }
+        assert_eq!(next_update(&certificate(|_| {})), None);
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) use self::tls::TlsFailure;
 use self::websocket::WebSocket;
 use crate::observer::Peer;
 use crate::proxy_protocol::{Network, ProxyError};
+use crate::quic::{Quic, QuicFailure};
 use crate::tls::{ConnectionFacts, HandshakeSlot, TlsSettings};
 
 /// A transport. What only few connections need is boxed, so that a TCP connection stays at 16 bytes.
@@ -38,6 +39,7 @@ pub(crate) enum Transport {
     WebSocket(Box<WebSocket>),
     Proxied(Box<Proxied>),
     Outbound(Box<Outbound>),
+    Quic(Box<Quic>),
 }
 
 /// Why a transport came to its end by itself.
@@ -52,6 +54,9 @@ pub(crate) enum Ended {
     /// The header of the PROXY protocol is wrong, missing, or from somebody who may not send one.
     #[error(transparent)]
     Proxy(ProxyError),
+    /// The QUIC connection failed.
+    #[error(transparent)]
+    Quic(QuicFailure),
 }
 
 /// What one read gave.
@@ -111,6 +116,7 @@ impl Transport {
             Self::WebSocket(web) => web.read(buffer),
             Self::Proxied(proxied) => proxied.read(buffer),
             Self::Outbound(tls) => tls.read(buffer),
+            Self::Quic(quic) => Ok(quic.read(buffer)),
         }
     }
 
@@ -118,7 +124,7 @@ impl Transport {
     fn tcp(&mut self) -> Option<&mut TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Quic(_) => None,
             Self::Tls(tls) => Some(tls.stream_mut()),
             Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
             Self::Proxied(proxied) => proxied.inner.tcp(),
@@ -156,13 +162,14 @@ impl Transport {
             (Self::WebSocket(web), output) => web.write(output, scratch),
             (Self::Proxied(proxied), output) => proxied.inner.write(output, scratch),
             (Self::Outbound(tls), output) => tls.write(output),
+            (Self::Quic(quic), output) => quic.write(output),
         }
     }
 
     /// The TLS session of a client, if there is one.
     fn session(&self) -> Option<&Tls> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) | Self::Outbound(_) => None,
+            Self::Tcp(_) | Self::Unix(_) | Self::Outbound(_) | Self::Quic(_) => None,
             Self::Tls(tls) => Some(tls),
             Self::WebSocket(web) => web.stream().tls(),
             Self::Proxied(proxied) => proxied.inner.session(),
@@ -183,14 +190,25 @@ impl Transport {
         }
     }
 
+    /// The QUIC connection, if it is one.
+    pub(crate) fn quic(&mut self) -> Option<&mut Quic> {
+        match self {
+            Self::Quic(quic) => Some(quic),
+            _ => None,
+        }
+    }
+
     /// Whether TLS is spoken.
     pub(crate) fn is_secure(&self) -> bool {
-        self.session().is_some()
+        matches!(self, Self::Quic(_)) || self.session().is_some()
     }
 
     /// Whether a TLS handshake is under way; reading goes on with it, which costs far more than reading bytes.
     pub(crate) fn is_handshaking(&self) -> bool {
-        self.session().is_some_and(Tls::is_handshaking)
+        match self {
+            Self::Quic(quic) => quic.is_handshaking(),
+            _ => self.session().is_some_and(Tls::is_handshaking),
+        }
     }
 
     /// Whether the TLS session was established with a ticket of an earlier one.
@@ -204,14 +222,17 @@ impl Transport {
             Peer::Address(address) => Some(address),
             Peer::Unix | Peer::Gone => None,
         };
-        let tls = settings.zip(self.session()).and_then(|(settings, tls)| tls.facts(settings));
+        let tls = settings.and_then(|settings| match self {
+            Self::Quic(quic) => quic.facts(settings),
+            _ => self.session().and_then(|tls| tls.facts(settings)),
+        });
         ConnectionFacts { peer, tls: tls.map(Arc::new) }
     }
 
     /// Whether bytes of the transport itself wait to be written.
     pub(crate) fn is_waiting(&self) -> bool {
         match self {
-            Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Tcp(_) | Self::Unix(_) | Self::Quic(_) => false,
             Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
             Self::Proxied(proxied) => proxied.inner.is_waiting(),
@@ -223,6 +244,7 @@ impl Transport {
     pub(crate) fn has_ended(&self) -> bool {
         match self {
             Self::Tcp(_) | Self::Unix(_) => false,
+            Self::Quic(quic) => quic.has_ended(),
             Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
             Self::Proxied(proxied) => proxied.inner.has_ended(),
@@ -238,11 +260,12 @@ impl Transport {
             Self::WebSocket(web) => web.close(reason),
             Self::Proxied(proxied) => proxied.inner.close(reason),
             Self::Outbound(tls) => tls.close(),
+            Self::Quic(quic) => quic.close(reason),
         }
     }
 
     /// Tells the peer that nothing more comes.
-    pub(crate) fn shutdown_write(&self) {
+    pub(crate) fn shutdown_write(&mut self) {
         // A peer that is gone already makes this fail, and that is the same to us.
         let _ = match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -251,6 +274,7 @@ impl Transport {
             Self::WebSocket(web) => web.stream().socket().shutdown(Shutdown::Write),
             Self::Proxied(proxied) => return proxied.inner.shutdown_write(),
             Self::Outbound(tls) => tls.stream().shutdown(Shutdown::Write),
+            Self::Quic(quic) => return quic.finish(),
         };
     }
 
@@ -265,21 +289,23 @@ impl Transport {
         }
     }
 
-    fn source(&mut self) -> &mut dyn Source {
-        match self {
+    /// The socket, unless many connections share it.
+    fn source(&mut self) -> Option<&mut dyn Source> {
+        Some(match self {
             Self::Tcp(stream) => stream,
             Self::Unix(stream) => stream,
             Self::Tls(tls) => tls.stream_mut(),
             Self::WebSocket(web) => web.stream_mut().socket_mut(),
-            Self::Proxied(proxied) => proxied.inner.source(),
+            Self::Proxied(proxied) => return proxied.inner.source(),
             Self::Outbound(tls) => tls.stream_mut(),
-        }
+            Self::Quic(_) => return None,
+        })
     }
 
     /// Asks the poller to report the socket.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let interest = self.interest(false);
-        self.source().register(registry, token, interest)
+        self.source().map_or(Ok(()), |source| source.register(registry, token, interest))
     }
 
     /// Adapts what the poller reports after output was blocked or is no longer.
@@ -288,18 +314,19 @@ impl Transport {
             return Ok(());
         }
         let interest = self.interest(blocked);
-        self.source().reregister(registry, token, interest)
+        self.source().map_or(Ok(()), |source| source.reregister(registry, token, interest))
     }
 
     /// Takes the socket from the poller before another shard gets it.
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        self.source().deregister(registry)
+        self.source().map_or(Ok(()), |source| source.deregister(registry))
     }
 
     /// Where the client is, as a proxy has told where one is named.
     pub(crate) fn peer(&self) -> Peer {
         let address = match self {
             Self::Unix(_) => return Peer::Unix,
+            Self::Quic(quic) => return Peer::Address(quic.peer()),
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Tls(tls) => tls.stream().peer_addr(),
             Self::WebSocket(web) => web.stream().socket().peer_addr(),
@@ -321,6 +348,7 @@ impl fmt::Debug for Transport {
             Self::WebSocket(_) => "WebSocket",
             Self::Proxied(_) => "Proxied",
             Self::Outbound(_) => "Outbound",
+            Self::Quic(_) => "Quic",
         };
         f.write_str(name)
     }

@@ -7,7 +7,7 @@ mod tls;
 
 use std::sync::mpsc::{Sender, channel};
 
-use tidegate_engine::{DialAttempt, ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
+use tidegate_engine::{DialAttempt, Evicted, ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
 
 use crate::address::HostPort;
 use crate::admission::Seat;
@@ -97,7 +97,7 @@ pub(crate) enum FleetOrder {
     /// Send clients elsewhere from now on, or no more.
     Redirect { begin: bool, reference: Option<String> },
     /// End the connections of so many clients and say how many there were.
-    Evict { clients: usize, answer: Sender<usize> },
+    Evict { clients: usize, whom: Evicted, answer: Sender<usize> },
     /// Say how the fleet is.
     Report(Sender<(Vec<UplinkReport>, u64, bool)>),
 }
@@ -210,8 +210,8 @@ impl NodeHandle {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn evict(&self, clients: usize) -> Result<usize, NoAnswer> {
-        let ended = self.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, answer }))?;
+    pub fn evict(&self, clients: usize, whom: Evicted) -> Result<usize, NoAnswer> {
+        let ended = self.ask_all(|answer| Admin::Fleet(FleetOrder::Evict { clients, whom, answer }))?;
         Ok(ended.into_iter().sum())
     }
 
@@ -242,9 +242,9 @@ impl Shard {
             }
             FleetOrder::Redirect { begin: true, reference } => self.engine.begin_redirecting(reference),
             FleetOrder::Redirect { begin: false, .. } => self.engine.end_redirecting(),
-            FleetOrder::Evict { clients, answer } => {
-                let served = self.engine.evict(now, clients);
-                let relayed = self.end_relays(clients.saturating_sub(served));
+            FleetOrder::Evict { clients, whom, answer } => {
+                let served = self.engine.evict(now, clients, whom);
+                let relayed = self.send_relayed_away(clients.saturating_sub(served), whom);
                 let _ = answer.send(served + relayed);
             }
             FleetOrder::Report(answer) => {

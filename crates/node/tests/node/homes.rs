@@ -16,7 +16,7 @@ fn id_at(shard: u16, prefix: &str) -> String {
 fn what_was_sent_behind_the_connect_goes_along() {
     let node = node(2);
     let mut clients = Vec::new();
-    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "tls", "wss"]) {
+    for (address, prefix) in addresses(&node).iter().zip(["tcp", "unix", "web", "quic", "tls", "wss"]) {
         for shard in [0, 1] {
             let mut client = Client::dial(address);
             client.send(&[&connect(&id_at(shard, prefix))[..], &PINGREQ, &PINGREQ].concat());
@@ -27,9 +27,9 @@ fn what_was_sent_behind_the_connect_goes_along() {
     }
     let report = node.handle().report().unwrap();
     // Each listener's shard hands over the client whose home is the other one.
-    assert_eq!((report.shell.handed_over, report.shell.adopted), (5, 5));
+    assert_eq!((report.shell.handed_over, report.shell.adopted), (6, 6));
     let at: Vec<u64> = report.shards.iter().map(|shard| shard.gauges.sessions_connected).collect();
-    assert_eq!(at, [5, 5]);
+    assert_eq!(at, [6, 6]);
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod homes;
 mod limits;
 mod pki;
 mod proxy;
+mod quic;
+mod quic_client;
 mod relay;
 mod start;
 mod telling;
@@ -30,16 +32,17 @@ fn socket_path() -> PathBuf {
     std::env::temp_dir().join(format!("tidegate-node-{}-{number}.sock", std::process::id()))
 }
 
-/// Settings for listeners on every transport, in the order TCP, Unix, WebSocket, TLS, WebSocket over TLS.
+/// Settings for listeners on every transport, in the order TCP, Unix, WebSocket, QUIC, TLS, WebSocket over TLS.
 fn settings(shards: u16) -> NodeSettings {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
     settings.listeners.push(ListenAddress::Unix(socket_path()));
     settings.listeners.push("ws://127.0.0.1:0".parse().unwrap());
+    settings.listeners.push("quic://127.0.0.1:0".parse().unwrap());
     let listener = settings.engine.listeners[0].clone();
     settings.listeners.push("mqtts://127.0.0.1:0".parse().unwrap());
     settings.listeners.push("wss://127.0.0.1:0".parse().unwrap());
-    for position in [3, 4] {
+    for position in [3, 4, 5] {
         settings.tls.insert(position, pki::COMMON.settings.clone());
     }
     settings.engine.listeners.resize(settings.listeners.len(), listener);
@@ -51,6 +54,6 @@ fn node(shards: u16) -> Node {
     Node::start(settings(shards)).unwrap()
 }
 
-fn addresses(node: &Node) -> [LocalAddress; 5] {
+fn addresses(node: &Node) -> [LocalAddress; 6] {
     node.local_addresses().to_vec().try_into().unwrap()
 }

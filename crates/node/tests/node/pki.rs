@@ -84,6 +84,11 @@ impl Authority {
 
     /// A list of revoked certificates with these serial numbers.
     pub(crate) fn revoke(&self, serials: &[u64]) -> String {
+        self.revoke_until(2099, serials)
+    }
+
+    /// The same, to be followed by another list in a year.
+    pub(crate) fn revoke_until(&self, year: i32, serials: &[u64]) -> String {
         let revoked = serials.iter().map(|serial| RevokedCertParams {
             serial_number: SerialNumber::from(*serial),
             revocation_time: date_time_ymd(2024, 1, 1),
@@ -92,7 +97,7 @@ impl Authority {
         });
         let params = CertificateRevocationListParams {
             this_update: date_time_ymd(2024, 1, 1),
-            next_update: date_time_ymd(2099, 1, 1),
+            next_update: date_time_ymd(year, 1, 1),
             crl_number: SerialNumber::from(1_u64),
             issuing_distribution_point: None,
             revoked_certs: revoked.collect(),

@@ -13,19 +13,21 @@ use crate::wire::*;
 fn node(shards: u16) -> Node {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
-    for address in ["ws://127.0.0.1:0", "mqtts://127.0.0.1:0", "127.0.0.1:0"] {
+    for address in ["ws://127.0.0.1:0", "mqtts://127.0.0.1:0", "quic://127.0.0.1:0", "127.0.0.1:0"] {
         settings.listeners.push(address.parse().unwrap());
     }
-    settings.tls.insert(2, COMMON.settings.clone());
-    settings.proxies.insert(3, vec!["127.0.0.0/8".parse().unwrap()]);
+    for position in [2, 3] {
+        settings.tls.insert(position, COMMON.settings.clone());
+    }
+    settings.proxies.insert(4, vec!["127.0.0.0/8".parse().unwrap()]);
     let listener = settings.engine.listeners[0].clone();
-    settings.engine.listeners.resize(4, listener);
-    settings.engine.listeners[3].relayed = true;
+    settings.engine.listeners.resize(5, listener);
+    settings.engine.listeners[4].relayed = true;
     Node::start(settings).unwrap()
 }
 
 fn relay_of(node: &Node) -> SocketAddr {
-    node.local_addresses()[3].socket().unwrap()
+    node.local_addresses()[4].socket().unwrap()
 }
 
 /// The table of the place with this number: the first half of the partitions is at place 0.
@@ -67,7 +69,7 @@ fn a_client_reaches_its_home_over_every_transport_and_speaks_every_qos() {
         let mut subscriber = Client::connect(&tcp_of(&home), &id_at(1, "subscriber"));
         subscriber.send(&subscribe_qos1("t/#"));
         subscriber.receive(SUBACK.len());
-        for (address, stem) in edge.local_addresses().iter().take(3).zip(["tcp", "web", "tls"]) {
+        for (address, stem) in edge.local_addresses().iter().take(4).zip(["tcp", "web", "tls", "quic"]) {
             let mut client = Client::connect(address, &id_at(1, stem));
             client.send(&publish_qos1("t/1", b"one"));
             client.expect(&PUBACK);
@@ -83,9 +85,9 @@ fn a_client_reaches_its_home_over_every_transport_and_speaks_every_qos() {
             client.expect(&PINGRESP);
         }
         let (edge, home) = (edge.handle().report().unwrap(), home.handle().report().unwrap());
-        assert_eq!((edge.shell.relayed, edge.shell.relays_failed), (3, 0));
+        assert_eq!((edge.shell.relayed, edge.shell.relays_failed), (4, 0));
         assert_eq!((edge.gauges.sessions_connected, edge.gauges.connections), (0, 0));
-        assert_eq!(home.counters.connects_accepted, 4);
+        assert_eq!(home.counters.connects_accepted, 5);
     }
 }
 

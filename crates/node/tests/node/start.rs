@@ -23,7 +23,7 @@ fn impossible_settings_are_refused() {
     }
     let mut unmatched = settings(1);
     unmatched.engine.listeners.pop();
-    assert!(matches!(Node::start(unmatched), Err(StartError::Listeners { addresses: 5, settings: 4 })));
+    assert!(matches!(Node::start(unmatched), Err(StartError::Listeners { addresses: 6, settings: 5 })));
     let mut greedy = settings(1);
     greedy.max_connections = u32::MAX;
     assert!(matches!(Node::start(greedy), Err(StartError::TooFewFiles(_))));

@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use tidegate_node::LocalAddress;
 
 use crate::pki::COMMON;
+use crate::quic_client::{QuicOptions, QuicSocket};
 
 /// Long enough that only a broken broker lets a read run into it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,6 +35,7 @@ impl Client {
                 (Box::new(stream), None)
             }
             LocalAddress::Tls(at) => (Box::new(tls(*at, &COMMON.client)), None),
+            LocalAddress::Quic(at) => (Box::new(QuicSocket::connect(*at, &QuicOptions::default()).unwrap()), None),
             LocalAddress::WebSocket(at, path) => (Box::new(tcp(*at)), Some(path)),
             LocalAddress::WebSocketTls(at, path) => (Box::new(tls(*at, &COMMON.client)), Some(path)),
         };

@@ -10,7 +10,7 @@ use super::frame::{self, FRAME_HEADER};
 use super::segment::{self, FIRST_FRAME, Segment};
 use crate::catalog::{Catalog, Shared};
 use crate::disk::is_full;
-use crate::{Commits, Durability, OpenError, State};
+use crate::{Commits, Durability, OpenError, State, pace};
 
 /// Most bytes of one group; a single larger batch is a group of its own.
 const GROUP_BYTES: usize = 4 * 1024 * 1024;
@@ -155,6 +155,22 @@ impl JournalWriter {
         }
     }
 
+    /// Closes the file that is written and asks for a merge of all that is closed, so that the next start has little to
+    /// replay. For a time when nothing comes.
+    pub(crate) fn checkpoint(&mut self) -> Step {
+        if self.has_work() || self.sync() == Step::Retry {
+            return Step::Retry;
+        }
+        let holds = self.active.as_ref().is_some_and(|active| active.position > FIRST_FRAME);
+        if holds && let Err(error) = self.begin_segment() {
+            // Nobody waits for it, so the store is not called full or failing for that.
+            tracing::warn!(%error, "no file of the journal could be begun to merge the present one");
+            return Step::Retry;
+        }
+        self.shared.work.ask(|wanted| wanted.merge = true);
+        Step::Done
+    }
+
     /// Begins the first file after the store was opened, and writes the frames into it that were perhaps not synced
     /// before.
     pub(crate) fn begin(&mut self) -> Result<(), OpenError> {
@@ -213,7 +229,9 @@ impl JournalWriter {
         if bytes > 0 {
             self.check_limit(bytes as u64)?;
             let end = self.active.as_ref().map(|active| active.position + (self.written + bytes) as u64);
-            let broken = self.active.as_ref().is_none_or(|active| active.broken);
+            // A file that is ready may be named by a manifest already: then what the present one has from here on does
+            // not count.
+            let broken = self.active.as_ref().is_none_or(|active| active.broken) || self.prepared.is_some();
             let empty = self.active.as_ref().is_some_and(|active| active.position == FIRST_FRAME) && self.written == 0;
             let too_long = end.is_some_and(|end| end > self.shared.settings.segment_bytes) && !empty;
             if too_long && !broken && self.written > 0 {
@@ -392,11 +410,8 @@ impl JournalWriter {
     }
 
     fn ask_for_merge(&self, catalog: &Catalog) {
-        let settings = &self.shared.settings;
-        let mut threshold = settings.merge_min_bytes.max(catalog.table_bytes() / 2);
-        if self.shared.status.is_full() {
-            threshold = threshold.min(settings.segment_bytes.max(catalog.table_bytes() / 8));
-        }
+        let is_full = self.shared.status.is_full();
+        let threshold = pace::merge_threshold(&self.shared.settings, catalog.table_bytes(), is_full);
         if catalog.closed_bytes() > threshold || catalog.segments.len() > MAX_SEGMENTS {
             self.shared.work.ask(|wanted| wanted.merge = true);
         }

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::lanes::Lanes;
 use crate::ReadError;
 use crate::disk::read_part;
 use crate::journal::segment::{FIRST_FRAME, Frames, Segment};
@@ -11,21 +12,29 @@ use crate::operation::{Operation, Operations};
 #[derive(Default)]
 pub(crate) struct Run {
     files: Vec<Vec<u8>>,
-    entries: Vec<Entry>,
+    lanes: Lanes,
+    /// Operations on keys that have no lane.
+    others: Vec<Other>,
 }
 
-/// Where an operation is, and enough of its key to seldom look there while sorting.
+/// Where an operation is.
 #[derive(Clone, Copy)]
-struct Entry {
-    /// The first bytes of the key, so that numbers compare as keys do.
-    prefix: u128,
+pub(super) struct Entry {
     /// Which of the files, the oldest first.
-    file: u32,
+    pub(super) file: u32,
     /// Where the key begins in the file.
-    key: u32,
-    value_length: u32,
-    key_length: u16,
-    is_put: bool,
+    pub(super) key: u32,
+    pub(super) value_length: u32,
+    pub(super) key_length: u16,
+    pub(super) is_put: bool,
+}
+
+/// An operation that has to be sorted.
+#[derive(Clone, Copy)]
+struct Other {
+    /// The first bytes of the key, so that numbers compare as keys do, and keys are seldom looked at.
+    prefix: u128,
+    entry: Entry,
 }
 
 /// Bytes of a key that are kept beside its place.
@@ -84,42 +93,60 @@ impl Run {
                 Operation::Put { value, .. } => (true, value),
                 Operation::Delete { .. } => (false, &[][..]),
             };
-            self.entries.push(Entry {
-                prefix: prefix(operation.key()),
+            let key = operation.key();
+            let entry = Entry {
                 file,
                 key: (begin + 3) as u32,
                 value_length: value.len() as u32,
-                key_length: operation.key().len() as u16,
+                key_length: key.len() as u16,
                 is_put,
-            });
+            };
+            if !self.lanes.take(key, &entry) {
+                self.others.push(Other { prefix: prefix(key), entry });
+            }
         }
     }
 
     /// Sorts it and leaves the newest operation of each key.
     pub(crate) fn sorted(mut self) -> SortedRun {
+        let others = self.sort_others();
+        let numbered = std::mem::take(&mut self.lanes).sorted();
+        let entries = if others.is_empty() { numbered } else { self.merge(&numbered, &others) };
+        SortedRun { files: self.files, entries, position: 0 }
+    }
+
+    fn sort_others(&mut self) -> Vec<Entry> {
         let files = &self.files;
         // Of one key the newest comes last.
-        self.entries.sort_unstable_by(|left, right| {
-            compare(files, left, right).then(left.file.cmp(&right.file)).then(left.key.cmp(&right.key))
+        self.others.sort_unstable_by(|left, right| {
+            let (one, next) = (&left.entry, &right.entry);
+            compare(files, left, right).then(one.file.cmp(&next.file)).then(one.key.cmp(&next.key))
         });
-        let mut kept = 0;
-        for index in 0..self.entries.len() {
-            let entry = self.entries[index];
-            let newer = self.entries.get(index + 1);
-            if newer.is_none_or(|newer| compare(files, newer, &entry).is_ne()) {
-                self.entries[kept] = entry;
-                kept += 1;
-            }
+        let keys = self.others.chunk_by(|one, next| compare(files, one, next).is_eq());
+        keys.filter_map(|operations| operations.last().map(|other| other.entry)).collect()
+    }
+
+    /// Two sequences as one. No key is in both.
+    fn merge(&self, numbered: &[Entry], others: &[Entry]) -> Vec<Entry> {
+        let mut merged = Vec::with_capacity(numbered.len() + others.len());
+        let mut rest = numbered;
+        for other in others {
+            let before = rest.partition_point(|entry| key(&self.files, entry) < key(&self.files, other));
+            let (lower, higher) = rest.split_at(before);
+            merged.extend_from_slice(lower);
+            merged.push(*other);
+            rest = higher;
         }
-        self.entries.truncate(kept);
-        SortedRun { run: self, position: 0 }
+        merged.extend_from_slice(rest);
+        merged
     }
 }
 
 /// Compares keys.
-fn compare(files: &[Vec<u8>], left: &Entry, right: &Entry) -> Ordering {
+fn compare(files: &[Vec<u8>], left: &Other, right: &Other) -> Ordering {
     // A short key is filled up with zeros: of two that look the same then, the shorter one is the lower.
     left.prefix.cmp(&right.prefix).then_with(|| {
+        let (left, right) = (&left.entry, &right.entry);
         if usize::from(left.key_length.max(right.key_length)) <= PREFIX {
             return left.key_length.cmp(&right.key_length);
         }
@@ -135,20 +162,24 @@ fn key<'a>(files: &'a [Vec<u8>], entry: &Entry) -> &'a [u8] {
 
 /// A run in the order of its keys.
 pub(crate) struct SortedRun {
-    run: Run,
+    files: Vec<Vec<u8>>,
+    entries: Vec<Entry>,
     position: usize,
 }
 
 impl SortedRun {
     pub(crate) fn current(&self) -> Option<(&[u8], Option<&[u8]>)> {
-        let entry = self.run.entries.get(self.position)?;
+        let entry = self.entries.get(self.position)?;
         let begin = entry.key as usize + usize::from(entry.key_length) + 4;
-        let file = self.run.files.get(entry.file as usize)?;
+        let file = self.files.get(entry.file as usize)?;
         let value = if entry.is_put { Some(file.get(begin..begin + entry.value_length as usize)?) } else { None };
-        Some((key(&self.run.files, entry), value))
+        Some((key(&self.files, entry), value))
     }
 
     pub(crate) fn advance(&mut self) {
         self.position += 1;
     }
 }
+
+#[cfg(test)]
+mod tests;

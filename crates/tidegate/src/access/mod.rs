@@ -3,10 +3,12 @@
 mod engine;
 mod load;
 mod presets;
+mod tenancy;
 pub(crate) mod tenants;
 
 pub(crate) use load::{check, load};
 pub(crate) use presets::presets;
+pub(crate) use tenancy::Tenancy;
 
 use std::sync::Arc;
 
@@ -18,8 +20,8 @@ use crate::config::Config;
 use engine::RuleAccess;
 use tenants::TenantNames;
 
-/// Names that rules use for what engines know by a number. They are those that the broker was started with, since numbers
-/// change with a restart only.
+/// Names that rules use for what engines know by a number. Listeners are those that the broker was started with, since their
+/// numbers change with a restart only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
     tenants: TenantNames,
@@ -31,6 +33,11 @@ impl Names {
     pub(crate) fn of(config: &Config) -> Self {
         let listeners = config.listeners.iter().map(|listener| listener.name.clone()).collect();
         Self { tenants: TenantNames::of(config), listeners }
+    }
+
+    /// The same listeners with the tenants of another configuration, which stand in the order of their numbers.
+    pub(crate) fn with_tenants(&self, config: &Config) -> Self {
+        Self { tenants: TenantNames::of(config), listeners: Arc::clone(&self.listeners) }
     }
 }
 

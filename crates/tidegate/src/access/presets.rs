@@ -3,24 +3,18 @@
 use tidegate_engine::{ListenerId, Preset};
 use tidegate_node::{ConnectionFacts, IdentityRole, Presets, TlsFacts};
 
+use crate::access::Tenancy;
 use crate::access::tenants::{TenantMap, Traits};
-use crate::config::Config;
 
 /// Longest client id that a packet can carry, bytes ([MQTT-1.5.4]).
 const CLIENT_ID_MAX: usize = u16::MAX as usize;
 
-/// Says what is known of a client, where a configuration makes anything known.
-pub(crate) fn presets(config: &Config) -> Option<Presets> {
-    let by_certificate = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::ClientId);
-    if config.tenants.is_empty() && !by_certificate {
-        return None;
-    }
-    let tenants = TenantMap::of(config);
-    let listeners: Vec<String> = config.listeners.iter().map(|listener| listener.name.clone()).collect();
-    Some(Presets::new(move |listener: ListenerId, facts: &ConnectionFacts| {
-        let listener = listeners.get(usize::from(listener.0)).map_or("", String::as_str);
-        facts.tls.as_deref().map_or_else(Preset::default, |tls| preset(&tenants, listener, tls))
-    }))
+/// Says what is known of a client.
+pub(crate) fn presets(tenancy: Tenancy) -> Presets {
+    Presets::new(move |listener: ListenerId, facts: &ConnectionFacts| {
+        let of = |tls| tenancy.ask(|tenants| preset(tenants, tenancy.listener(listener), tls));
+        facts.tls.as_deref().map_or_else(Preset::default, of)
+    })
 }
 
 /// What the handshake of a client of this listener has shown.
@@ -52,8 +46,8 @@ mod tests {
     use tidegate_node::{ClientCertificate, Identity, TlsVersion};
 
     use super::*;
-    use crate::config::Inputs;
     use crate::config::source::FileText;
+    use crate::config::{Config, Inputs};
 
     const TENANTS: &str = "\
 [[listener]]
@@ -134,15 +128,5 @@ default = 'allow'
         for name in ["", "a\0b", &"x".repeat(65_536)] {
             assert_eq!(client_id(name, IdentityRole::ClientId), None);
         }
-    }
-
-    #[test]
-    fn nobody_is_asked_where_nothing_can_become_known() {
-        let with = |text: &str| {
-            let file = FileText { name: "t.toml".to_owned(), text: text.to_owned() };
-            presets(&Config::load(Inputs { file: Some(file), ..Inputs::default() }).unwrap())
-        };
-        assert!(with("").is_none());
-        assert!(with("[[tenant]]\nname = 'a'\n").is_some());
     }
 }

@@ -17,7 +17,7 @@ use tidegate_auth::{
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
 use tidegate_node::{ConnectionFacts, IdentityRole};
 
-use crate::access::tenants::TenantMap;
+use crate::access::Tenancy;
 use crate::config::Config;
 
 use arrival::Arrival;
@@ -43,7 +43,7 @@ pub(crate) struct Authentication {
 struct Policy {
     /// By the numbers of listeners.
     gates: Vec<Gate>,
-    tenants: TenantMap,
+    tenants: Tenancy,
     /// Whether there are providers. Without any, a listener is open unless it takes names from certificates.
     providers: bool,
 }
@@ -64,17 +64,17 @@ struct Gate {
 }
 
 impl Policy {
-    fn of(config: &Config) -> Self {
+    fn of(config: &Config, tenants: Tenancy) -> Self {
         let gates = config.listeners.iter().map(|listener| Gate {
             name: listener.name.clone(),
             allow_anonymous: listener.allow_anonymous,
             certificate: listener.identity_as,
         });
-        Self { gates: gates.collect(), tenants: TenantMap::of(config), providers: config.has_providers() }
+        Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }
 
-    /// The listeners and tenants are those that the broker was started with, since their numbers are; what may change about
-    /// a listener is found by its name.
+    /// The listeners are those that the broker was started with, since their numbers are; what may change about one is found
+    /// by its name.
     fn after_reload(&self, config: &Config) -> Self {
         let gate = |gate: &Gate| {
             let new = config.listeners.iter().find(|listener| listener.name == gate.name);
@@ -98,10 +98,10 @@ impl Authentication {
     ///
     /// # Errors
     /// When one of them cannot be made; in words for people.
-    pub(crate) fn start(config: &Config, asker: FleetAsker) -> Result<Self, String> {
+    pub(crate) fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, String> {
         let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
         let chain = Chain::start(settings).map_err(|error| error.to_string())?;
-        let policy = RwLock::new(Arc::new(Policy::of(config)));
+        let policy = RwLock::new(Arc::new(Policy::of(config, tenants)));
         Ok(Self { chain, asker, policy, exchanges: Exchanges::default() })
     }
 
@@ -249,7 +249,7 @@ fn or_anonymous(decision: Decision) -> Decision {
 /// What the engine is told.
 fn judge(policy: &Policy, arrival: &Arrival, decision: Decision, data: Option<Vec<u8>>) -> Verdict {
     let refusal = match decision {
-        Decision::Allow(identity) => match arrival.admit(&policy.tenants, identity) {
+        Decision::Allow(identity) => match policy.tenants.ask(|tenants| arrival.admit(tenants, identity)) {
             Ok(identity) => return Verdict::Accept(Accepted { identity: Some(Arc::new(identity)), data }),
             Err(refusal) => refusal,
         },

@@ -8,6 +8,7 @@ use tidegate_engine::{Enhanced, ListenerId, Reason, TenantId};
 use tidegate_node::{ClientCertificate, Identity as CertificateIdentity, TlsFacts, TlsVersion};
 
 use super::*;
+use crate::access::tenants::TenantMap;
 use crate::config::Inputs;
 use crate::config::source::FileText;
 
@@ -56,7 +57,8 @@ fn with_users(listener: &str, users: &Path) -> String {
 }
 
 fn start(text: &str) -> Authentication {
-    Authentication::start(&load(text).unwrap(), asker()).unwrap()
+    let config = load(text).unwrap();
+    Authentication::start(&config, Tenancy::of(&config), asker()).unwrap()
 }
 
 /// Asks a fleet without brokers.
@@ -280,7 +282,8 @@ fn who_may_come_in_without_a_name_changes_with_a_reload() {
 fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));
-    let error = Authentication::start(&load(&text).unwrap(), asker()).unwrap_err();
+    let config = load(&text).unwrap();
+    let error = Authentication::start(&config, Tenancy::of(&config), asker()).unwrap_err();
     assert!(error.starts_with("provider `password-file`: cannot read "), "{error}");
 }
 

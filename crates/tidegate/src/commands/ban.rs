@@ -14,6 +14,7 @@ Examples:
   tidegate ban list                                          all bans, also those that the broker made itself
   tidegate ban add client sensor-17 --for 1h --reason 'sends nonsense'
   tidegate ban add address 192.0.2.0/24                      until it is removed
+  tidegate ban add user bob --tenant acme
   tidegate ban remove client sensor-17
 
 A ban closes the connections that it is about. A banned address is closed when it connects; a banned client id or user name
@@ -69,6 +70,9 @@ struct Target {
     kind: Kind,
     /// The client id, the user name, or the address or network
     name: String,
+    /// The tenant of the client or user [default: the default one]
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
 }
 
 /// What can be banned.
@@ -107,13 +111,17 @@ pub(crate) fn run(args: &Args) -> Exit {
         Action::Add { target, length, reason, admin } => {
             let mut body = json!({ "reason": reason, "for_seconds": length });
             body[target.kind.label()] = Value::from(target.name.as_str());
+            if let Some(tenant) = &target.tenant {
+                body["tenant"] = Value::from(tenant.as_str());
+            }
             admin.request("POST", "/api/v1/bans", Some(&body)).map(|answer| {
                 let closed = answer.get("closed").and_then(Value::as_u64).unwrap_or_default();
                 format!("banned {} {}; connections closed: {closed}\n", target.kind.label(), shown(&target.name))
             })
         }
         Action::Remove { target, admin } => {
-            let path = format!("/api/v1/bans?{}={}", target.kind.label(), escape(&target.name));
+            let tenant = target.tenant.as_ref().map_or_else(String::new, |name| format!("&tenant={}", escape(name)));
+            let path = format!("/api/v1/bans?{}={}{tenant}", target.kind.label(), escape(&target.name));
             let said = format!("the ban of {} {} has ended\n", target.kind.label(), shown(&target.name));
             admin.request("DELETE", &path, None).map(|_| said)
         }
@@ -140,7 +148,8 @@ fn list(answer: &Value) -> String {
         let until =
             number("until_ms").map_or_else(|| "until it is removed".to_owned(), |at| format!("until {}", time(at)));
         let _ = write!(out, "{} {}  {until}, by {}", text("kind"), text("name"), text("origin").replace('_', " "));
-        if let Some(tenant) = number("tenant").filter(|tenant| *tenant != 0) {
+        let tenant = text("tenant");
+        if !tenant.is_empty() {
             let _ = write!(out, ", tenant {tenant}");
         }
         let reason = text("reason");
@@ -156,15 +165,15 @@ mod tests {
     #[test]
     fn a_list_says_whom_until_when_by_whom_and_why() {
         let answer = json!({ "bans": [
-            { "kind": "client", "name": "a", "tenant": 0, "reason": "", "origin": "operator", "since_ms": 0, "until_ms": null },
-            { "kind": "address", "name": "192.0.2.1", "tenant": 2, "reason": "5 failed logins", "origin": "failed_logins",
+            { "kind": "client", "name": "a", "tenant": "", "reason": "", "origin": "operator", "since_ms": 0, "until_ms": null },
+            { "kind": "address", "name": "192.0.2.1", "tenant": "acme", "reason": "5 failed logins", "origin": "failed_logins",
               "since_ms": 0, "until_ms": 0 },
         ]});
         let text = list(&answer);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "client a  until it is removed, by operator");
         assert!(lines[1].starts_with("address 192.0.2.1  until 19"), "{text}");
-        assert!(lines[1].ends_with(", by failed logins, tenant 2: 5 failed logins"), "{text}");
+        assert!(lines[1].ends_with(", by failed logins, tenant acme: 5 failed logins"), "{text}");
         assert_eq!(list(&json!({ "bans": [] })), "nobody is banned\n");
     }
 

@@ -3,7 +3,6 @@
 mod endpoint;
 
 use std::fmt::Write;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,11 +10,12 @@ use std::sync::Arc;
 use clap::{Args as ClapArgs, ValueEnum};
 use tidegate_dns::{
     AnswerKind, Counters, Database, DropReason, Endpoint, Limits, NameServer, NoneHealthy, Places, Policy, Server,
-    Settings, Table, Ttl, ZoneName,
+    Settings, Ttl, ZoneName,
 };
 
 use crate::config::sections::{LogFormat, LogLevel};
 use crate::exit::{Exit, print, report};
+use crate::fleet::places_table;
 use crate::logging::Log;
 use crate::signals::{Asked, BrokerSignals};
 
@@ -153,13 +153,8 @@ fn serve(args: &Args) -> Result<Exit, (Exit, String)> {
 }
 
 fn settings(args: &Args) -> Result<Settings, String> {
-    let table = match &args.places {
-        Some(path) => {
-            let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-            Table::parse(&text).map_err(|error| format!("{}: {error}", path.display()))?
-        }
-        None => Table::default(),
-    };
+    check_places(args)?;
+    let table = places_table(args.places.as_deref())?;
     let database = args.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
     Ok(Settings {
         listen: args.listen.clone(),
@@ -175,6 +170,24 @@ fn settings(args: &Args) -> Result<Settings, String> {
         },
         ..Settings::new(args.zone.clone())
     })
+}
+
+/// `nearest` without places would choose by turns, and places with another policy would change nothing.
+fn check_places(args: &Args) -> Result<(), String> {
+    let asked = args.places.is_some() || args.maxmind.is_some();
+    match args.policy {
+        PolicyName::Nearest if args.endpoints.iter().all(|endpoint| endpoint.location.is_none()) => Err(
+            "--policy nearest needs to know where endpoints are: write at=LATITUDE,LONGITUDE behind each, as in -e 'rome=192.0.2.1;at=41.9,12.5'"
+                .to_owned(),
+        ),
+        PolicyName::Nearest if !asked => {
+            Err("--policy nearest needs to know where askers are: name a file with --places or --maxmind".to_owned())
+        }
+        PolicyName::RoundRobin | PolicyName::Weighted | PolicyName::LeastLoaded if asked => {
+            Err("--places and --maxmind have no effect without --policy nearest: add it, or leave them out".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 fn ready_line(args: &Args, server: &Server) -> String {
@@ -216,5 +229,27 @@ mod tests {
         assert!(ttl("31").unwrap_err().contains("5 to 30"));
         assert!(ttl("soon").is_err());
         assert_eq!(ttl("5").unwrap().seconds(), 5);
+    }
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn settings_of(words: &str) -> Result<(), String> {
+        let words = ["dns", "--zone", "fleet.example"].into_iter().chain(words.split(' '));
+        settings(&<Line as clap::Parser>::try_parse_from(words).unwrap().args).map(drop)
+    }
+
+    #[test]
+    fn nearest_and_places_belong_together() {
+        let of_endpoints = settings_of("-e a=192.0.2.1 --policy nearest").unwrap_err();
+        assert!(of_endpoints.contains("at=LATITUDE,LONGITUDE"), "{of_endpoints}");
+        let of_askers = settings_of("-e a=192.0.2.1;at=1,2 --policy nearest").unwrap_err();
+        assert!(of_askers.contains("--places"), "{of_askers}");
+        let idle = settings_of("-e a=192.0.2.1 --places p.txt").unwrap_err();
+        assert!(idle.contains("no effect") && idle.contains("--policy nearest"), "{idle}");
+        assert_eq!(settings_of("-e a=192.0.2.1;at=1,2"), Ok(()));
     }
 }

@@ -13,7 +13,8 @@ Examples:
   tidegate manager --fleet fleet.toml --log info
 
 It starts what the fleet file asks for, or goes on with what a manager before it has left, and works until SIGTERM or SIGINT. The
-fleet runs on without it; `tidegate up` is the same and stops the fleet at its end. More: docs/manager.md.";
+fleet runs on without it; `tidegate fleet stop` stops it then, and `tidegate up` is the same as this and stops the fleet at its end.
+More: docs/manager.md.";
 
 /// The flags of `tidegate manager`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -37,6 +38,5 @@ pub(crate) fn run(args: &Args) -> Exit {
         tracing::warn!(%error, "standard output is closed; nobody was told that the manager is ready");
     }
     let (ended, exit) = session.work(|_| After::Work);
-    ended.leave();
-    exit
+    ended.leave(exit)
 }

@@ -2,7 +2,7 @@
 
 mod acl;
 pub(crate) mod ban;
-mod cert;
+pub(crate) mod cert;
 mod completions;
 mod config;
 pub(crate) mod dns;

@@ -8,7 +8,7 @@ use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
 use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings};
 
-use crate::access::{self, Names};
+use crate::access::{self, Names, Tenancy};
 use crate::admin_client::read_token;
 use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
@@ -20,7 +20,9 @@ use crate::homes::HomesKeeper;
 use crate::logging::Log;
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
-use crate::reload::{AccessRules, AdmissionRules, LogLevels, Reloadable, Reloader, TlsFiles};
+use crate::reload::{
+    AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
+};
 use crate::signals::{Asked, BrokerSignals};
 use crate::status::BrokerStatus;
 
@@ -63,13 +65,20 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.map(|rules| access::factory(rules, Names::of(config)));
-    let authentication =
-        authentication::is_needed(config).then(|| Authentication::start(config, asker)).transpose()?.map(Arc::new);
+    let tenancy = Tenancy::of(config);
+    let authentication = authentication::is_needed(config)
+        .then(|| Authentication::start(config, tenancy.clone(), asker))
+        .transpose()?
+        .map(Arc::new);
     if let Some(authentication) = &authentication {
         status.asks(Arc::clone(authentication));
     }
-    let mut settings = node_settings(config, log, access, authentication.clone(), brokers);
+    status.serves(tenancy.clone());
+    let mut settings = node_settings(config, log, &tenancy, access, authentication.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
+    if config.needs_development_certificate() {
+        crate::development::prepare().map_err(|error| error.to_string())?;
+    }
     let node = match store {
         Some(store) => Node::start_with_store(settings, store),
         None => Node::start(settings),
@@ -84,7 +93,8 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
     }
-    operations.ready(Reloader::new(sources.clone(), written, reloadable(config, log, &node, authentication)));
+    let parts = reloadable(config, log, &node, &tenancy, authentication);
+    operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
@@ -114,12 +124,16 @@ fn reloadable(
     config: &Config,
     log: &Log,
     node: &Node,
+    tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
+        // Before tenants, so that no client of a new one is asked about by rules that do not know its name.
         Box::new(AccessRules::new(node.handle(), Names::of(config))),
+        Box::new(TenantSections::new(tenancy.clone())),
         Box::new(AdmissionRules::new(node.handle())),
+        Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
     if let Some(authentication) = authentication {
@@ -140,20 +154,24 @@ fn warn_of_open_listeners(config: &Config) {
 fn node_settings(
     config: &Config,
     log: &Log,
+    tenancy: &Tenancy,
     access: Option<AccessFactory>,
     authentication: Option<Arc<Authentication>>,
     brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
+    let mut engine = config.engine_settings(shards);
+    engine.tenants = Some(Arc::new(tenancy.clone()));
+    engine.tenant_ledger = Some(Arc::clone(tenancy.counts()) as _);
     let mut settings = NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
         proxies: config.proxies(),
         tls_check: config.node.certificate_check,
-        engine: config.engine_settings(shards),
+        engine,
         access,
-        presets: access::presets(config),
+        presets: Some(access::presets(tenancy.clone())),
         max_connections: config.limits.max_connections,
         homes: None,
         admission: config.admission_settings(),

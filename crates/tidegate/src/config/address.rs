@@ -19,6 +19,7 @@ pub(crate) fn default_name(address: &ListenAddress) -> String {
         ListenAddress::Tls(at) => format!("tls-{}", at.port),
         ListenAddress::WebSocket { at, .. } => format!("ws-{}", at.port),
         ListenAddress::WebSocketTls { at, .. } => format!("wss-{}", at.port),
+        ListenAddress::Quic(at) => format!("quic-{}", at.port),
         ListenAddress::Unix(_) => "unix".to_owned(),
     }
 }
@@ -32,6 +33,7 @@ pub(crate) fn on_loopback(address: &ListenAddress) -> ListenAddress {
         ListenAddress::WebSocketTls { at, path } => {
             ListenAddress::WebSocketTls { at: loopback(at.port), path: path.clone() }
         }
+        ListenAddress::Quic(at) => ListenAddress::Quic(loopback(at.port)),
         ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
     }
 }
@@ -134,6 +136,7 @@ mod tests {
         assert_eq!(shown("ws://9001"), "ws://127.0.0.1:9001/mqtt");
         assert_eq!(shown("ws://9001/a/b"), "ws://127.0.0.1:9001/a/b");
         assert_eq!(shown("tls://8883"), "mqtts://127.0.0.1:8883");
+        assert_eq!(shown("quic://14567"), "quic://127.0.0.1:14567");
         assert_eq!(shown("wss://443"), "wss://127.0.0.1:443/mqtt");
     }
 
@@ -154,7 +157,7 @@ mod tests {
         refused("127.0.0.1:70000", "is no port");
         refused(":1883", "0.0.0.0:PORT");
         refused("*", "0.0.0.0:PORT");
-        refused("quic://h:8883", "mqtts://");
+        refused("sctp://h:8883", "mqtts://");
         refused("ws://h:9001/a?b", "plain path");
         refused(&format!("unix:/{}", "x".repeat(107)), "at most 107 bytes, not 108");
     }

@@ -28,13 +28,19 @@ impl Config {
         }
     }
 
+    /// Whom the configuration bans. Tenants stand in the order of their numbers.
     fn banned(&self) -> Vec<BanTarget> {
         let it = &self.admission;
         let tenant = TenantId::DEFAULT;
         let addresses = it.banned_addresses.0.iter().map(|network| BanTarget::Address(*network));
         let clients = it.banned_clients.0.iter().map(|name| BanTarget::Client(tenant, name.as_str().into()));
         let users = it.banned_users.0.iter().map(|name| BanTarget::User(tenant, name.as_str().into()));
-        addresses.chain(clients).chain(users).collect()
+        let of_tenants = (1..).map(TenantId).zip(&self.tenants).flat_map(|(number, tenant)| {
+            let clients =
+                tenant.banned_clients.0.iter().map(move |name| BanTarget::Client(number, name.as_str().into()));
+            clients.chain(tenant.banned_users.0.iter().map(move |name| BanTarget::User(number, name.as_str().into())))
+        });
+        addresses.chain(clients).chain(users).chain(of_tenants).collect()
     }
 
     /// How much is remembered.

@@ -9,6 +9,7 @@ use super::sections::Listener;
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
+use crate::orchestrator::same_place;
 
 /// Checks a configuration whose single keys are right.
 pub(crate) fn run(config: &Config, findings: &mut Findings) {
@@ -52,6 +53,14 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
                     format!("two brokers have the name `{}`; give one of them another: NAME=ADDRESS", broker.name);
                 findings.push(Problem::new(text), source());
             }
+            for (index, broker) in brokers.iter().enumerate() {
+                let before = brokers.iter().take(index).find(|other| same_place(&other.at, &broker.at));
+                if let Some(other) = before.filter(|other| other.name != broker.name) {
+                    let text = format!("brokers `{}` and `{}` have the address {}", other.name, broker.name, broker.at);
+                    let hint = "name each broker once: one under two names would be given its share twice";
+                    findings.push(Problem::new(text).hint(hint), source());
+                }
+            }
             if !brokers.is_empty() && !config.orchestrator.enabled {
                 let problem = Problem::new("names brokers, but this is no orchestrator");
                 findings.push(problem.hint("run `tidegate orchestrator`, or set orchestrator.enabled"), source());
@@ -85,6 +94,7 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
         findings.push(Problem::new(text), listener_source(config, index, "address"));
     }
     if let (Some(at), AdminAddress::At(admin)) = (listener.address.host_port(), &config.admin.address)
+        && !matches!(listener.address, ListenAddress::Quic(_))
         && at.port != 0
         && at == admin
     {
@@ -94,7 +104,10 @@ fn check_unique(config: &Config, index: usize, findings: &mut Findings) {
 }
 
 fn meet(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let over_udp = |address| matches!(address, &ListenAddress::Quic(_));
     match (one.host_port(), other.host_port()) {
+        // Ports of TCP and of UDP are not the same.
+        (Some(_), Some(_)) if over_udp(one) != over_udp(other) => false,
         (Some(one), Some(other)) => one.port != 0 && one == other,
         (None, None) => one == other,
         _ => false,

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_engine as engine;
 use tidegate_mqtt::QoS;
 
-use crate::access::tenants::{TenantMap, Traits};
 use crate::authentication;
 use crate::orchestrator::RELAY_LISTENER;
 use crate::physical_memory;
@@ -49,7 +47,8 @@ impl Config {
         }
     }
 
-    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up.
+    /// What each of `shards` engines is told. What the configuration says for the whole broker is divided, rounded up. Tenants
+    /// are left out: these are shared by all shards.
     pub(crate) fn engine_settings(&self, shards: u16) -> engine::Settings {
         engine::Settings {
             node_name: self.node.name.clone(),
@@ -83,9 +82,10 @@ impl Config {
             },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
-            tenants: self.tenants_by_user(),
+            tenants: None,
+            tenant_ledger: None,
             uplinks: self.uplink_settings(),
-            tenant_quotas: self.tenant_quotas(shards),
+            tenant_quotas: BTreeMap::new(),
         }
     }
 
@@ -99,33 +99,20 @@ impl Config {
         }
     }
 
-    /// Who finds the tenant of a user: nobody where a user name is only claimed.
-    fn tenants_by_user(&self) -> Option<Arc<dyn engine::Tenants>> {
-        let by_user = self.tenants.iter().any(|tenant| !tenant.users.0.is_empty());
-        (by_user && !self.auths.is_empty()).then(|| Arc::new(TenantMap::of(self)) as _)
-    }
-
-    /// How much each tenant may have on one shard.
-    fn tenant_quotas(&self, shards: u16) -> BTreeMap<engine::TenantId, engine::TenantQuota> {
+    /// How much each tenant may have, by its number.
+    pub(crate) fn tenant_quotas(&self) -> BTreeMap<engine::TenantId, engine::TenantQuota> {
         let quotas = self.tenants.iter().map(|tenant| engine::TenantQuota {
-            max_connections: share_narrow(tenant.max_connections, shards),
-            max_sessions: share_narrow(tenant.max_sessions, shards),
-            max_retained: share_narrow(tenant.max_retained, shards),
-            max_subscriptions: share_narrow(tenant.max_subscriptions, shards),
-            max_message_rate: share_narrow(tenant.max_message_rate, shards),
+            max_connections: tenant.max_connections,
+            max_sessions: tenant.max_sessions,
+            max_retained: tenant.max_retained,
+            max_subscriptions: tenant.max_subscriptions,
+            max_message_rate: tenant.max_message_rate,
         });
-        let numbered = (1..).map(engine::TenantId).zip(quotas);
-        numbered.filter(|(_, quota)| *quota != engine::TenantQuota::default()).collect()
+        (1..).map(engine::TenantId).zip(quotas).collect()
     }
 
-    /// Listeners, each with the tenant of clients of which nothing else is known.
     fn engine_listeners(&self, shards: u16) -> Vec<engine::ListenerSettings> {
-        let tenants = TenantMap::of(self);
-        let tenant = |listener: &Listener| {
-            let client = Traits { listener: &listener.name, ..Traits::default() };
-            tenants.resolve(&client).unwrap_or(engine::TenantId::DEFAULT)
-        };
-        self.listeners.iter().map(|listener| listener_settings(listener, tenant(listener), shards)).collect()
+        self.listeners.iter().map(|listener| listener_settings(listener, shards)).collect()
     }
 
     fn engine_limits(&self, shards: u16) -> engine::Limits {
@@ -153,10 +140,10 @@ impl Config {
     }
 }
 
-fn listener_settings(listener: &Listener, tenant: engine::TenantId, shards: u16) -> engine::ListenerSettings {
+fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettings {
     engine::ListenerSettings {
         name: listener.name.clone(),
-        tenant,
+        tenant: engine::TenantId::DEFAULT,
         max_packet_size: listener.max_packet_size.narrow(),
         receive_maximum: listener.receive_maximum,
         receive_maximum_lenient: listener.receive_maximum_lenient,

@@ -87,6 +87,10 @@ fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Rang
     let before: String =
         line.chars().take(place.column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
     writeln!(f, "{margin}--> {}:{}:{}", file.name, place.line, place.column)?;
+    if line.contains("://") && line.contains('@') {
+        // An address with a password is repeated nowhere.
+        return Ok(());
+    }
     writeln!(f, "{margin} |")?;
     writeln!(f, "{number} | {line}")?;
     writeln!(f, "{margin} | {before}{}", "^".repeat(marked.min(room).max(1)))

@@ -86,6 +86,11 @@ pub(crate) struct Config {
     file: Option<FileText>,
 }
 
+/// The address of a listener for QUIC, which may be written without its scheme.
+fn quic_address(text: &str) -> String {
+    if text.contains("://") { text.to_owned() } else { format!("quic://{text}") }
+}
+
 impl Config {
     /// Reads a configuration from all its sources and checks it as a whole.
     ///
@@ -250,6 +255,11 @@ impl Config {
             let path = KeyPath { section: "listener", index, key: "address" };
             let source = Source::Flag(flag.clone());
             self.set(path, &Raw::Word(address.clone()), source, findings);
+        }
+        for (address, flag) in &flags.quic {
+            let path = KeyPath { section: "listener", index: self.listeners.len(), key: "address" };
+            self.listeners.push(Listener::default());
+            self.set(path, &Raw::Word(quic_address(address)), Source::Flag(flag.clone()), findings);
         }
         if flags.allow_anonymous {
             self.allow_anonymous();

@@ -18,6 +18,8 @@ pub(crate) struct Override {
 pub(crate) struct Flags {
     /// Addresses to listen on instead of the configured ones, each with its flag as it was given.
     pub(crate) listen: Vec<(String, String)>,
+    /// Addresses for QUIC, beside the other ones, each with its flag as it was given.
+    pub(crate) quic: Vec<(String, String)>,
     /// Keys and values, with the flag as it was given; the later ones win.
     pub(crate) set: Vec<(String, String, String)>,
     /// Whether everybody may come in everywhere.
@@ -46,7 +48,9 @@ pub(crate) fn from_environment(variables: &[(String, String)], findings: &mut Fi
 pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override> {
     let mut overrides = Vec::new();
     for (key, value, flag) in &flags.set {
-        let source = Source::Flag(flag.clone());
+        // Addresses of brokers may hold passwords, which are repeated nowhere.
+        let shown = if key == "orchestrator.brokers" { "orchestrator.brokers" } else { flag };
+        let source = Source::Flag(shown.to_owned());
         match KeyPath::parse(key, ".") {
             Ok(path) => overrides.push(Override { path, value: value.clone(), source }),
             Err(problem) => findings.push(problem, source),

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_engine::{OverflowPolicy, SharedStrategy};
 use tidegate_node::{
-    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, TlsVersion,
+    ClientCertificates, DEFAULT_MAX_HANDSHAKES, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsVersion,
 };
 
 use super::address::{AdminAddress, loopback};
@@ -53,8 +53,8 @@ section! {
     /// one, on `127.0.0.1:1883`.
     "listener" [repeated = true] => Listener, LISTENER {
         /// Where it listens: `"127.0.0.1:1883"`, `"1883"` (the same), `"mqtts://0.0.0.0:8883"` for TLS,
-        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
-        address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port";
+        /// `"ws://127.0.0.1:9001/mqtt"`, `"wss://0.0.0.0:443/mqtt"`, `"quic://0.0.0.0:14567"` or `"unix:/run/tidegate.sock"`. Port 0 takes any free port, which the line that says "ready" names.
+        address: ListenAddress = ListenAddress::Tcp(loopback(1883)), in Kind::ListenAddress, flag "--listen", flag "--port", flag "--quic";
         /// Name in logs and metrics; without one it is made from the address, such as `tcp-1883`.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Whether clients come in without saying who they are although others than this machine reach the
@@ -62,7 +62,7 @@ section! {
         allow_anonymous: bool = false, in Kind::Boolean, flag "--allow-anonymous";
         /// The server's certificates (PEM), each followed by those between it and the root. A client gets the first that
         /// has the name that it asks for (SNI), or the first of all. The files are read again when they change and on
-        /// a reload; clients stay connected.
+        /// a reload; clients stay connected. A listener for QUIC on this machine that is given none has one for development.
         certificate: Paths = Paths::default(), in Kind::Paths;
         /// The private keys (PEM: PKCS#8, PKCS#1 or SEC1, not encrypted) of those certificates, in the same order.
         key: Paths = Paths::default(), in Kind::Paths;
@@ -73,13 +73,16 @@ section! {
         /// Lists of revoked certificates (PEM). With one, that of the authority that issued a client's certificate must be
         /// among them, or the client is refused.
         crl: Paths = Paths::default(), in Kind::Paths;
+        /// What becomes of clients when such a list is older than its own next update.
+        crl_outdated: OutdatedLists = OutdatedLists::Accept, in Kind::OneOf(<OutdatedLists as super::value::Words>::WORDS);
         /// Which part of a client's certificate says who it is.
         identity_from: IdentityField = IdentityField::CommonName, in Kind::OneOf(<IdentityField as super::value::Words>::WORDS);
         /// What that part is taken for.
         identity_as: IdentityRole = IdentityRole::None, in Kind::OneOf(<IdentityRole as super::value::Words>::WORDS);
         /// The least version of TLS that is spoken.
         tls_minimum: TlsVersion = TlsVersion::Tls12, in Kind::OneOf(<TlsVersion as super::value::Words>::WORDS);
-        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB.
+        /// TLS handshakes at once; beyond it new connections are closed at once. Each holds up to 32 KiB. Over QUIC clients
+        /// have to prove their address from a quarter of it on, and beyond it they are left to ask again, which they do.
         max_handshakes: u32 = DEFAULT_MAX_HANDSHAKES, in Kind::Integer(Range::of(1, 1_000_000).or_zero("no limit"));
         /// Whether proxies in front of this listener tell where clients are, by the PROXY protocol, version 1 or 2.
         proxy_protocol: bool = false, in Kind::Boolean;

@@ -3,19 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use tidegate_node::{CertificateFiles, ClientCertificates, IdentityField, IdentityRole, TlsSettings, TlsVersion};
+use tidegate_node::{
+    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, ListenAddress, OutdatedLists, TlsSettings,
+    TlsVersion,
+};
 
 use tidegate_node::proxy_protocol::Network;
 
 use super::Config;
 use super::sections::Listener;
 use super::value::{Problem, words};
+use crate::development;
 
 words! {
     ClientCertificates {
         ClientCertificates::None => "none", "clients are not asked for one";
         ClientCertificates::Optional => "optional", "clients may show one, and it must be valid";
         ClientCertificates::Required => "required", "clients without a valid one do not get in";
+    }
+}
+
+words! {
+    OutdatedLists {
+        OutdatedLists::Accept => "accept", "it still counts, with a warning in the log";
+        OutdatedLists::Refuse => "refuse", "clients of its authority are refused until there is a newer one";
     }
 }
 
@@ -68,6 +79,10 @@ pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)
             let text = format!("listener `{name}` is a Unix socket, and the PROXY protocol is not spoken there");
             problem("proxy_protocol", text, "let the proxy connect over TCP, to an address on loopback")
         }
+        (true, _) if matches!(listener.address, ListenAddress::Quic(_)) => {
+            let text = format!("listener `{name}` speaks QUIC, and the PROXY protocol is not spoken over UDP");
+            problem("proxy_protocol", text, "let clients reach this listener directly; QUIC follows those that move")
+        }
         (true, true) => {
             let text = format!("listener `{name}` has `proxy_protocol` and names no proxy");
             problem("proxy_protocol", text, "add `proxy_networks = [\"10.0.0.0/8\"]` with the addresses of the proxies")
@@ -80,15 +95,29 @@ pub(crate) fn proxy_problems(listener: &Listener) -> Vec<(&'static str, Problem)
     }
 }
 
+/// Whether a listener speaks QUIC, which is always encrypted, to this machine only, and has no certificate of its own.
+pub(crate) fn takes_development_certificate(listener: &Listener) -> bool {
+    let has_none = listener.certificate.0.is_empty() && listener.key.0.is_empty();
+    has_none && listener.address.is_local() && matches!(listener.address, ListenAddress::Quic(_))
+}
+
+impl Config {
+    /// Whether a listener takes the certificate for development.
+    pub(crate) fn needs_development_certificate(&self) -> bool {
+        self.listeners.iter().any(takes_development_certificate)
+    }
+}
+
 fn settings(listener: &Listener) -> TlsSettings {
     let pairs = listener.certificate.0.iter().zip(&listener.key.0);
+    let pairs = pairs.map(|(certificate, key)| CertificateFiles { certificate: certificate.clone(), key: key.clone() });
+    let development = takes_development_certificate(listener).then(development::directory).flatten();
     TlsSettings {
-        certificates: pairs
-            .map(|(certificate, key)| CertificateFiles { certificate: certificate.clone(), key: key.clone() })
-            .collect(),
+        certificates: pairs.chain(development.map(|directory| development::server_files(&directory))).collect(),
         client_certificates: listener.client_certificate,
         client_ca: listener.client_ca.as_ref().map(PathBuf::from),
         crl: listener.crl.0.clone(),
+        crl_outdated: listener.crl_outdated,
         identity_field: listener.identity_from,
         identity_role: listener.identity_as,
         minimum_version: listener.tls_minimum,
@@ -112,11 +141,16 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         ];
         if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
             let text = format!("listener `{name}` has `{key}` and does not speak TLS");
-            add(key, text, "begin its address with mqtts:// or wss://");
+            add(key, text, "begin its address with mqtts://, wss:// or quic://");
         }
         return found;
     }
-    if certificates == 0 {
+    if takes_development_certificate(listener) {
+        if development::directory().is_none() {
+            let text = format!("listener `{name}` has no certificate, and there is no place for one for development");
+            add("address", text, "set HOME, or add `certificate = \"FILE\"` and `key = \"FILE\"`");
+        }
+    } else if certificates == 0 {
         let text = format!("listener `{name}` speaks TLS and has no certificate");
         add(
             "address",
@@ -135,6 +169,7 @@ pub(crate) fn problems(listener: &Listener) -> Vec<(&'static str, Problem)> {
         let useless = [
             ("client_ca", listener.client_ca.is_some()),
             ("crl", !listener.crl.0.is_empty()),
+            ("crl_outdated", listener.crl_outdated != OutdatedLists::Accept),
             ("identity_as", listener.identity_as != IdentityRole::None),
         ];
         if let Some((key, _)) = useless.into_iter().find(|(_, given)| *given) {
@@ -162,7 +197,7 @@ mod tests {
     fn every_key_reaches_the_node() {
         let config = load(
             "address = \"wss://0.0.0.0:443\"\ncertificate = [\"a.pem\", \"b.pem\"]\nkey = [\"a.key\", \"b.key\"]\n\
-             client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\nidentity_from = \"san-uri\"\n\
+             client_certificate = \"optional\"\nclient_ca = \"ca.pem\"\ncrl = \"crl.pem\"\ncrl_outdated = \"refuse\"\nidentity_from = \"san-uri\"\n\
              identity_as = \"client-id\"\ntls_minimum = \"1.3\"\nmax_handshakes = 7\nproxy_protocol = true\n\
              proxy_networks = [\"10.0.0.0/8\", \"::1\"]",
         )
@@ -180,7 +215,7 @@ mod tests {
         );
         assert_eq!((tls.identity_role, tls.minimum_version), (IdentityRole::ClientId, TlsVersion::Tls13));
         assert_eq!((tls.client_ca.as_deref(), tls.crl.len()), (Some(std::path::Path::new("ca.pem")), 1));
-        assert_eq!(tls.max_handshakes, 7);
+        assert_eq!((tls.max_handshakes, tls.crl_outdated), (7, OutdatedLists::Refuse));
         assert_eq!(config.proxies()[&0].iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.0/8", "::1/128"]);
     }
 
@@ -202,6 +237,8 @@ mod tests {
             ("address = \"1883\"\nproxy_networks = \"::1\"".to_owned(), 4, "does not speak the PROXY protocol"),
             ("address = \"1883\"\nproxy_networks = \"10.0.0.1/8\"".to_owned(), 4, "the network is 10.0.0.0/8"),
             ("address = \"unix:/x\"\nproxy_protocol = true".to_owned(), 4, "is a Unix socket"),
+            ("address = \"quic://0.0.0.0:1\"".to_owned(), 3, "speaks TLS and has no certificate"),
+            ("address = \"quic://1\"\nproxy_protocol = true".to_owned(), 4, "not spoken over UDP"),
         ] {
             let said = load(&keys).map(drop).unwrap_err();
             assert!(said.contains(part) && said.contains(&format!("t.toml:{line}:")), "{keys}\n{said}");

@@ -6,7 +6,7 @@ use tidegate_mqtt::{TopicFilter, TopicName};
 use super::Config;
 use super::finding::Findings;
 use super::path::KeyPath;
-use super::sections::waiting::{DEAD_LETTER_REASONS, LevelSource, Overflow, Priority};
+use super::sections::waiting::{DEAD_LETTER_REASONS, DEAD_LETTER_REASONS_IF_NAMED, LevelSource, Overflow, Priority};
 use super::value::Problem;
 
 /// Rules that a section may have: each is looked at for every message that waits.
@@ -41,7 +41,8 @@ impl Config {
     /// Where dropped messages go, if anywhere.
     pub(crate) fn dead_letter(&self, shards: u16) -> Option<engine::DeadLetter> {
         let names = &self.dead_letter.reasons.0;
-        let wanted = |name: &str| if names.is_empty() { is_known(name) } else { names.iter().any(|one| one == name) };
+        let by_default = |name: &str| names.is_empty() && DEAD_LETTER_REASONS.contains(&name);
+        let wanted = |name: &str| by_default(name) || names.iter().any(|one| one == name);
         let reasons = engine::Reason::ALL.iter().copied().filter(|reason| wanted(reason.label())).collect();
         let max_rate = self.dead_letter.max_rate.div_ceil(u32::from(shards.max(1)));
         let prefix = self.dead_letter.topic.clone();
@@ -50,7 +51,7 @@ impl Config {
 }
 
 fn is_known(reason: &str) -> bool {
-    DEAD_LETTER_REASONS.contains(&reason) || reason == engine::Reason::QueueReplaced.label()
+    DEAD_LETTER_REASONS.contains(&reason) || DEAD_LETTER_REASONS_IF_NAMED.contains(&reason)
 }
 
 /// Checks filters, topics and names of reasons.
@@ -81,7 +82,8 @@ pub(super) fn check(config: &Config, findings: &mut Findings) {
     }
     for name in config.dead_letter.reasons.0.iter().filter(|name| !is_known(name)) {
         let problem = Problem::new(format!("`dead_letter.reasons` names {name:?}, of which no message is at hand"));
-        let hint = format!("names are queue_replaced, {}", DEAD_LETTER_REASONS.join(", "));
+        let names = [DEAD_LETTER_REASONS_IF_NAMED, DEAD_LETTER_REASONS].concat();
+        let hint = format!("names are {}", names.join(", "));
         findings.push(problem.hint(hint), config.source_of("dead_letter", "reasons").clone());
     }
 }
@@ -95,11 +97,17 @@ mod tests {
     #[test]
     fn every_reason_for_a_dead_letter_is_one() {
         let labels: Vec<&str> = engine::Reason::ALL.iter().map(|reason| reason.label()).collect();
-        for name in DEAD_LETTER_REASONS {
+        for name in DEAD_LETTER_REASONS.iter().chain(DEAD_LETTER_REASONS_IF_NAMED) {
             assert!(labels.contains(name), "{name}");
         }
         let config = Config::default();
         assert_eq!(config.dead_letter(2), None);
+        let of = |reasons: &str| load(&format!("[dead_letter]\ntopic = \"D\"\nreasons = {reasons}\n"));
+        let reasons = of("[]").unwrap().dead_letter(1).unwrap().reasons;
+        assert_eq!(reasons.len(), DEAD_LETTER_REASONS.len(), "an empty list is all of the default");
+        let reasons = of("[\"offline_qos0\"]").unwrap().dead_letter(1).unwrap().reasons;
+        assert_eq!(reasons, [engine::Reason::OfflineQos0]);
+        assert!(of("[\"no_such_reason\"]").is_err());
     }
 
     fn load(text: &str) -> Result<Config, String> {

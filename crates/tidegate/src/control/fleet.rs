@@ -2,12 +2,12 @@
 
 use tidegate_console::Unavailable;
 use tidegate_console::api::{self, ControlError, DrainRequest, DrainStatus, FleetStatus};
-use tidegate_engine::RoutingPolicy;
-use tidegate_node::{BrokerReport, FleetError};
+use tidegate_engine::{RoutingPolicy, UplinkState};
+use tidegate_node::{BrokerReport, BrokerSettings, FleetError, NodeReport};
 
 use crate::config::Config;
 use crate::config::value::Words;
-use crate::orchestrator::BrokerAddress;
+use crate::orchestrator::{BrokerAddress, same_place};
 use crate::status::BrokerStatus;
 
 fn config(status: &BrokerStatus) -> Result<&Config, ControlError> {
@@ -32,7 +32,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
     Ok(FleetStatus {
         orchestrator: config.orchestrator.name.clone(),
         policy: policy.map_or("", |(_, (word, _))| word),
-        clients: report.gauges.sessions_connected,
+        clients: clients(&report),
         sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
         filters: fleet.filters,
         open: fleet.open,
@@ -42,6 +42,11 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         messages_out: report.counters.messages_out.iter().sum(),
         brokers: fleet.brokers.iter().map(broker).collect(),
     })
+}
+
+/// Clients that are connected to this process: those at home here, and those that it relays to their home.
+fn clients(report: &NodeReport) -> u64 {
+    report.gauges.sessions_connected + report.shell.relayed.saturating_sub(report.shell.relays_ended)
 }
 
 /// How a broker of the fleet is.
@@ -71,15 +76,40 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
     }
 }
 
-pub(super) fn set_broker(status: &BrokerStatus, name: &str, address: &str) -> Result<(), ControlError> {
+pub(super) fn set_broker(
+    status: &BrokerStatus,
+    name: &str,
+    address: &str,
+    replaces: &[String],
+) -> Result<(), ControlError> {
     let config = config(status)?;
     let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
     let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
     let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());
+    let fleet = status.node()?.fleet().map_err(|_| Unavailable)?;
+    check_address(&fleet.brokers, &broker, replaces)?;
     status.node()?.set_broker(broker).map_err(failed)?;
     tracing::info!(broker = name, %at, "a broker is added to the fleet");
     Ok(())
+}
+
+/// Two brokers at one address are one, which would be given its share twice, and hand everything out twice. One on its way out may
+/// still be where the next one is.
+fn check_address(known: &[BrokerReport], new: &BrokerSettings, replaces: &[String]) -> Result<(), ControlError> {
+    let leaves = |state| matches!(state, UplinkState::Draining | UplinkState::Drained);
+    let other = known.iter().find(|other| {
+        let other_name = &other.uplink.name;
+        let same = same_place(&other.at, &new.at) && *other_name != new.name;
+        same && !leaves(other.uplink.state) && !replaces.contains(other_name)
+    });
+    match other {
+        None => Ok(()),
+        Some(other) => Err(ControlError::Refused(format!(
+            "broker `{}` has the address {} already: drain and remove it first, or give `{}` its own",
+            other.uplink.name, new.at, new.name
+        ))),
+    }
 }
 
 pub(super) fn drain_broker(status: &BrokerStatus, name: &str) -> Result<(), ControlError> {
@@ -99,8 +129,9 @@ pub(super) fn remove_broker(status: &BrokerStatus, name: &str, force: bool) -> R
 pub(super) fn drain(status: &BrokerStatus, request: &DrainRequest) -> Result<(), ControlError> {
     let node = status.node()?;
     let (reference, per_second) = (request.server_reference.as_deref(), request.per_second);
-    tracing::info!(reference, per_second, "clients are sent elsewhere");
-    status.drainer().begin(node, reference, per_second).map_err(ControlError::Refused)
+    let evict_after_s = request.evict_after.as_secs();
+    tracing::info!(reference, per_second, evict_after_s, "clients are sent elsewhere");
+    status.drainer().begin(node, request).map_err(ControlError::Refused)
 }
 
 pub(super) fn end_drain(status: &BrokerStatus) -> Result<(), ControlError> {
@@ -119,7 +150,7 @@ pub(super) fn drain_status(status: &BrokerStatus) -> Result<DrainStatus, Control
     let unreturned: u64 = fleet.brokers.iter().map(|broker| broker.uplink.unreturned).sum();
     Ok(DrainStatus {
         draining: status.drainer().is_running(),
-        clients: report.gauges.sessions_connected,
+        clients: clients(&report),
         owed: sessions_are_owed + unreturned,
     })
 }

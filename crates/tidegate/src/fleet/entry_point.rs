@@ -1,58 +1,171 @@
 //! The DNS zone of a fleet as its entry point.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 
-use tidegate_dns::{Endpoint, EndpointName, Load, Policy, Server, Settings, Ttl, Zone, ZoneName};
-use tidegate_fleet::fleet_file::Dns;
+use tidegate_dns::{
+    Counters, Database, Endpoint, EndpointName, Limits, Load, Location, NoneHealthy, Places, Policy, Server, Settings,
+    Table, Ttl, Zone, ZoneName,
+};
+use tidegate_fleet::fleet_file::{Dns, DnsPolicy};
 use tidegate_fleet::manage::Endpoint as Orchestrator;
-use tidegate_fleet::manage::driver::EntryPoint;
+use tidegate_fleet::manage::driver::{EntryPoint, Unnamed};
+
+use super::dns_metrics;
+use super::resolver::Resolver;
 
 /// A zone whose endpoints the manager sets.
-pub(super) struct DnsEntryPoint(Zone);
+pub(super) struct DnsEntryPoint {
+    zone: Zone,
+    resolver: Resolver,
+    counters: Arc<Counters>,
+    /// What the fleet file says of orchestrators.
+    dns: Dns,
+}
 
 /// Starts the DNS server that a fleet file asks for.
 ///
 /// # Errors
 /// When the file asks for something that cannot be, or the address is taken.
 pub(super) fn start(dns: &Dns) -> Result<(Server, DnsEntryPoint), String> {
+    let server = Server::start(&settings(dns)?).map_err(|error| error.to_string())?;
+    let resolver =
+        Resolver::start().map_err(|error| format!("cannot start the thread that looks names up: {error}"))?;
+    let point = DnsEntryPoint { zone: server.zone(), resolver, counters: server.counters(), dns: dns.clone() };
+    Ok((server, point))
+}
+
+fn settings(dns: &Dns) -> Result<Settings, String> {
     let zone = ZoneName::new(&dns.name).map_err(|error| format!("dns.name: {error}"))?;
-    let listen: SocketAddr =
-        dns.listen.parse().map_err(|_| format!("dns.listen: {:?} is no ADDRESS:PORT", dns.listen))?;
     let seconds = u32::try_from(dns.ttl.as_secs()).unwrap_or(u32::MAX);
-    let policy = match dns.policy.as_str() {
-        "weighted" => Policy::Weighted,
-        "least-loaded" => Policy::LeastLoaded,
-        _ => Policy::RoundRobin,
-    };
-    let settings = Settings {
-        listen: vec![listen],
+    let usual = Limits::default();
+    let rate = dns.rate.unwrap_or(usual.queries_per_second);
+    let database = dns.maxmind.as_deref().map(Database::open).transpose().map_err(|error| error.to_string())?;
+    Ok(Settings {
+        listen: dns.listen.clone(),
         ttl: Ttl::new(seconds).map_err(|error| format!("dns.ttl: {error}"))?,
-        policy,
+        policy: match dns.policy {
+            DnsPolicy::RoundRobin => Policy::RoundRobin,
+            DnsPolicy::Weighted => Policy::Weighted,
+            DnsPolicy::LeastLoaded => Policy::LeastLoaded,
+            DnsPolicy::Nearest => Policy::Nearest,
+        },
+        none_healthy: if dns.strict { NoneHealthy::ServerFailure } else { NoneHealthy::LeastBad },
+        places: Places { table: table(dns.places.as_deref())?, database: database.map(Arc::new) },
+        limits: Limits { queries_per_second: rate, burst: rate.saturating_mul(2).max(1), ..usual },
         ..Settings::new(zone)
-    };
-    let server = Server::start(&settings).map_err(|error| error.to_string())?;
-    let zone = server.zone();
-    Ok((server, DnsEntryPoint(zone)))
+    })
+}
+
+/// A file of places.
+///
+/// # Errors
+/// When it cannot be read, or is wrong, with the line.
+pub(crate) fn table(path: Option<&Path>) -> Result<Table, String> {
+    let Some(path) = path else { return Ok(Table::default()) };
+    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Table::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 impl EntryPoint for DnsEntryPoint {
-    fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<(), String> {
+    fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
-        let endpoints: Result<Vec<Endpoint>, String> =
-            endpoints.iter().map(|orchestrator| endpoint(orchestrator, most)).collect();
-        self.0.set_endpoints(endpoints?).map_err(|error| error.to_string())
+        let (mut named, mut unnamed) = (Vec::new(), Unnamed::new());
+        self.resolver.keep(endpoints.iter().map(place));
+        for orchestrator in endpoints {
+            match self.endpoint(orchestrator, most) {
+                Ok(endpoint) => named.push(endpoint),
+                Err(problem) => unnamed.push((orchestrator.name.clone(), problem)),
+            }
+        }
+        self.zone.set_endpoints(named).map_err(|error| error.to_string())?;
+        Ok(unnamed)
+    }
+
+    fn metrics(&self) -> String {
+        dns_metrics::page(&self.counters)
     }
 }
 
-/// The load of an orchestrator is its number of clients beside that of the one with the most.
-#[expect(clippy::cast_precision_loss, reason = "a load needs no more than 52 bits")]
-fn endpoint(orchestrator: &Orchestrator, most: u64) -> Result<Endpoint, String> {
-    let name = EndpointName::new(orchestrator.name.as_str()).map_err(|error| error.to_string())?;
-    let address = orchestrator.address.strip_prefix("mqtt://").unwrap_or(&orchestrator.address);
-    let found = address.to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
-    let found: Vec<SocketAddr> = found.collect();
-    let port = found.first().map_or(0, SocketAddr::port);
-    let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
-    let load = Load::saturating(orchestrator.clients as f64 / most as f64);
-    Ok(Endpoint { port, load, ..Endpoint::new(name, addresses) })
+impl DnsEntryPoint {
+    /// The load of an orchestrator is its number of clients beside that of the one with the most.
+    #[expect(clippy::cast_precision_loss, reason = "a load needs no more than 52 bits")]
+    fn endpoint(&mut self, orchestrator: &Orchestrator, most: u64) -> Result<Endpoint, String> {
+        let name = EndpointName::new(orchestrator.name.as_str()).map_err(|error| error.to_string())?;
+        let found = self.resolver.addresses(place(orchestrator))?;
+        let port = found.first().map_or(0, SocketAddr::port);
+        let addresses: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+        let said = self.dns.endpoint(orchestrator.name.as_str(), &orchestrator.template);
+        let location = said.at.map(|(latitude, longitude)| Location::new(latitude, longitude)).transpose();
+        let usual = Endpoint::new(name, addresses);
+        Ok(Endpoint {
+            port,
+            load: Load::saturating(orchestrator.clients as f64 / most as f64),
+            weight: said.weight.unwrap_or(usual.weight),
+            secure_port: said.secure_port,
+            location: location.map_err(|error| error.to_string())?,
+            ..usual
+        })
+    }
+}
+
+/// `HOST:PORT` of an orchestrator.
+fn place(orchestrator: &Orchestrator) -> &str {
+    orchestrator.address.strip_prefix("mqtt://").unwrap_or(&orchestrator.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use tidegate_fleet::fleet_file::DnsEndpoint;
+
+    use super::*;
+
+    fn dns(policy: DnsPolicy, endpoints: &[(&str, DnsEndpoint)]) -> Dns {
+        Dns {
+            name: "fleet.example".to_owned(),
+            listen: vec!["127.0.0.1:0".parse().unwrap(), "127.0.0.1:0".parse().unwrap()],
+            ttl: Duration::from_secs(5),
+            policy,
+            strict: true,
+            rate: Some(7),
+            places: None,
+            maxmind: None,
+            endpoints: endpoints.iter().map(|(name, said)| ((*name).to_owned(), *said)).collect::<BTreeMap<_, _>>(),
+        }
+    }
+
+    fn orchestrator(name: &str, address: &str) -> Orchestrator {
+        let template = "orchestrator".to_owned();
+        Orchestrator { name: name.parse().unwrap(), template, address: address.to_owned(), clients: 0 }
+    }
+
+    #[test]
+    fn weights_places_and_ports_of_the_fleet_file_are_in_the_zone() {
+        let (weight, secure_port, at) = (Some(3), Some(8883), Some((41.9, 12.5)));
+        let of_template = DnsEndpoint { secure_port, at, ..DnsEndpoint::default() };
+        let own = DnsEndpoint { weight, ..DnsEndpoint::default() };
+        let dns = dns(DnsPolicy::Weighted, &[("orchestrator", of_template), ("orchestrator-2", own)]);
+        let (server, mut point) = start(&dns).unwrap();
+        assert_eq!(server.addresses().len(), 2);
+        let all = [
+            orchestrator("orchestrator-1", "mqtt://127.0.0.1:1"),
+            orchestrator("orchestrator-2", "mqtt://127.0.0.1:2"),
+            orchestrator("orchestrator-3", "mqtt://does-not-exist.invalid:3"),
+        ];
+        let unnamed = point.set_endpoints(&all).unwrap();
+        let names: Vec<&str> = unnamed.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["orchestrator-3"], "one that cannot be found keeps others from being named: {unnamed:?}");
+        let zone = server.zone().endpoints();
+        let shares: Vec<(u16, u16, Option<u16>)> =
+            zone.iter().map(|endpoint| (endpoint.port, endpoint.weight, endpoint.secure_port)).collect();
+        assert_eq!(shares, [(1, 1, secure_port), (2, 3, secure_port)]);
+        assert!(zone.iter().all(|endpoint| endpoint.location.is_some_and(|place| place.latitude() > 41.0)));
+        let settings = settings(&dns).unwrap();
+        assert_eq!((settings.none_healthy, settings.limits.queries_per_second), (NoneHealthy::ServerFailure, 7));
+        assert!(point.metrics().contains("tidegate_dns_answers_total{answer=\"records\"} 0"), "{}", point.metrics());
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 use tidegate_fleet::fleet_file::{FleetFile, FleetFileError};
-use tidegate_fleet::manage::driver::{MANAGER_FILE, STATUS_FILE, is_running};
+use tidegate_fleet::manage::driver::{LEFT, MANAGER_FILE, STATUS_FILE, is_running};
 
 use crate::admin_client::{AdminArgs, shown, time};
 use crate::exit::Exit;
@@ -85,6 +85,8 @@ pub(crate) enum ManagerState {
     Running,
     /// It has stopped its fleet, and ended.
     Stopped,
+    /// It has ended as it was told to, and its fleet runs on.
+    Left,
     /// It has ended, and its fleet was not stopped, or not all of it.
     Dead,
 }
@@ -95,6 +97,7 @@ impl ManagerState {
         match self {
             Self::Running => "running",
             Self::Stopped => "stopped",
+            Self::Left => LEFT,
             Self::Dead => "dead",
         }
     }
@@ -107,6 +110,10 @@ impl Known {
         match self.manager {
             ManagerState::Running => String::new(),
             ManagerState::Stopped => format!("stopped at {}", at("stopped_ms")),
+            ManagerState::Left => {
+                let at = time(self.status["manager"]["left_ms"].as_u64().unwrap_or_default());
+                format!("manager stopped at {at}, the fleet runs on without it; as it was then")
+            }
             ManagerState::Dead if self.status["state"] == "stopping" => {
                 format!("manager dead, its stop of the fleet of {} was cut off", at("stopping_since_ms"))
             }
@@ -154,13 +161,19 @@ impl Place {
             let admin = about["http"].as_str().unwrap_or_default().to_owned();
             let api = AdminArgs { admin: admin.clone(), token_file: None };
             let ask = |path| api.request("GET", path, None).map_err(|error| PlaceError::Silent(error.to_string()));
+            // One that hangs still answers with what it knew last: who asks should hear that it hangs.
+            ask("/healthz")?;
             let (status, plan) = (ask("/api/v1/status")?, ask("/api/v1/plan")?);
             return Ok(Known { status, plan, source: admin, manager: ManagerState::Running });
         }
         let mut kept = read(&self.directory.join(STATUS_FILE))?;
         let (mut status, plan) = (kept["status"].take(), kept["plan"].take());
         let stopped = status.get("state").is_some_and(|state| state == "stopped");
-        let manager = if stopped { ManagerState::Stopped } else { ManagerState::Dead };
+        let manager = match status["manager"]["state"].as_str() {
+            _ if stopped => ManagerState::Stopped,
+            Some(LEFT) => ManagerState::Left,
+            _ => ManagerState::Dead,
+        };
         if let Some(about) = status.get_mut("manager").and_then(Value::as_object_mut) {
             about.insert("state".to_owned(), json!(manager.name()));
         }

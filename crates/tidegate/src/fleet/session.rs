@@ -55,6 +55,8 @@ pub(crate) enum AtItsEnd {
     Leave,
     /// It stops.
     Stop,
+    /// It stops at once, and nothing of it is started before.
+    StopNow,
 }
 
 /// A manager at work.
@@ -90,9 +92,10 @@ impl Session {
     pub(crate) fn open(path: &std::path::Path, args: &SessionArgs, at_its_end: AtItsEnd) -> Result<Self, NoSession> {
         let wrong = |error: FleetFileError| NoSession { exit: Exit::Usage, text: error.to_string() };
         let file = FleetFile::load(path).map_err(wrong)?;
-        if at_its_end == AtItsEnd::Stop && file.is_of_a_cluster() {
+        if at_its_end != AtItsEnd::Leave && file.is_of_a_cluster() {
             let text =
-                "a fleet of a cluster is not stopped with its manager; run `tidegate manager` instead".to_owned();
+                "a fleet of a cluster is not stopped by its manager: run `tidegate manager`, and scale its StatefulSets to 0 to stop it"
+                    .to_owned();
             return Err(NoSession { exit: Exit::Usage, text });
         }
         let signals = BrokerSignals::catch().map_err(|error| failure(format_args!("cannot catch signals: {error}")))?;
@@ -100,11 +103,11 @@ impl Session {
             .map_err(|error| failure(format_args!("cannot start the thread that writes the log: {error}")))?;
         let directory = args.state.clone().unwrap_or_else(|| state_directory(&file));
         let (dns, entry_point): (_, Box<dyn EntryPoint>) = match &file.dns {
-            None => (None, Box::new(NoEntryPoint)),
-            Some(dns) => {
+            Some(dns) if at_its_end != AtItsEnd::StopNow => {
                 let (server, point) = entry_point::start(dns).map_err(failure)?;
                 (Some(server), Box::new(point))
             }
+            _ => (None, Box::new(NoEntryPoint)),
         };
         let executable = std::env::current_exe()
             .map_err(|error| failure(format_args!("cannot find this program's own file: {error}")))?;
@@ -141,6 +144,12 @@ impl Session {
     /// Actions of the fleet that have failed so far, also under managers before this one.
     pub(crate) fn failures(&self) -> u64 {
         self.driver.manager().book().totals.failed
+    }
+
+    /// Stops all processes of the fleet without working.
+    pub(crate) fn stop_now(self) -> Exit {
+        let Self { driver, dns, signals: _, log } = self;
+        Ended { driver, dns, log }.stop_all()
     }
 
     /// Works until a signal stops it, or `look`, which is asked after each look at the fleet, says so.
@@ -187,8 +196,16 @@ pub(crate) struct Ended {
 
 impl Ended {
     /// Leaves the fleet as it is.
-    pub(crate) fn leave(self) {
+    pub(crate) fn leave(mut self, exit: Exit) -> Exit {
+        let left = if exit == Exit::Ok { self.driver.leave() } else { Ok(()) };
         self.close();
+        match left {
+            Ok(()) => exit,
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        }
     }
 
     /// Stops all processes of the fleet.

@@ -31,6 +31,13 @@ impl HomesKeeper {
             return Err(invalid());
         }
         let all = read_partitions(&Value::Array(partitions.clone())).ok_or_else(invalid)?;
+        if from == self.name {
+            let text = format!(
+                "the orchestrator that sends them is named `{from}` as this one is: give each a --name of its own"
+            );
+            tracing::error!("{text}");
+            return Err(refused(text));
+        }
         // Two places that give each other something at once refuse rather than wait for each other.
         let busy = || refused("another move is under way; try again");
         let _step = self.step.try_lock().map_err(|_| busy())?;
@@ -197,7 +204,7 @@ impl HomesKeeper {
     }
 
     /// Forgets what has come by a move, which is never taken in again.
-    fn give_up(&self, id: &str, partitions: Partitions) -> Result<(), ControlError> {
+    pub(super) fn give_up(&self, id: &str, partitions: Partitions) -> Result<(), ControlError> {
         let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
         self.change(|state| {
             state.arriving = None;

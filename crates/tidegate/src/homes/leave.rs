@@ -23,6 +23,10 @@ use super::view::{owed_json, refused};
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before it is looked again whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
+/// How long brokers may take to hand out what they had when the new place was known to them.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause before it is looked again whether they have.
+const SETTLE_PAUSE: Duration = Duration::from_millis(2);
 /// Pause before somebody who does not answer is asked again.
 const RESOLVE_PAUSE: Duration = Duration::from_secs(1);
 /// Part of a parcel that messages may take as they are reckoned in memory.
@@ -195,7 +199,8 @@ impl HomesKeeper {
     fn leave(&self, order: &Order, leaving: &Leaving, peer: &Peer, table: &Table) -> Result<Option<Value>, Failure> {
         let node = self.node().map_err(stays)?;
         let partitions = order.partitions;
-        node.hold_partitions(partitions).map_err(stays)?;
+        let reference = table.place(&order.to).map(|place| place.mqtt.as_str()).filter(|mqtt| !mqtt.is_empty());
+        node.hold_partitions(partitions, reference).map_err(stays)?;
         if order.stop == StopAfter::Hold {
             return Ok(None);
         }
@@ -215,8 +220,7 @@ impl HomesKeeper {
         if order.stop == StopAfter::Arrive {
             return Ok(None);
         }
-        // Whatever brokers gave out before they knew of the new place has come here by then.
-        super::pause(self.settle);
+        self.settle()?;
         let rest = node.take_rest().map_err(stays)?;
         let head = json!({ "epoch": table.epoch + 1 });
         let answer = peer.ask("POST", &path, &Parcel { head, pieces: vec![rest] }.write());
@@ -230,6 +234,26 @@ impl HomesKeeper {
             "came_meanwhile": came,
             "owed": owed_json(&owed),
         })))
+    }
+
+    /// Waits until whatever brokers gave out before they knew of the new place has come here, as they confirm, and for as long as a
+    /// person has said that it may take on top of that.
+    fn settle(&self) -> Result<(), Failure> {
+        let node = self.node().map_err(stays)?;
+        let began = Instant::now();
+        let mut settling = node.begin_settling().map_err(stays)?;
+        while let Some(left) = node.settle(settling).map_err(stays)? {
+            if began.elapsed() > SETTLE_TIMEOUT {
+                let seconds = SETTLE_TIMEOUT.as_secs();
+                return Err(Failure::Stays(format!(
+                    "a broker has not handed out within {seconds} s what it had for here: GET /api/v1/fleet says what is in flight and unreturned"
+                )));
+            }
+            settling = left;
+            super::pause(SETTLE_PAUSE);
+        }
+        super::pause(self.settle.saturating_sub(began.elapsed()));
+        Ok(())
     }
 
     /// Images of held partitions, once all of their queues are in memory.
@@ -311,6 +335,35 @@ impl HomesKeeper {
         self.node()?.release_partitions(leaving.partitions).map_err(no_answer)?;
         self.apply()?;
         Ok(false)
+    }
+
+    /// Ends a move with a place that is gone for good, as whoever sets tables says: what was to leave stays, as it was when it was held, and
+    /// what has come without its rest is given up.
+    pub(super) fn end_moves_with(&self, gone: &[String]) -> Result<(), ControlError> {
+        let (leaving, arriving) = {
+            let state = self.state();
+            (state.leaving.clone(), state.arriving.clone())
+        };
+        if let Some(leaving) = leaving.filter(|it| !it.gone && gone.contains(&it.to)) {
+            tracing::warn!(
+                to = leaving.to,
+                partitions = leaving.partitions.iter().count(),
+                "a move was under way to a place that is gone for good; its partitions go on here as they were before"
+            );
+            self.change(|state| state.leaving = None)?;
+            let no_answer = |_| ControlError::Unavailable(tidegate_console::Unavailable);
+            self.node()?.release_partitions(leaving.partitions).map_err(no_answer)?;
+            self.apply()?;
+        }
+        if let Some(arriving) = arriving.filter(|it| gone.contains(&it.from)) {
+            tracing::warn!(
+                from = arriving.from,
+                partitions = arriving.partitions.iter().count(),
+                "partitions were coming from a place that is gone for good, and did not all come; what has come is given up"
+            );
+            self.give_up(&arriving.id, arriving.partitions)?;
+        }
+        Ok(())
     }
 
     /// Asks again and again, on a thread of its own, until a move that was left has come to its end.

@@ -57,7 +57,7 @@ pub(super) struct Counters {
 pub(crate) struct HomesKeeper {
     name: String,
     redirect: bool,
-    /// Time within which a broker delivers what it has been given.
+    /// The least time that brokers are given to deliver what they had, beyond what they confirm.
     settle: Duration,
     token: Option<String>,
     file: StateFile,
@@ -195,8 +195,9 @@ impl HomesKeeper {
         };
         let _step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.node()?.now();
+        check_condition(&self.state(), body)?;
+        self.end_moves_with(&read_gone(body)?)?;
         let before = self.state().clone();
-        check_condition(&before, body)?;
         check_epoch(&before, &table)?;
         let lease_until = ttl.map(|ttl| now.unix.saturating_add(ttl * 1000));
         self.note_taken_anew(&before, &table);
@@ -249,6 +250,14 @@ fn check_condition(state: &State, body: &Value) -> Result<(), ControlError> {
         return Ok(());
     }
     Err(ControlError::Refused(format!("the table in force has epoch {known}, and not {condition}: read it first")))
+}
+
+/// Places that are gone for good.
+fn read_gone(body: &Value) -> Result<Vec<String>, ControlError> {
+    let Some(names) = body.get("gone").filter(|names| !names.is_null()) else { return Ok(Vec::new()) };
+    let text = |name: &Value| name.as_str().map(str::to_owned);
+    let names: Option<Vec<String>> = names.as_array().and_then(|names| names.iter().map(text).collect());
+    names.ok_or_else(|| ControlError::Invalid("`gone` is a list of names of places".to_owned()))
 }
 
 /// A table that is set has to be newer, or the same.

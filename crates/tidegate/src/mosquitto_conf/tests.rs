@@ -126,6 +126,7 @@ key = \"/k.pem\"
 client_certificate = \"required\"
 client_ca = \"/ca.pem\"
 crl = \"/crl.pem\"
+crl_outdated = \"refuse\"
 identity_as = \"username\"
 tls_minimum = \"1.3\"
 [access]

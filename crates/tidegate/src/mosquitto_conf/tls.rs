@@ -65,11 +65,13 @@ impl<'a> Tls<'a> {
             [
                 own("client_ca", self.authorities),
                 own("crl", self.revoked),
+                // OpenSSL takes nobody whose authority's list is outdated.
+                word("crl_outdated", "refuse", self.revoked),
                 word("client_certificate", "required", self.required),
                 word("identity_as", "username", self.identity),
             ]
         } else {
-            [None, None, None, None]
+            [None, None, None, None, None]
         };
         let server = [own("certificate", self.certificate), own("key", self.key), word("tls_minimum", "1.3", newest)];
         server.into_iter().chain(clients).flatten().collect()

@@ -53,6 +53,8 @@ pub(crate) struct Session {
     farewell: DisconnectRequest,
     persistence: Persistence,
     quiet: bool,
+    /// How many messages are left until the client goes on from another port.
+    rebind_after: Option<u64>,
     connected_once: bool,
     /// Since when there is a connection.
     attached_at: Option<Instant>,
@@ -81,6 +83,7 @@ impl Session {
             farewell: plan.properties.disconnect,
             persistence,
             quiet: plan.quiet,
+            rebind_after: plan.rebind_after,
             connected_once: false,
             attached_at: None,
             failures: 0,
@@ -147,6 +150,9 @@ impl Session {
                     if matches!(event, Event::Connected(_)) {
                         self.attached();
                     }
+                    if matches!(event, Event::Message(_) | Event::Published(_)) {
+                        self.count_message()?;
+                    }
                     return Ok(News::Event(event));
                 }
                 Step::Woken if self.stop.load(Ordering::SeqCst) => return Ok(News::Interrupted),
@@ -190,6 +196,17 @@ impl Session {
         if !self.stop.load(Ordering::SeqCst) {
             self.unattached.store(false, Ordering::SeqCst);
         }
+    }
+
+    /// A message has been settled or has arrived. After as many as were asked for, the client goes on from another port.
+    fn count_message(&mut self) -> Result<(), CommandError> {
+        let Some(left) = &mut self.rebind_after else { return Ok(()) };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            self.rebind_after = None;
+            self.driver.rebind()?;
+        }
+        Ok(())
     }
 
     /// The connection is of use, so the next loss is no consequence of the last one.

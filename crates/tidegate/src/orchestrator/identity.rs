@@ -8,7 +8,9 @@ use std::time::Duration;
 use tidegate_auth::{AskFleet, FleetAsker, RefusalKind, Request, Secret};
 use tidegate_engine::{self as engine};
 use tidegate_mqtt::ReasonCode;
-use tidegate_node::{BrokerWord, Brokers, Identities, IdentityRole, IdentitySettings, NodeSettings, Question};
+use tidegate_node::{
+    BrokerWord, Brokers, Identities, IdentityRole, IdentitySettings, ListenAddress, NodeSettings, Question,
+};
 
 use crate::config::Config;
 use crate::config::finding::Findings;
@@ -70,19 +72,28 @@ impl Config {
         !self.auths.is_empty() || self.passes_clients_through()
     }
 
+    /// What the engine of each user is told, of whom there may be so many. What the configuration says for the whole process is divided
+    /// by that.
+    pub(crate) fn identity_engine(&self, max: u16) -> engine::Settings {
+        engine::Settings {
+            // Connections are counted for each listener of the whole process.
+            listeners: self.engine_settings(1).listeners,
+            // Who comes here was asked.
+            authentication: engine::Authentication::Open,
+            ..self.engine_settings(max)
+        }
+    }
+
     /// The users whose own credentials brokers are shown, where they are, for a node of these settings.
     pub(crate) fn identities(&self, node: &NodeSettings) -> Option<Arc<Identities>> {
         if !self.passes_clients_through() {
             return None;
         }
         let max = self.orchestrator.max_identities;
-        let engine = engine::Settings {
-            // Connections are counted for each listener of the whole process.
-            listeners: self.engine_settings(1).listeners,
-            // Who comes here was asked.
-            authentication: engine::Authentication::Open,
-            ..self.engine_settings(max)
-        };
+        let mut engine = self.identity_engine(max);
+        // One user's clients may belong to several tenants, which are counted over all users.
+        engine.tenants.clone_from(&node.engine.tenants);
+        engine.tenant_ledger.clone_from(&node.engine.tenant_ledger);
         let of_user = NodeSettings {
             shards: 1,
             listeners: Vec::new(),
@@ -94,7 +105,7 @@ impl Config {
             ..node.clone()
         };
         Some(Identities::new(IdentitySettings {
-            max: usize::from(max),
+            max,
             linger: self.orchestrator.identity_linger,
             settle: self.orchestrator.session_expiry.max(self.orchestrator.identity_linger),
             node: of_user,
@@ -111,6 +122,7 @@ pub(crate) fn check_identity(config: &Config, findings: &mut Findings) {
     let orchestrator = &config.orchestrator;
     let anonymous = config.listeners.iter().any(|listener| listener.allow_anonymous);
     let certificates = config.listeners.iter().any(|listener| listener.identity_as == IdentityRole::Username);
+    let quic = config.listeners.iter().any(|listener| matches!(listener.address, ListenAddress::Quic(_)));
     let proofs = config.auths.iter().any(|auth| matches!(auth.kind, AuthKind::Scram | AuthKind::Certificate));
     let problems = [
         (
@@ -119,6 +131,7 @@ pub(crate) fn check_identity(config: &Config, findings: &mut Findings) {
         ),
         (anonymous, "listeners with allow_anonymous: an anonymous client has nothing that brokers could be shown"),
         (certificates, "listeners with identity_as = \"username\": a certificate cannot be shown to brokers"),
+        (quic, "listeners for QUIC: a stream cannot be handed from its connection to the part that serves its user"),
         (proofs, "providers of the kinds `scram` and `certificate`: brokers cannot be shown what they go by"),
         (
             !orchestrator.peers.0.is_empty() || orchestrator.relay.is_some(),

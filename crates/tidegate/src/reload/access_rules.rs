@@ -37,7 +37,7 @@ impl Reloadable for AccessRules {
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
         let rules = access::load(new).map_err(|error| error.to_string())?;
-        let rules = rules.map(|rules| access::factory(rules, self.names.clone()));
+        let rules = rules.map(|rules| access::factory(rules, self.names.with_tenants(new)));
         Ok(Box::new(NewRules { node: self.node.clone(), rules }))
     }
 }

@@ -69,8 +69,8 @@ pub(super) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
             key: *key,
             old: old.value(key).to_owned(),
             new: new.value(key).to_owned(),
-            // A section that comes or goes is more than its keys.
-            live: takes(key) && old.value(key) != ABSENT && new.value(key) != ABSENT,
+            // A listener that comes or goes is more than its keys.
+            live: takes(key) && (key.section != "listener" || (old.value(key) != ABSENT && new.value(key) != ABSENT)),
         })
         .collect()
 }

@@ -6,18 +6,23 @@
 mod access_rules;
 mod admission;
 mod difference;
+mod limits;
 mod log_level;
 mod outcome;
+mod tenants;
 mod tls_files;
 
 pub(crate) use access_rules::AccessRules;
 pub(crate) use admission::AdmissionRules;
+pub(crate) use limits::LimitKeys;
 pub(crate) use log_level::LogLevels;
 pub(crate) use outcome::Outcome;
+pub(crate) use tenants::TenantSections;
 pub(crate) use tls_files::TlsFiles;
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::access::Tenancy;
 use crate::cli::ConfigArgs;
 use crate::commands;
 use crate::config::Config;
@@ -50,14 +55,21 @@ pub(crate) trait Prepared {
 pub(crate) struct Reloader {
     sources: ConfigArgs,
     parts: Vec<Box<dyn Reloadable>>,
+    /// Knows the numbers of tenants, which engines and stored keys go by.
+    tenancy: Tenancy,
     /// The values in force. Keys that wait for a restart keep those that they had at the start.
     running: Mutex<Shown>,
 }
 
 impl Reloader {
     /// For a broker that was started with this configuration, out of these sources.
-    pub(crate) fn new(sources: ConfigArgs, started_with: &Config, parts: Vec<Box<dyn Reloadable>>) -> Self {
-        Self { sources, parts, running: Mutex::new(Shown::of(started_with)) }
+    pub(crate) fn new(
+        sources: ConfigArgs,
+        started_with: &Config,
+        tenancy: Tenancy,
+        parts: Vec<Box<dyn Reloadable>>,
+    ) -> Self {
+        Self { sources, parts, tenancy, running: Mutex::new(Shown::of(started_with)) }
     }
 
     /// Reads, checks, compares and puts in force. One at a time.
@@ -67,9 +79,14 @@ impl Reloader {
             Ok(config) => config,
             Err(problem) => return Outcome::Refused { problem },
         };
+        // Parts see tenants in the order of their numbers; people see them as they have written them.
+        let numbered = match self.tenancy.numbered(&config) {
+            Ok(numbered) => numbered,
+            Err(problem) => return Outcome::Refused { problem },
+        };
         let mut prepared = Vec::new();
         for part in &self.parts {
-            match part.prepare(&config) {
+            match part.prepare(&numbered) {
                 Ok(ready) => prepared.push(ready),
                 Err(problem) => return Outcome::Refused { problem: format!("{}: {problem}", part.name()) },
             }

@@ -54,7 +54,8 @@ impl File {
     fn reloader(&self, parts: &[&Part]) -> Reloader {
         let sources = ConfigArgs { config: Some(self.0.clone()), ..ConfigArgs::default() };
         let config = commands::load_config(&sources).unwrap();
-        Reloader::new(sources, &config, parts.iter().map(|part| Box::new((*part).clone()) as Box<_>).collect())
+        let tenancy = Tenancy::of(&config);
+        Reloader::new(sources, &config, tenancy, parts.iter().map(|part| Box::new((*part).clone()) as Box<_>).collect())
     }
 }
 

@@ -14,6 +14,7 @@ const KEYS: &[&str] = &[
     "client_certificate",
     "client_ca",
     "crl",
+    "crl_outdated",
     "identity_from",
     "identity_as",
     "tls_minimum",

@@ -59,14 +59,19 @@ impl Broker {
 
     /// Starts one with just these arguments.
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
-        let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self::spawn(command(arguments))
+    }
+
+    /// Starts one with this command.
+    pub(crate) fn spawn(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut ready = String::new();
         stdout.read_line(&mut ready).unwrap();
         let broker = Self { child: Some(child), stdout, ready };
         if broker.ready.is_empty() {
             let ended = broker.wait();
-            panic!("{arguments:?} did not become ready: {}", ended.err);
+            panic!("{command:?} did not become ready: {}", ended.err);
         }
         broker
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tidegate_engine::{TenantId, partition_of};
 
 use crate::broker::{Broker, Folder, PATIENCE, run};
+use crate::gate::Gate;
 
 /// Where an orchestrator is.
 #[derive(Clone, Copy)]
@@ -24,6 +25,8 @@ struct Fleet {
     brokers: [Broker; 2],
     ports: [Ports; 2],
     running: [Option<Broker>; 2],
+    /// By which port `a` reaches the first broker, if not its own.
+    via: Option<u16>,
     folder: Folder,
 }
 
@@ -31,11 +34,13 @@ const A: usize = 0;
 const B: usize = 1;
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// Ports that nobody has at the moment.
-fn free_ports() -> Ports {
-    let held: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[at].local_addr().unwrap().port());
-    Ports { mqtt, relay, admin }
+/// Ports that nobody has at the moment, each of them once.
+fn free_ports() -> [Ports; 2] {
+    let held: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    [0, 3].map(|first: usize| {
+        let [mqtt, relay, admin] = [0, 1, 2].map(|at: usize| held[first + at].local_addr().unwrap().port());
+        Ports { mqtt, relay, admin }
+    })
 }
 
 /// Time in which something of another process may go on.
@@ -59,8 +64,8 @@ fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
 impl Fleet {
     fn start() -> Self {
         let brokers = [Broker::start(&[]), Broker::start(&[])];
-        let mut fleet =
-            Self { brokers, ports: [free_ports(), free_ports()], running: [None, None], folder: Folder::new() };
+        let (running, via, folder) = ([None, None], None, Folder::new());
+        let mut fleet = Self { brokers, ports: free_ports(), running, via, folder };
         for which in [A, B] {
             fleet.run(which);
         }
@@ -76,13 +81,17 @@ impl Fleet {
             format!("{}=127.0.0.1:{mqtt}/127.0.0.1:{relay}/127.0.0.1:{admin}", NAMES[at])
         };
         let Ports { mqtt, relay, admin } = self.ports[which];
-        let broker = |at: usize| format!("mqtt://{}", self.brokers[at].address("mqtt://"));
+        let broker = |at: usize| match self.via {
+            Some(port) if (which, at) == (A, 0) => format!("mqtt://127.0.0.1:{port}"),
+            _ => format!("mqtt://{}", self.brokers[at].address("mqtt://")),
+        };
+        let least = if self.via.is_some() { "orchestrator.move_settle=0s" } else { "orchestrator.move_settle=50ms" };
         let (data, peers) = (self.folder.file(NAMES[which]), format!("orchestrator.peers={},{}", peer(A), peer(B)));
         let [listen, admin] = [mqtt, admin].map(|port| format!("127.0.0.1:{port}"));
         let relay = format!("orchestrator.relay=127.0.0.1:{relay}");
         let arguments = [
             &["orchestrator", "--name", NAMES[which], "--listen", &listen, "--admin", &admin, "--data", &data][..],
-            &["--broker", &broker(0), "--broker", &broker(1), "--set", &peers, "--set", &relay],
+            &["--broker", &broker(0), "--broker", &broker(1), "--set", &peers, "--set", &relay, "--set", least],
         ];
         self.running[which] = Some(Broker::start_with(&arguments.concat()));
     }
@@ -267,6 +276,179 @@ fn the_new_home_may_be_killed_before_it_serves() {
     assert_eq!(moved["owed"]["queued"], 8, "{moved}");
     assert_eq!(fleet.owner(partition), B);
     fleet.expect_owed(A, &id, 8);
+}
+
+#[test]
+fn a_move_to_a_place_that_is_gone_for_good_ends_where_it_is() {
+    let mut fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "survivor");
+    fleet.subscribe(A, &id);
+    fleet.publish(A, 0..6);
+    let order = json!({"partition": partition, "to": "b", "stop_after": "arrive"});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/homes/move", &order)["left"], true);
+    fleet.kill(B);
+    let mut table = fleet.homes(A);
+    (table["epoch"], table["homes"]) = (json!(2), json!(vec!["a"; 64]));
+    // While the other side may come back, nothing is decided.
+    assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    for strange in [json!("b"), json!([1])] {
+        table["gone"] = strange;
+        assert!(fleet.ask(A, "PUT", "/api/v1/homes", &table)["error"].is_string());
+    }
+    table["gone"] = json!(["b"]);
+    let set = fleet.ask(A, "PUT", "/api/v1/homes", &table);
+    assert_eq!((&set["here"], &set["leaving"]), (&json!(64), &Value::Null), "{set}");
+    fleet.publish(A, 6..8);
+    fleet.expect_owed(A, &id, 8);
+}
+
+#[test]
+fn a_client_whose_partition_moves_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, partition) = fleet.id_at(A, "mover");
+    let there = format!("127.0.0.1:{}", fleet.ports[B].mqtt);
+    let mut goodbyes = Vec::new();
+    // One is connected at its home, the other one relayed there.
+    for by in [A, B] {
+        let mut client = connect(fleet.ports[by].mqtt, &id);
+        let to = NAMES[if by == A { B } else { A }];
+        let order = json!({"partition": partition, "to": to});
+        assert_eq!(fleet.ask(if by == A { A } else { B }, "POST", "/api/v1/homes/move", &order)["error"], Value::Null);
+        let mut goodbye = Vec::new();
+        client.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+        goodbyes.push(String::from_utf8_lossy(&goodbye).into_owned());
+    }
+    assert!(goodbyes[0].contains(&there), "{goodbyes:?}");
+}
+
+#[test]
+fn a_relayed_client_of_a_leaver_is_told_where_to() {
+    let fleet = Fleet::start();
+    let (id, _) = fleet.id_at(B, "relayed");
+    let mut client = connect(fleet.ports[A].mqtt, &id);
+    let order = json!({"server_reference": "elsewhere.example:1883", "per_second": 1000, "evict_after_s": 60});
+    assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &order)["error"], Value::Null);
+    let mut goodbye = Vec::new();
+    client.read_to_end(&mut goodbye).unwrap();
+    assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+    assert!(String::from_utf8_lossy(&goodbye).contains("elsewhere.example:1883"));
+    // What its home has said before comes first, and nothing behind.
+    assert_eq!(usize::from(goodbye[1]) + 2, goodbye.len());
+}
+
+/// A client of MQTT 3.1.1, which cannot be told to go.
+fn connect_early(port: u16, id: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = [&[0x10, 12 + id.len() as u8][..], b"\0\x04MQTT\x04\x02\0\0\0", &[id.len() as u8], id.as_bytes()];
+    stream.write_all(&head.concat()).unwrap();
+    let mut answer = [0; 4];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [0x20, 2, 0, 0]);
+    stream
+}
+
+#[test]
+fn who_cannot_be_told_to_leave_has_time_to_leave_by_himself() {
+    let fleet = Fleet::start();
+    for home in [A, B] {
+        let (id, _) = fleet.id_at(home, "early");
+        let (other, _) = fleet.id_at(home, "late");
+        let (mut early, mut late) = (connect_early(fleet.ports[A].mqtt, &id), connect(fleet.ports[A].mqtt, &other));
+        let drain = |seconds: u64| json!({"per_second": 1000, "evict_after_s": seconds});
+        assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &drain(3600))["error"], Value::Null);
+        let mut goodbye = Vec::new();
+        late.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x9c), "{goodbye:02x?}");
+        // The other one is served as before.
+        early.write_all(&[0xc0, 0]).unwrap();
+        let mut pong = [0; 2];
+        early.read_exact(&mut pong).unwrap();
+        assert_eq!(pong, [0xd0, 0]);
+        assert_eq!(fleet.ask(A, "POST", "/api/v1/drain", &drain(0))["error"], Value::Null);
+        assert_eq!(early.read_to_end(&mut Vec::new()).unwrap(), 0);
+        assert_eq!(fleet.ask(A, "DELETE", "/api/v1/drain", &Value::Null)["error"], Value::Null);
+    }
+}
+
+#[test]
+fn a_move_waits_until_a_slow_broker_has_handed_out_what_it_had() {
+    let mut fleet = Fleet::start();
+    let gate = Gate::before(fleet.brokers[0].address("mqtt://").to_owned());
+    // The old home has a broker of its own behind the gate, and no time is waited for its own sake.
+    fleet.kill(A);
+    fleet.via = Some(gate.at);
+    fleet.run(A);
+    fleet.wait_serving(A);
+    let (id, partition) = fleet.id_at(A, "slow");
+    fleet.subscribe(A, &id);
+    gate.set(true);
+    // Published at the broker, before the new home has the filter there.
+    let port = fleet.brokers[0].address("mqtt://").rsplit_once(':').unwrap().1.to_owned();
+    for number in 0..4_u32 {
+        let published =
+            run(&["pub", "-h", "127.0.0.1", "-p", &port, "-q", "1", "-t", "in/a", "-m", &number.to_string()]);
+        assert_eq!(published.code, Some(0), "{}", published.err);
+    }
+    thread::scope(|scope| {
+        let fleet = &fleet;
+        let moved = scope
+            .spawn(move || fleet.ask(A, "POST", "/api/v1/homes/move", &json!({"partition": partition, "to": "b"})));
+        until(|| (fleet.homes(B)["arriving"] != Value::Null).then_some(()));
+        gate.set(false);
+        let moved = moved.join().unwrap();
+        assert_eq!((&moved["error"], &moved["came_meanwhile"]), (&Value::Null, &json!(4)), "{moved}");
+    });
+    fleet.expect_owed(B, &id, 4);
+}
+
+#[test]
+fn one_broker_is_named_once() {
+    let twice = run(&["orchestrator", "--broker", "x=mqtt://Host:1", "--broker", "y=mqtt://me:secret@host:1"]);
+    assert_ne!(twice.code, Some(0));
+    assert!(twice.err.contains("brokers `x` and `y` have the address host:1"), "{}", twice.err);
+    assert!(twice.err.contains("given its share twice") && !twice.err.contains("secret"), "{}", twice.err);
+    let folder = Folder::new();
+    let file = folder.write("o.toml", "[orchestrator]\nbrokers = [\"x=mqtt://h:1\", \"y=mqtt://me:secret@h:1\"]\n");
+    let twice = run(&["orchestrator", "--config", &file]);
+    assert!(twice.err.contains("o.toml:2:11") && !twice.err.contains("secret"), "{}", twice.err);
+    let fleet = Fleet::start();
+    let at = |broker: usize| format!("mqtt://{}", fleet.brokers[broker].address("mqtt://"));
+    let add = |body: &Value| fleet.ask(A, "PUT", "/api/v1/fleet/brokers/other", body);
+    let refused = add(&json!({"address": at(0)}));
+    assert!(refused["error"].as_str().unwrap().contains("has the address"), "{refused}");
+    assert!(add(&json!({"address": at(0), "replaces": "x"}))["error"].is_string());
+    // One that takes a dead one's place may be where that one was.
+    let known = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][0]["name"].clone();
+    let other = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null)["brokers"][1]["name"].clone();
+    let replaced = json!({"address": at(0), "replaces": [known, other]});
+    assert_eq!(add(&replaced)["error"], Value::Null);
+}
+
+#[test]
+fn two_orchestrators_with_one_name_are_told() {
+    let address = "127.0.0.1:1/127.0.0.1:2/127.0.0.1:3";
+    for (peers, common) in [
+        (format!("a={address},a=h:1/h:2/h:3"), "name `a`"),
+        (format!("a={address},b=127.0.0.1:1/h:2/h:3"), "address `127.0.0.1:1`"),
+        (format!("a={address},b=h:1/h:2/127.0.0.1:3"), "admin address `127.0.0.1:3`"),
+    ] {
+        let refused = run(&["orchestrator", "--broker", "mqtt://h:1", "--set", &format!("orchestrator.peers={peers}")]);
+        assert_ne!(refused.code, Some(0));
+        assert!(refused.err.contains(&format!("two orchestrators have the {common}")), "{}", refused.err);
+    }
+    let fleet = Fleet::start();
+    let broker = format!("mqtt://{}", fleet.brokers[0].address("mqtt://"));
+    let _namesake =
+        Broker::start_with(&["orchestrator", "--name", NAMES[A], "--listen", "127.0.0.1:0", "--broker", &broker]);
+    until(|| {
+        let status = fleet.ask(A, "GET", "/api/v1/fleet", &Value::Null);
+        let brokers = status["brokers"].as_array()?;
+        let told =
+            |broker: &Value| broker["last_error"].as_str().is_some_and(|text| text.contains("orchestrator named `a`"));
+        brokers.iter().any(told).then_some(())
+    });
 }
 
 #[test]

@@ -70,11 +70,30 @@ fn what_needs_a_restart_is_said() {
     let folder = Folder::new();
     let config = folder.write("t.toml", "[log]\nlevel = 'info'\n");
     let broker = Broker::start(&["--config", &config]);
-    folder.write("t.toml", "[log]\nlevel = 'debug'\n[queue]\nmax_messages = 20\n");
+    folder.write("t.toml", "[log]\nlevel = 'debug'\n[queue]\nmax_messages = 20\nmemory_size = '1MiB'\n");
     let ended = reload(&broker);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     assert!(ended.out.contains("log.level: \"info\" -> \"debug\"\n"), "{}", ended.out);
-    assert!(ended.out.contains("queue.max_messages: 10000 -> 20  (needs a restart)\n"), "{}", ended.out);
+    assert!(ended.out.contains("queue.max_messages: 10000 -> 20\n"), "{}", ended.out);
+    assert!(ended.out.contains("queue.memory_size: \"256KiB\" -> \"1MiB\"  (needs a restart)\n"), "{}", ended.out);
+}
+
+#[test]
+fn limits_hold_from_the_reload_on() {
+    let folder = Folder::new();
+    let config = folder.write("t.toml", "[retained]\nmax_messages = 1\n[node]\nshards = 1\n");
+    let broker = Broker::start(&["--config", &config]);
+    let (host, port) = broker.address("mqtt://").rsplit_once(':').unwrap();
+    let retain = |topic| run(&["pub", "-V", "5", "-h", host, "-p", port, "-q", "1", "-r", "-t", topic, "-m", topic]);
+    let count = |more: &str| broker.get("/metrics").1.lines().any(|line| line == more);
+    retain("a");
+    retain("b");
+    assert!(count("mqtt_retained_messages 1"));
+    folder.write("t.toml", "[retained]\nmax_messages = 2\n[node]\nshards = 1\n");
+    assert_eq!(reload(&broker).code, Some(0));
+    retain("b");
+    retain("c");
+    assert!(count("mqtt_retained_messages 2"));
 }
 
 #[test]

@@ -247,8 +247,9 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let grown = fleet.sized(3, 2);
     let all = pids(&grown);
     assert!(before.iter().all(|pid| all.contains(pid)), "{before:?} {all:?}");
-    Fleet::carries_messages(&grown);
+    // While partitions move, their clients are refused for a moment.
     shared(&fleet);
+    Fleet::carries_messages(&grown);
     let second = fleet.command(&["manager", "--fleet", &file]).output().unwrap();
     assert_eq!(second.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&second.stderr).contains("another manager runs"));
@@ -262,16 +263,51 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     let file = fleet.file("{ min = 1, max = 1 }", "{ min = 1, max = 1 }");
     fleet.start(&["up", &file]);
     let shrunk = fleet.sized(1, 1);
-    let mut told = Vec::new();
+    let stays = shrunk["endpoints"][0].as_str().unwrap().strip_prefix("mqtt://").unwrap();
     for client in &mut clients {
+        let mut told = Vec::new();
         client.read_to_end(&mut told).unwrap();
+        // DISCONNECT with reason code 0x9C, and where to: from those at home there, and from the relays of the others.
+        assert_eq!((told[0], told[2]), (0xE0, 0x9C), "{told:?}");
+        assert!(String::from_utf8_lossy(&told).contains(stays), "{told:?}");
     }
-    // Those that were at home there get DISCONNECT with reason code 0x9C. The others' relays end.
-    assert_eq!((told[0], told[2]), (0xE0, 0x9C), "{told:?}");
     assert_eq!(pids(&shrunk), before);
     assert_eq!(all.iter().filter(|pid| lives(**pid)).count(), 2);
     assert_eq!(shrunk["totals"]["failed"], 0);
     Fleet::carries_messages(&shrunk);
+    fleet.signal("INT");
+    assert_eq!(fleet.wait(), Some(0));
+}
+
+#[test]
+fn an_orchestrator_that_cannot_be_restarted_is_given_up_and_what_it_has_stored_is_kept() {
+    let mut fleet = Fleet::new();
+    let text = "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\nrestart_limit = \"1s\"\n\
+        [sla]\nbrokers = { min = 1, max = 1 }\norchestrators = { min = 2, max = 2 }\n";
+    let file = fleet.folder.write("fleet.toml", text);
+    fleet.start(&["up", &file]);
+    fleet.sized(1, 2);
+    let two = shared(&fleet);
+    let lost = two["levels"]["orchestrator"]["resources"][1].clone();
+    let name = lost["name"].as_str().unwrap();
+    let directory = two["manager"]["directory"].as_str().unwrap().to_owned();
+    let data = std::path::Path::new(&directory).join("resources").join(name).join("data");
+    // Its store cannot be opened any more.
+    std::fs::rename(&data, data.with_extension("old")).unwrap();
+    std::fs::write(&data, "damaged").unwrap();
+    kill("KILL", lost["pid"].as_u64().unwrap());
+    let after = fleet.status_when("giving it up", |status| status["totals"]["given_up"] == 1);
+    assert!(after["levels"]["orchestrator"]["resources"].as_array().unwrap().iter().all(|it| it["name"] != *name));
+    fleet.sized(1, 2);
+    shared(&fleet);
+    let aside = std::path::Path::new(&directory).join("resources/set-aside").join(name);
+    assert!(aside.join("data.old").is_dir() && aside.join("resource.json").is_file());
+    assert!(fleet.fleet(&["status"]).out.contains(", 1 given up\n"));
+    let history = fleet.fleet(&["history", "--actions"]).out;
+    assert!(
+        history.contains(&format!("give-up of {name}, done: {name} could not be restarted within 1 s")),
+        "{history}"
+    );
     fleet.signal("INT");
     assert_eq!(fleet.wait(), Some(0));
 }

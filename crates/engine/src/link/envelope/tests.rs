@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::message::SHARED_PAYLOAD_MIN;
 
-pub(crate) const HEAD: BatchHead = BatchHead { from: ShardId(3), opened_at: Millis(77), first_sequence: 41 };
+pub(crate) const HEAD: BatchHead =
+    BatchHead { from: ShardId(3), opened_at: Millis(77), first_sequence: 41, foreign: None };
 
 /// Everything that an envelope can carry.
 #[derive(Clone, Debug)]

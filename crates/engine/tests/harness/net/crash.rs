@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tidegate_engine::{Engine, Millis, Now, Place, Reason, RestoreError, RestoreRoute, ShardId, Takers};
 
+use super::nodes::Nodes;
 use super::{Net, Stand, Step};
 use crate::harness::store::Pairs;
 
@@ -84,6 +85,7 @@ impl Net {
     fn begin(&mut self, shards: u16) {
         let count = usize::from(shards);
         let (now, crashes) = (self.now, self.crashes);
+        self.nodes = Nodes::one(shards);
         let place = |shard| Place { shard: ShardId(shard), shards };
         let seed = |shard| 7 + u64::from(shard) + crashes * 1000;
         let engine = |shard| Engine::new(Arc::clone(&self.settings), place(shard), seed(shard), now);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tidegate_engine::describe;
-use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{Packet, PacketId, PacketType, ReasonCode, SubscriptionOptions};
 
 use super::*;
@@ -272,6 +272,41 @@ fn a_will_of_a_client_that_was_there_is_published_and_one_that_waits_keeps_its_t
             let watcher = world.connect(v5("watcher").lasting());
             world.advance(minutes(1));
             watcher.expect_nothing();
+        },
+    );
+}
+
+#[test]
+fn a_will_of_a_client_whose_session_does_not_last_is_published_once_by_the_restart() {
+    restarted(
+        seconds(5),
+        |world| {
+            let watcher = world.connect(v5("watcher").lasting());
+            watcher.subscribe("w/#", AtLeastOnce);
+            watcher.lose();
+            world.connect(v5("there").will(message("w/there", "gone").qos1().delay(50)));
+            world.connect(v5("state").will(message("w/state", "off").retain()));
+            world.connect(v5("unkept").will(message("w/unkept", "gone")));
+            world.connect(v5("calm").will(message("w/calm", "gone").qos1())).disconnect();
+            world.connect(v5("lost").will(message("w/lost", "gone").qos1())).lose();
+            world.connect(v5("again").will(message("w/again", "old").qos1()));
+            // The first connection ends, and its will is published.
+            world.connect(v5("again").will(message("w/again", "new").qos1()));
+        },
+        |world, ()| {
+            let watcher = world.connect(v5("watcher").lasting());
+            let mut got: Vec<_> = watcher.messages().into_iter().map(|got| (got.topic.clone(), got.text())).collect();
+            got.sort();
+            let expected =
+                [("w/again", "new"), ("w/again", "old"), ("w/lost", "gone"), ("w/state", "off"), ("w/there", "gone")];
+            assert_eq!(got, expected.map(|(topic, text)| (topic.to_owned(), text.to_owned())));
+            let reader = world.connect(v5("reader"));
+            reader.subscribe("w/state", AtMostOnce);
+            assert_eq!(reader.payloads(), ["off"]);
+            assert!(!world.connect(v5("there").lasting()).session_present());
+            world.crash(Crash::now(world.shards()));
+            world.run();
+            world.connect(v5("watcher").lasting()).expect_nothing();
         },
     );
 }

@@ -47,7 +47,9 @@ impl Simulation {
         let profile = Profile::new(kind, &mut random);
         let title = format!("{kind:?}, TIDEGATE_SEED={seed}");
         let change = |settings: &mut tidegate_engine::Settings| *settings = profile.settings.clone();
-        let world = if profile.causal {
+        let world = if profile.nodes > 1 {
+            World::seeded_cluster(profile.nodes, profile.shards, seed, &title, change)
+        } else if profile.causal {
             World::seeded(profile.shards, seed, &title, change)
         } else {
             World::seeded_links(profile.shards, seed, &title, change)

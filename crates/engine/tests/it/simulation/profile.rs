@@ -32,6 +32,8 @@ impl Kind {
 
 pub(super) struct Profile {
     pub kind: Kind,
+    /// Nodes of the cluster, each of so many shards; 1 for none.
+    pub nodes: u16,
     pub shards: u16,
     pub causal: bool,
     pub devices: usize,
@@ -94,7 +96,10 @@ impl Profile {
             }
             settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
         }
-        Self { kind, shards, causal: random.percent(50), devices: 6, settings, tight }
+        let causal = random.percent(50);
+        let nodes = if kind.crashes() { 1 } else { random.pick(&[1, 1, 2, 3]) };
+        let shards = if nodes > 1 { random.pick(&[1, 1, 2]) } else { shards };
+        Self { kind, nodes, shards, causal, devices: 6, settings, tight }
     }
 
     /// Shards of the next process.

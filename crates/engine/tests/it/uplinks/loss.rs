@@ -1,8 +1,8 @@
 //! Brokers that die, hang, come back and forget.
 
-use tidegate_engine::{RoutingPolicy, UplinkState};
+use tidegate_engine::{RoutingPolicy, UplinkOptions, UplinkState};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
-use tidegate_mqtt::{PacketType, QoS};
+use tidegate_mqtt::{Packet, PacketId, PacketType, PubAck, QoS, ReasonCode, Version};
 
 use crate::harness::*;
 
@@ -244,6 +244,23 @@ fn a_hung_broker_is_lost_after_the_timeout_and_not_before() {
 }
 
 #[test]
+fn a_broker_that_sends_anything_lives_however_late_it_answers_a_probe() {
+    in_front_of(["a"], |world, [a]| {
+        a.now(|ways| ways.hangs = true);
+        for _ in 0..10 {
+            world.advance(seconds(3));
+            a.say(Version::V5, &Packet::PubAck(PubAck::new(PacketId::MIN, ReasonCode::Success)));
+        }
+        assert_eq!((a.state(), a.report().counters.lost), (UplinkState::Serving, 0));
+        world.advance(seconds(4));
+        assert_eq!(a.report().counters.lost, 0);
+        world.advance(seconds(2));
+        assert_eq!(a.report().counters.lost, 1);
+        assert!(a.report().last_error.contains("has not answered a probe"));
+    });
+}
+
+#[test]
 fn a_broker_that_does_not_answer_connect_is_tried_again_less_and_less_often() {
     in_front_of([], |world, []| {
         let ways = Ways { hangs: true, ..Ways::default() };
@@ -319,6 +336,39 @@ fn owed_messages_outlive_the_orchestrator_and_go_on_where_they_were() {
             assert_eq!(world.owed(), 0);
         }
     }
+}
+
+#[test]
+fn brokers_of_an_earlier_process_that_a_manager_does_not_name_again_owe_nothing_for_long() {
+    let world = World::with(2, |settings| {
+        fleet_settings(settings, RoutingPolicy::TopicHash);
+        settings.durability = tidegate_engine::Durability::Commit;
+    });
+    let old = ["a", "b"].map(|name| world.broker(name));
+    let client = world.connect(v5("s").lasting());
+    client.subscribe("t", ExactlyOnce);
+    for broker in &old {
+        broker.now(|ways| ways.hangs = true);
+    }
+    for number in numbers(4) {
+        client.publish_later(message("t", number).qos2());
+    }
+    client.lose();
+    // The next process knows no broker. A manager names new ones, and of the old ones the one that lives on.
+    old.iter().for_each(Broker::leave_out);
+    world.crash(Crash::now(2));
+    world.advance(seconds(30));
+    let [_, idle] = first_of(&world, [&old[0], &old[1]], "t");
+    idle.now(|ways| ways.hangs = false);
+    idle.set(UplinkOptions { version: None, user_name: None, password: None, lasting: true });
+    let new = world.broker("c");
+    world.advance(seconds(9));
+    let named: Vec<String> = world.uplinks().into_iter().map(|uplink| uplink.name).collect();
+    assert_eq!(named, [idle.name(), "c"]);
+    world.advance(seconds(5));
+    let client = world.connect(v5("s").lasting());
+    assert_eq!((client.payloads(), world.owed()), (numbers(4), 0));
+    assert_eq!(idle.payloads().len() + new.payloads().len(), 4);
 }
 
 #[test]

@@ -16,8 +16,18 @@ struct Told {
     epoch: u64,
     places: Vec<Place>,
     homes: Vec<String>,
-    leaving: Option<Value>,
-    arriving: Option<Value>,
+    leaving: Option<Leaving>,
+    arriving: Option<Arriving>,
+}
+
+#[derive(Deserialize)]
+struct Leaving {
+    to: String,
+}
+
+#[derive(Deserialize)]
+struct Arriving {
+    from: String,
 }
 
 #[derive(Deserialize)]
@@ -41,12 +51,20 @@ impl OrchestratorApi {
         if homes.name != name.as_str() {
             return Ok(None);
         }
-        let moving = homes.leaving.is_some() || homes.arriving.is_some();
+        let leaving = homes.leaving.as_ref().map(|leaving| leaving.to.as_str());
+        let moving =
+            leaving.or(homes.arriving.as_ref().map(|arriving| arriving.from.as_str())).map(named).transpose()?;
         let table = if homes.epoch == 0 { None } else { Some(table(homes)?) };
         Ok(Some(HomesView { table, moving }))
     }
 
-    pub(super) fn set_homes(&self, admin: &str, table: &HomesTable, if_epoch: u64) -> Result<(), OrchestratorError> {
+    pub(super) fn set_homes(
+        &self,
+        admin: &str,
+        table: &HomesTable,
+        if_epoch: u64,
+        gone: &[ResourceName],
+    ) -> Result<(), OrchestratorError> {
         let places: Vec<Value> = table
             .places
             .iter()
@@ -55,6 +73,7 @@ impl OrchestratorApi {
         // Without a lease: partitions change hands by moves alone, and orchestrators serve while no manager runs.
         let body = json!({
             "epoch": table.epoch, "ttl_s": null, "if_epoch": if_epoch, "places": places, "homes": table.homes,
+            "gone": gone,
         });
         self.ask(Method::PUT, admin, PATH, Some(&body)).map(drop)
     }
@@ -71,11 +90,12 @@ impl OrchestratorApi {
     }
 }
 
+fn named(name: &str) -> Result<ResourceName, OrchestratorError> {
+    let wrong = |_| OrchestratorError::Strange(format!("its table of homes names `{name}`, which no fleet has"));
+    name.parse().map_err(wrong)
+}
+
 fn table(homes: Told) -> Result<HomesTable, OrchestratorError> {
-    let named = |name: &str| {
-        let wrong = |_| OrchestratorError::Strange(format!("its table of homes names `{name}`, which no fleet has"));
-        name.parse::<ResourceName>().map_err(wrong)
-    };
     if homes.homes.len() != PARTITIONS {
         let text = format!("its table of homes has {} partitions and not {PARTITIONS}", homes.homes.len());
         return Err(OrchestratorError::Strange(text));

@@ -1,46 +1,81 @@
-//! The manager's own HTTP endpoint on loopback: what it knows, for `tidegate fleet` and scripts. It changes nothing.
+//! The manager's own HTTP endpoint on loopback: what it knows, for `tidegate fleet`, scripts and Prometheus. It changes nothing.
 //!
 //! | path | what it answers |
 //! | --- | --- |
 //! | `/api/v1/status` | the fleet as it is |
 //! | `/api/v1/plan` | what would be done now, and why not |
-//! | `/healthz` | `{}` while the manager works |
+//! | `/metrics` | what was done, for Prometheus |
+//! | `/healthz` | `{}` while the manager looks at its fleet, else 503 |
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Time for a request and for its answer.
+/// Time for a whole request, and as much for its answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest head of a request, bytes.
-const MAX_HEAD: u64 = 8 * 1024;
+const MAX_HEAD: usize = 8 * 1024;
+/// Connections at once; a further one is closed.
+const MAX_CONNECTIONS: usize = 64;
 
-/// What is answered: the newest status and plan.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Shown(Arc<Mutex<(Value, Value)>>);
+/// What is answered: the newest status, plan and metrics, and since when the manager has not looked at its fleet.
+#[derive(Clone, Debug)]
+pub(super) struct Shown(Arc<Mutex<Page>>);
+
+#[derive(Debug)]
+struct Page {
+    status: Value,
+    plan: Value,
+    metrics: String,
+    beat: Instant,
+    /// Time without a look after which the manager counts as hanging.
+    patience: Duration,
+}
 
 impl Shown {
-    pub(super) fn set(&self, status: Value, plan: Value) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (status, plan);
+    /// Nothing yet, of a manager that has so long between two looks.
+    pub(super) fn new(patience: Duration) -> Self {
+        let page =
+            Page { status: Value::Null, plan: Value::Null, metrics: String::new(), beat: Instant::now(), patience };
+        Self(Arc::new(Mutex::new(page)))
     }
 
-    fn get(&self, path: &str) -> Option<Value> {
-        let shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn page(&self) -> std::sync::MutexGuard<'_, Page> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set(&self, status: Value, plan: Value, metrics: String) {
+        let mut page = self.page();
+        (page.status, page.plan, page.metrics, page.beat) = (status, plan, metrics, Instant::now());
+    }
+
+    /// Status line, content type and body.
+    fn get(&self, path: &str) -> Option<(&'static str, &'static str, String)> {
+        let page = self.page();
+        let json = |value: &Value| Some(("200 OK", "application/json", format!("{value}\n")));
         match path {
-            "/api/v1/status" => Some(shown.0.clone()),
-            "/api/v1/plan" => Some(shown.1.clone()),
-            "/healthz" => Some(json!({})),
+            "/api/v1/status" => json(&page.status),
+            "/api/v1/plan" => json(&page.plan),
+            "/metrics" => Some(("200 OK", "text/plain; version=0.0.4; charset=utf-8", page.metrics.clone())),
+            "/healthz" => {
+                let silent = page.beat.elapsed();
+                if silent <= page.patience {
+                    return json(&json!({}));
+                }
+                let why = format!("the manager has not looked at its fleet for {} s: restart it", silent.as_secs());
+                Some(("503 Service Unavailable", "application/json", format!("{}\n", json!({"error": why}))))
+            }
             _ => None,
         }
     }
 }
 
-/// A thread that answers.
+/// A thread that takes connections.
 #[derive(Debug)]
 pub(super) struct LocalApi {
     address: SocketAddr,
@@ -56,14 +91,12 @@ impl LocalApi {
         let stopping = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stopping);
         let thread = thread::Builder::new().name("fleet-api".to_owned()).spawn(move || {
+            let places = Arc::new(AtomicUsize::new(0));
             for stream in listener.incoming().flatten() {
                 if seen.load(Ordering::SeqCst) {
                     return;
                 }
-                // One after the other: each has little time, and nothing to wait for.
-                if let Err(error) = answer(stream, &shown) {
-                    tracing::debug!(%error, "a request to the manager was not answered");
-                }
+                serve(stream, &shown, &places);
             }
         })?;
         Ok(Self { address, stopping, thread: Some(thread) })
@@ -86,40 +119,78 @@ impl Drop for LocalApi {
     }
 }
 
-fn answer(stream: TcpStream, shown: &Shown) -> io::Result<()> {
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut reader = BufReader::new(stream.take(MAX_HEAD));
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let mut words = line.split_ascii_whitespace();
-    let (method, path) = (words.next().unwrap_or_default().to_owned(), words.next().unwrap_or_default().to_owned());
-    let mut local = false;
-    loop {
-        line.clear();
-        if reader.read_line(&mut line)? == 0 || line.trim_end().is_empty() {
+/// A place among the connections; it is free again at its end, however that comes.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Each connection has a thread of its own, so that one that says nothing holds up no other.
+fn serve(stream: TcpStream, shown: &Shown, places: &Arc<AtomicUsize>) {
+    if places.fetch_add(1, Ordering::SeqCst) >= MAX_CONNECTIONS {
+        places.fetch_sub(1, Ordering::SeqCst);
+        tracing::debug!("too many connections to the manager");
+        return;
+    }
+    let (place, shown) = (Place(Arc::clone(places)), shown.clone());
+    let begun = thread::Builder::new().name("fleet-api-connection".to_owned()).spawn(move || {
+        let _place = place;
+        if let Err(error) = answer(stream, &shown) {
+            tracing::debug!(%error, "a request to the manager was not answered");
+        }
+    });
+    if let Err(error) = begun {
+        tracing::debug!(%error, "no thread for a request to the manager");
+    }
+}
+
+/// The head of a request, which must be there in time as a whole: a byte now and then wins nothing.
+fn head(stream: &mut TcpStream) -> io::Result<String> {
+    let deadline = Instant::now() + TIMEOUT;
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || head.len() > MAX_HEAD {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the request is too slow or too long"));
+        }
+        stream.set_read_timeout(Some(left))?;
+        let count = stream.read(&mut buffer)?;
+        if count == 0 {
             break;
         }
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("host")
-        {
-            local = names_loopback(value.trim());
-        }
+        head.extend_from_slice(buffer.get(..count).unwrap_or_default());
     }
-    let (status, body) = match (local, method.as_str(), shown.get(&path)) {
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+fn answer(mut stream: TcpStream, shown: &Shown) -> io::Result<()> {
+    let head = head(&mut stream)?;
+    let mut lines = head.lines();
+    let mut words = lines.next().unwrap_or_default().split_ascii_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let host = lines.take_while(|line| !line.is_empty()).filter_map(|line| line.split_once(':'));
+    let local = host
+        .filter(|(name, _)| name.eq_ignore_ascii_case("host"))
+        .last()
+        .is_some_and(|(_, host)| names_loopback(host.trim()));
+    let error = |status, text: &str| (status, "application/json", format!("{}\n", json!({ "error": text })));
+    let (status, kind, body) = match (local, method, shown.get(path)) {
         // A page in a browser whose name leads here must not read this.
-        (false, ..) => ("403 Forbidden", json!({"error": "the request must name a loopback host, such as 127.0.0.1"})),
-        (_, "GET", Some(value)) => ("200 OK", value),
-        (_, "GET", None) => ("404 Not Found", json!({"error": "there is /api/v1/status, /api/v1/plan and /healthz"})),
-        _ => ("405 Method Not Allowed", json!({"error": "this endpoint only answers GET"})),
+        (false, ..) => error("403 Forbidden", "the request must name a loopback host, such as 127.0.0.1"),
+        (_, "GET", Some(found)) => found,
+        (_, "GET", None) => error("404 Not Found", "there is /api/v1/status, /api/v1/plan, /metrics and /healthz"),
+        _ => error("405 Method Not Allowed", "this endpoint only answers GET"),
     };
-    let text = format!("{body}\n");
-    let mut stream = reader.into_inner().into_inner();
+    stream.set_write_timeout(Some(TIMEOUT))?;
     write!(
         stream,
-        "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-         Connection: close\r\n\r\n{text}",
-        text.len()
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
     )
 }
 
@@ -132,6 +203,8 @@ fn names_loopback(host: &str) -> bool {
 mod tests {
     use super::*;
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
     fn ask(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -142,13 +215,15 @@ mod tests {
 
     #[test]
     fn this_machine_reads_and_nobody_writes() {
-        let shown = Shown::default();
-        shown.set(json!({"fleet": "a"}), json!({"plan": 1}));
+        let shown = Shown::new(HOUR);
+        shown.set(json!({"fleet": "a"}), json!({"plan": 1}), "tidegate_fleet_clients 3\n".to_owned());
         let api = LocalApi::start(0, shown).unwrap();
         let ask = |request: &str| ask(api.address(), request);
         let status = ask("GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:1\r\n\r\n");
         assert!(status.starts_with("HTTP/1.1 200") && status.ends_with("{\"fleet\":\"a\"}\n"), "{status}");
         assert!(ask("GET /api/v1/plan HTTP/1.1\r\nHost: localhost\r\n\r\n").contains("\"plan\":1"));
+        let metrics = ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(metrics.contains("text/plain") && metrics.ends_with("tidegate_fleet_clients 3\n"), "{metrics}");
         assert!(ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask("POST /api/v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 405"));
         assert!(ask("GET /api/v1/status HTTP/1.1\r\nHost: evil.example\r\n\r\n").starts_with("HTTP/1.1 403"));
@@ -156,5 +231,30 @@ mod tests {
         let address = api.address();
         drop(api);
         assert!(TcpStream::connect(address).is_err());
+    }
+
+    #[test]
+    fn one_that_says_nothing_holds_up_nobody() {
+        let api = LocalApi::start(0, Shown::new(HOUR)).unwrap();
+        let idle: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(api.address()).unwrap()).collect();
+        let health = ask(api.address(), "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(health.starts_with("HTTP/1.1 200"), "{health}");
+        // It was answered while they were still waited for: none of them has been closed.
+        for mut stream in idle {
+            stream.set_nonblocking(true).unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+    }
+
+    #[test]
+    fn a_manager_that_hangs_is_not_healthy() {
+        let shown = Shown::new(HOUR);
+        assert!(shown.get("/healthz").is_some_and(|(status, ..)| status == "200 OK"));
+        shown.page().patience = Duration::ZERO;
+        let (status, _, body) = shown.get("/healthz").unwrap();
+        assert!(status.starts_with("503") && body.contains("has not looked at its fleet"), "{body}");
+        shown.page().patience = HOUR;
+        shown.set(Value::Null, Value::Null, String::new());
+        assert!(shown.get("/healthz").is_some_and(|(status, ..)| status == "200 OK"));
     }
 }

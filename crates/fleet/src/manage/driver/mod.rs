@@ -1,15 +1,18 @@
 //! The manager at work: looks at the fleet, asks the state machine, does what it says, and waits.
 
+mod clock;
 mod entry_point;
 mod homes_api;
 mod local_api;
 mod logins;
+mod memory;
 mod orchestrator_api;
 mod stopping;
 
-pub use entry_point::{EntryPoint, NoEntryPoint, Remembered};
+pub use entry_point::{EntryPoint, NoEntryPoint, Remembered, Unnamed};
 pub use logins::Logins;
 pub use orchestrator_api::OrchestratorError;
+pub use stopping::LEFT;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,16 +21,18 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use self::clock::Clock;
 use self::local_api::{LocalApi, Shown};
 use self::orchestrator_api::OrchestratorApi;
 use super::history::{History, HistoryError};
 use super::journal::{Journal, JournalError};
-use super::{Command, Entry, Judge, Manager, Moment, OrchestratorView, Settings, Sight};
+use super::{Command, Endpoint, Entry, Judge, Manager, OrchestratorView, Settings, Sight};
 use crate::level::Level;
+use crate::provider::attached::ATTACHED;
 use crate::provider::{Condition, Look, Observed, Provider, ProviderError, Resource, ResourceName};
 
 /// Where a manager says how it can be asked.
@@ -39,6 +44,9 @@ const LOCK_FILE: &str = "manager.lock";
 const ASKED_AT_ONCE: usize = 16;
 /// Time until the first look at a step that has just begun; each further one comes after twice the time, up to the setting.
 const FIRST_CHECK: Duration = Duration::from_millis(20);
+
+/// Time that a look may take beyond three intervals until the manager counts as hanging.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a manager does not run, or stops.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +124,9 @@ pub struct Driver {
     cpu: BTreeMap<ResourceName, f64>,
     /// What was complained about last, by subject, so that it is said once.
     complaints: BTreeMap<String, String>,
+    clock: Clock,
+    /// When what policies remember was kept last.
+    remembered: Option<Instant>,
     _lock: File,
 }
 
@@ -128,10 +139,12 @@ impl Driver {
         let directory = parts.directory;
         fs::create_dir_all(&directory).map_err(io_at("make", &directory))?;
         let lock = lock(&directory)?;
-        let (journal, book) = Journal::open(&directory)?;
+        let clock = Clock::start();
+        let (journal, mut book) = Journal::open(&directory)?;
+        book.end_future(clock.now());
         let last = History::last_observation(&directory)?;
         let history = History::open(&directory)?;
-        let shown = Shown::default();
+        let shown = Shown::new(parts.settings.interval * 3 + PATIENCE);
         let failed = |source| DriverError::Listen { port: parts.port, source };
         let api = LocalApi::start(parts.port, shown.clone()).map_err(failed)?;
         let mut settings = parts.settings;
@@ -139,7 +152,8 @@ impl Driver {
             level_settings.stack = parts.provider.stack(*level);
         }
         let name = settings.fleet.clone();
-        let manager = Manager::new(settings, parts.judges, book, last);
+        let mut manager = Manager::new(settings, parts.judges, book, last);
+        memory::recall(&mut manager, &directory)?;
         let mut driver = Self {
             manager,
             provider: parts.provider,
@@ -155,6 +169,8 @@ impl Driver {
             pace: FIRST_CHECK,
             cpu: BTreeMap::new(),
             complaints: BTreeMap::new(),
+            clock,
+            remembered: None,
             _lock: lock,
         };
         driver.finish_stop()?;
@@ -189,8 +205,10 @@ impl Driver {
             let now = Instant::now();
             if now >= next {
                 // An observation that came late does not make the next ones hurry.
+                let late = now.saturating_duration_since(next);
                 next = (next + self.manager.settings().interval).max(now);
                 self.observe()?;
+                self.manager.count_observation(late, now.elapsed());
             } else {
                 self.check()?;
             }
@@ -212,8 +230,9 @@ impl Driver {
     /// As of [`run`](Self::run).
     pub fn observe(&mut self) -> Result<(), DriverError> {
         self.look(Look::Everything);
-        let commands = self.manager.observe(now(), &self.sight);
-        self.execute(&commands)
+        let commands = self.manager.observe(self.clock.now(), &self.sight);
+        self.execute(&commands)?;
+        self.keep_memory()
     }
 
     /// One look at what is under way.
@@ -222,7 +241,7 @@ impl Driver {
     /// As of [`run`](Self::run).
     pub fn check(&mut self) -> Result<(), DriverError> {
         self.look(Look::Conditions);
-        let commands = self.manager.check(now(), &self.sight);
+        let commands = self.manager.check(self.clock.now(), &self.sight);
         self.execute(&commands)
     }
 
@@ -234,6 +253,9 @@ impl Driver {
                 None
             }
         };
+        if let Some(resources) = &resources {
+            self.complain_of_attached(resources);
+        }
         let orchestrators = resources.as_ref().map(|resources| self.ask(resources)).unwrap_or_default();
         self.sight = Sight { resources, orchestrators };
     }
@@ -248,6 +270,27 @@ impl Driver {
             (observed.resource.name.clone(), Observed { cpu, ..observed })
         };
         observed.into_iter().map(cpu).collect()
+    }
+
+    /// What is attached is known to nobody else: why it does not answer is said here.
+    fn complain_of_attached(&mut self, resources: &BTreeMap<ResourceName, Observed>) {
+        for observed in resources.values().filter(|observed| observed.resource.template == ATTACHED) {
+            let subject = format!("attached {}", observed.resource.name);
+            match &observed.condition {
+                Condition::Down(why) => self.complain(&subject, why),
+                _ => drop(self.complaints.remove(&subject)),
+            }
+        }
+    }
+
+    /// Tells the entry point whom to name. What it cannot name is asked for again at the next look.
+    fn set_endpoints(&mut self, endpoints: &[Endpoint]) -> Result<(), String> {
+        let unnamed = self.entry_point.set_endpoints(endpoints)?;
+        for (name, problem) in &unnamed {
+            self.complain(&format!("the entry point's name of {name}"), problem);
+        }
+        self.manager.endpoints_set(endpoints, unnamed);
+        Ok(())
     }
 
     /// Asks all orchestrators, several at once, so that one that hangs holds up few.
@@ -279,12 +322,27 @@ impl Driver {
         for name in views.keys() {
             self.complaints.remove(name.as_str());
         }
+        self.complain_of_namesakes(&views);
         // One that is only starting, or has died, is spoken of elsewhere.
         let online = |name: &ResourceName| resources.get(name).is_some_and(|it| it.condition == Condition::Online);
         for (name, problem) in problems.into_iter().filter(|(name, _)| online(name)) {
             self.complain(name.as_str(), &problem);
         }
         views
+    }
+
+    /// Two orchestrators of one name would take each other's sessions over at brokers, again and again.
+    fn complain_of_namesakes(&mut self, views: &BTreeMap<ResourceName, OrchestratorView>) {
+        let mut named: BTreeMap<&str, &ResourceName> = BTreeMap::new();
+        for (name, view) in views.iter().filter(|(_, view)| !view.calls_itself.is_empty()) {
+            if let Some(other) = named.insert(&view.calls_itself, name) {
+                let called = &view.calls_itself;
+                self.complain(
+                    called,
+                    &format!("{other} and {name} both call themselves `{called}`: give each a --name of its own"),
+                );
+            }
+        }
     }
 
     fn execute(&mut self, commands: &[Command]) -> Result<(), DriverError> {
@@ -312,16 +370,19 @@ impl Driver {
             }
             Command::Tell(Entry(entry)) => {
                 if entry.get("kind").is_some_and(|kind| kind == "action") {
-                    tracing::info!(action = %entry["number"], what = %entry["action"], outcome = %entry["outcome"], "an action of the fleet has ended");
+                    let word = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or("unknown").to_owned();
+                    tracing::info!(action = %entry["number"], what = word("action"), outcome = word("outcome"), "an action of the fleet has ended");
                 }
                 self.history.add(entry).map_err(|error| error.to_string())
             }
             Command::Allocate(wanted) => self.provider.allocate(wanted).map(drop).map_err(|error| error.to_string()),
             Command::Release(name) => self.provider.release(name).map(drop).map_err(|error| error.to_string()),
-            Command::SetEndpoints(endpoints) => self.entry_point.set_endpoints(endpoints),
-            Command::AddBroker { at, broker } => {
+            Command::Discard(name) => self.provider.discard(name).map(drop).map_err(|error| error.to_string()),
+            Command::SetAside(name) => self.provider.set_aside(name).map(drop).map_err(|error| error.to_string()),
+            Command::SetEndpoints(endpoints) => self.set_endpoints(endpoints),
+            Command::AddBroker { at, broker, replaces } => {
                 let address = self.address_of(broker);
-                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address)))
+                address.and_then(|address| self.tell(at, |api, admin| api.add(admin, broker, &address, replaces)))
             }
             Command::DrainBroker { at, broker } => self.tell(at, |api, admin| api.drain_broker(admin, broker)),
             Command::RemoveBroker { at, broker, force } => {
@@ -336,8 +397,8 @@ impl Driver {
                 });
                 self.tell(at, |api, admin| api.evict(admin, &body))
             }
-            Command::SetHomes { at, table, if_epoch } => {
-                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch))
+            Command::SetHomes { at, table, if_epoch, gone } => {
+                self.tell(at, |api, admin| api.set_homes(admin, table, *if_epoch, gone))
             }
             Command::MovePartitions { at, to, partitions, epoch } => {
                 self.tell(at, |api, admin| api.move_partitions(admin, to, partitions, *epoch))
@@ -364,7 +425,7 @@ impl Driver {
 
     /// The status as `tidegate fleet status --json` prints it.
     pub fn status(&self) -> Value {
-        let mut status = self.manager.status(now(), &self.sight);
+        let mut status = self.manager.status(self.clock.now(), &self.sight);
         if let Some(object) = status.as_object_mut() {
             let manager = json!({
                 "state": "running", "pid": std::process::id(), "http": format!("http://{}", self.address()),
@@ -376,7 +437,8 @@ impl Driver {
     }
 
     fn show(&self) {
-        self.shown.set(self.status(), self.manager.plan());
+        let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
+        self.shown.set(self.status(), self.manager.plan(), metrics);
     }
 
     /// Says what goes wrong once, not at every look.
@@ -429,9 +491,4 @@ fn remove(path: &Path) -> Result<(), DriverError> {
 fn io_at(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> DriverError {
     let path = path.to_owned();
     move |source| DriverError::Io { what, path, source }
-}
-
-fn now() -> Moment {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Moment(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

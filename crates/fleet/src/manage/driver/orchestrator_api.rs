@@ -50,6 +50,8 @@ pub(super) struct OrchestratorApi {
 #[derive(Deserialize)]
 struct Fleet {
     #[serde(default)]
+    orchestrator: String,
+    #[serde(default)]
     clients: u64,
     #[serde(default)]
     owed: u64,
@@ -98,6 +100,7 @@ impl OrchestratorApi {
             serde_json::from_value(self.ask(Method::GET, admin, "/api/v1/drain", None)?).map_err(strange)?;
         let named = fleet.brokers.into_iter().filter_map(|broker| Some((broker.name.parse().ok()?, broker.view)));
         Ok(OrchestratorView {
+            calls_itself: fleet.orchestrator,
             clients: fleet.clients,
             // What sessions are owed is told by the drain alone.
             owed: fleet.owed.max(drain.owed),
@@ -111,9 +114,16 @@ impl OrchestratorApi {
         })
     }
 
-    pub(super) fn add(&self, admin: &str, broker: &ResourceName, address: &str) -> Result<(), OrchestratorError> {
+    pub(super) fn add(
+        &self,
+        admin: &str,
+        broker: &ResourceName,
+        address: &str,
+        replaces: &[ResourceName],
+    ) -> Result<(), OrchestratorError> {
         let path = format!("/api/v1/fleet/brokers/{broker}");
-        self.ask(Method::PUT, admin, &path, Some(&json!({"address": address}))).map(drop)
+        let body = json!({"address": address, "replaces": replaces});
+        self.ask(Method::PUT, admin, &path, Some(&body)).map(drop)
     }
 
     pub(super) fn drain_broker(&self, admin: &str, broker: &ResourceName) -> Result<(), OrchestratorError> {

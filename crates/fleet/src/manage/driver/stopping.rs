@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Driver, DriverError, STATUS_FILE, now, write};
+use super::{Driver, DriverError, STATUS_FILE, write};
 use crate::level::Level;
 use crate::manage::{Book, Phase, Record};
 use crate::provider::attached::ATTACHED;
 use crate::provider::{Look, ProviderError, Release, ResourceName};
 
+/// What a manager is that has ended as it was told to, and left its fleet running.
+pub const LEFT: &str = "left";
 /// Pause between looks while something is stopped.
 const STOP_CHECK: Duration = Duration::from_millis(50);
 
@@ -23,13 +25,17 @@ impl Driver {
     /// # Errors
     /// When a process cannot be stopped, or the state cannot be written. The next manager then finishes the stop.
     pub fn stop_all(&mut self) -> Result<(), DriverError> {
+        if self.sight.resources.is_none() {
+            self.look(Look::Conditions);
+        }
         let mut status = self.status();
         set(&mut status, "state", json!("stopping"));
-        set(&mut status, "stopping_since_ms", json!(now().0));
+        set(&mut status, "stopping_since_ms", json!(self.clock.now().0));
         set(&mut status, "action", Value::Null);
         set(&mut status, "actions", json!([]));
         let mut book = self.manager.book().clone();
         book.actions.clear();
+        book.adoptions.clear();
         book.stopping = true;
         self.keep_whole(book)?;
         self.show_rest(&status)?;
@@ -41,7 +47,21 @@ impl Driver {
         self.stop_level(Level::Broker, &mut status)?;
         self.keep_whole(rested(self.manager.book().clone()))?;
         set(&mut status, "state", json!("stopped"));
-        set(&mut status, "stopped_ms", json!(now().0));
+        set(&mut status, "stopped_ms", json!(self.clock.now().0));
+        self.show_rest(&status)
+    }
+
+    /// Ends this manager and leaves the fleet running: the status says so, for whoever finds no manager later.
+    ///
+    /// # Errors
+    /// When the state cannot be written.
+    pub fn leave(&mut self) -> Result<(), DriverError> {
+        let mut status = self.status();
+        if let Some(manager) = status.get_mut("manager") {
+            set(manager, "state", json!(LEFT));
+            set(manager, "left_ms", json!(self.clock.now().0));
+            set(manager, "pid", Value::Null);
+        }
         self.show_rest(&status)
     }
 
@@ -63,7 +83,8 @@ impl Driver {
 
     fn show_rest(&self, status: &Value) -> Result<(), DriverError> {
         let plan = self.manager.plan();
-        self.shown.set(status.clone(), plan.clone());
+        let metrics = self.manager.metrics(&self.sight) + &self.entry_point.metrics();
+        self.shown.set(status.clone(), plan.clone(), metrics);
         write(&self.directory.join(STATUS_FILE), &json!({"status": status, "plan": plan}))
     }
 
@@ -102,7 +123,7 @@ fn rested(mut book: Book) -> Book {
     book.stopping = false;
     book.members.retain(|_, member| member.wanted.level == Level::Orchestrator && member.wanted.template != ATTACHED);
     for member in book.members.values_mut() {
-        member.phase = Phase::Stopped;
+        (member.phase, member.lost_since, member.failed_restarts) = (Phase::Stopped, None, 0);
     }
     book.started.retain(|level| *level != Level::Broker);
     book

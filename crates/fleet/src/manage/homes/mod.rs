@@ -56,8 +56,8 @@ impl HomesTable {
 pub struct HomesView {
     /// The table in force there; `None` where it is home to everybody that comes.
     pub table: Option<HomesTable>,
-    /// Whether partitions are on their way from it or to it.
-    pub moving: bool,
+    /// With whom a move is under way: who gets partitions of it, or whose partitions come to it.
+    pub moving: Option<ResourceName>,
 }
 
 impl HomesView {

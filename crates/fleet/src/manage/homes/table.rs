@@ -43,7 +43,9 @@ impl Manager {
         let Some(newest) = views.values().filter_map(|view| view.table.as_ref()).max_by_key(|table| table.epoch) else {
             return first(&members, &views, sight);
         };
-        if let Some((name, _)) = views.iter().find(|(_, view)| view.moving) {
+        // A move with one that is gone for good ends with the table that says so.
+        let moves = |view: &HomesView| view.moving.as_ref().is_some_and(|with| !self.is_gone(with, sight));
+        if let Some((name, _)) = views.iter().find(|(_, view)| moves(view)) {
             return HomesState::Waiting(format!("partitions of {name} are moving"));
         }
         let mut table = HomesTable {
@@ -63,7 +65,7 @@ impl Manager {
         if views.values().any(|view| differs(&view)) {
             table.epoch += 1;
         }
-        if views.values().all(|view| view.table.as_ref() == Some(&table)) {
+        if views.values().all(|view| view.moving.is_none() && view.table.as_ref() == Some(&table)) {
             HomesState::Agreed(table)
         } else {
             HomesState::Changing(table)
@@ -72,10 +74,9 @@ impl Manager {
 
     /// Partitions whose home is gone for good begin anew at others.
     fn house_orphans(&self, table: &mut HomesTable, sight: &Sight) {
-        let gone = |name: &ResourceName| self.book.phase(name).is_none() && sight.is_absent(name);
         let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
         for (partition, home) in (0..).zip(&mut table.homes) {
-            if gone(home)
+            if self.is_gone(home, sight)
                 && let Some(new) = rendezvous(serving.iter().filter(|name| table.places.contains_key(*name)), partition)
             {
                 home.clone_from(new);
@@ -89,9 +90,10 @@ impl Manager {
         for (at, view) in &sight.orchestrators {
             let Some(homes) = &view.homes else { continue };
             let told = !matches!(self.book.phase(at), None | Some(Phase::Leaving));
-            if told && homes.table.as_ref() != Some(&table) {
+            let gone: Vec<_> = homes.moving.iter().filter(|with| self.is_gone(with, sight)).cloned().collect();
+            if told && (homes.table.as_ref() != Some(&table) || !gone.is_empty()) {
                 let (at, if_epoch) = (at.clone(), homes.epoch());
-                self.command(Command::SetHomes { at, table: table.clone(), if_epoch });
+                self.command(Command::SetHomes { at, table: table.clone(), if_epoch, gone });
             }
         }
     }

@@ -191,3 +191,32 @@ fn a_status_names_everything_that_a_script_may_ask_for() {
     assert_eq!(run.manager.settings().interval, Duration::from_secs(5));
     assert!(!run.manager.is_busy());
 }
+
+#[test]
+fn metrics_count_actions_steps_and_replacements() {
+    let mut run = run(vec![(0, 2)]);
+    run.turns(38, &[], &[]);
+    run.world.kill(Level::Broker);
+    run.turns(20, &[], &[]);
+    run.manager.count_observation(Duration::from_secs(1), Duration::from_millis(250));
+    run.manager.count_observation(Duration::from_secs(4), Duration::from_millis(500));
+    let page = run.manager.metrics(&run.world.sight());
+    for line in [
+        "tidegate_fleet_resources{level=\"broker\",state=\"serving\"} 2",
+        "tidegate_fleet_actions_total{level=\"broker\",action=\"replace\",outcome=\"done\"} 1",
+        "tidegate_fleet_actions_total{level=\"orchestrator\",action=\"start\",outcome=\"done\"} 1",
+        "tidegate_fleet_replaced_total{level=\"broker\"} 1",
+        "tidegate_fleet_step_seconds_count{level=\"broker\",step=\"join\"} 2",
+        "tidegate_fleet_endpoints 1",
+        "tidegate_fleet_observations_total 2",
+        "tidegate_fleet_observations_late_total 1",
+        "tidegate_fleet_observation_seconds 0.5",
+    ] {
+        assert!(page.lines().any(|known| known == line), "{line}\n{page}");
+    }
+    // Every value has a type before it.
+    for line in page.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap().trim_end_matches("_sum").trim_end_matches("_count");
+        assert!(page.contains(&format!("# TYPE {name} ")), "{line}");
+    }
+}

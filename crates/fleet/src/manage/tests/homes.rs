@@ -84,7 +84,13 @@ pub(super) fn wrong(all: &BTreeMap<ResourceName, &Homes>) -> Option<String> {
     };
     (0..64).find_map(|partition| {
         let owners: Vec<_> = all.iter().filter(|(name, homes)| has(name, homes, partition)).collect();
-        (owners.len() != 1).then(|| format!("partition {partition} is at home at {owners:?}"))
+        // Nobody has what one had that was given up, until the last of the others knows.
+        let is_lost = |homes: &&Homes| {
+            let home = homes.table.as_ref().and_then(|table| table.home(partition));
+            home.is_some_and(|home| !all.contains_key(home))
+        };
+        let given_up = owners.is_empty() && all.values().any(is_lost);
+        (owners.len() != 1 && !given_up).then(|| format!("partition {partition} is at home at {owners:?}"))
     })
 }
 
@@ -146,6 +152,83 @@ fn partitions_of_a_dead_orchestrator_wait_for_it() {
 }
 
 #[test]
+fn one_that_cannot_be_restarted_in_time_loses_its_partitions_to_the_others() {
+    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
+    run.turns(100, &[], &[]);
+    let names = run.world.names(Level::Orchestrator);
+    run.turns(55, &[], &[(0, Event::Break)]);
+    assert!(run.world.things.contains_key(&names[0]), "it is given up before its time");
+    let status = run.manager.status(Moment(run.world.now), &run.world.sight());
+    let dead = &status["levels"]["orchestrator"]["resources"][0];
+    assert!(dead["failed_restarts"].as_u64().unwrap() >= 3, "{dead}");
+    assert!((1..60_000).contains(&dead["restart_left_ms"].as_u64().unwrap()), "{dead}");
+    run.turns(10, &[], &[]);
+    assert!(!run.world.things.contains_key(&names[0]), "it is waited for beyond the limit");
+    run.turns(80, &[], &[(60, Event::Traffic(false))]);
+    run.settled(2, 2);
+    assert_eq!(shares(&run).iter().sum::<usize>(), 64);
+    assert!(shares(&run).iter().all(|share| *share > 16), "{:?}", shares(&run));
+    let totals = run.manager.book().totals;
+    assert_eq!((totals.given_up, run.world.names(Level::Orchestrator).contains(&names[0])), (1, false));
+}
+
+#[test]
+fn what_cannot_be_set_aside_is_waited_for_again_and_never_released() {
+    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
+    run.turns(100, &[], &[]);
+    let names = run.world.names(Level::Orchestrator);
+    run.world.full_aside = true;
+    run.turns(300, &[], &[(0, Event::Break)]);
+    let totals = run.manager.book().totals;
+    assert!(run.world.things.contains_key(&names[0]) && totals.failed > 4, "{totals:?}");
+    assert_eq!((totals.given_up, shares(&run)[0] > 0), (0, true));
+    run.world.full_aside = false;
+    run.turns(200, &[], &[(150, Event::Traffic(false))]);
+    run.settled(2, 2);
+    assert_eq!((run.manager.book().totals.given_up, run.world.things.contains_key(&names[0])), (1, false));
+}
+
+#[test]
+fn one_that_does_not_come_up_keeps_no_other_down() {
+    let mut run = Run::new(settings([2, 3], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 3)]]);
+    run.turns(100, &[], &[]);
+    let kill = (0, Event::Kill(Level::Orchestrator));
+    run.turns(40, &[], &[(0, Event::Break), kill]);
+    let phases = |run: &Run| run.manager.book().count(Level::Orchestrator, &[Phase::Serving]);
+    assert_eq!(phases(&run), 2, "{:#?}", run.manager);
+}
+
+#[test]
+fn nobody_is_given_up_where_nobody_can_take_over() {
+    let mut run = Run::new(settings([2, 1], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 1)]]);
+    run.turns(40, &[], &[]);
+    let names = run.world.names(Level::Orchestrator);
+    run.world.broken.insert(names[0].clone());
+    run.turns(300, &[], &[(0, Event::Kill(Level::Orchestrator))]);
+    assert_eq!((run.world.names(Level::Orchestrator), run.manager.book().totals.given_up), (names, 0));
+}
+
+#[test]
+fn a_move_with_one_that_is_given_up_ends_where_it_is() {
+    let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2)]]);
+    let names = |run: &Run| run.world.names(Level::Orchestrator);
+    let moves =
+        |run: &Run| run.world.sight().orchestrators.values().any(|it| it.homes.as_ref().unwrap().moving.is_some());
+    let mut turns = 0;
+    while !moves(&run) {
+        run.turns(1, &[], &[]);
+        turns += 1;
+        assert!(turns < 100, "nothing moves");
+    }
+    let last = names(&run).pop().unwrap();
+    run.world.things.get_mut(&last).unwrap().life = Life::Ended;
+    run.world.broken.insert(last.clone());
+    run.turns(200, &[], &[(150, Event::Traffic(false))]);
+    run.settled(2, 2);
+    assert_eq!((run.manager.book().totals.given_up, names(&run).contains(&last)), (1, false));
+}
+
+#[test]
 fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
     let mut run = Run::new(settings([2, 2], 1, 3), 1, 3, [vec![(0, 2)], vec![(0, 2), (100_000, 1)]]);
     let hands_over = |run: &Run| {
@@ -188,6 +271,7 @@ proptest! {
             Just(Event::Kill(Level::Orchestrator)),
             Just(Event::Mute(true)),
             Just(Event::Mute(false)),
+            Just(Event::Break),
             (1_u32..4).prop_map(Event::Refuse),
         ]), 0..8),
         sizes in proptest::collection::vec((0_u64..300, 1_u32..5), 0..8),
@@ -205,4 +289,22 @@ proptest! {
         prop_assert_eq!(shares(&run).iter().sum::<usize>(), 64);
         prop_assert!(shares(&run).iter().all(|share| *share > 16));
     }
+}
+
+#[test]
+fn orchestrators_may_die_unseen_while_another_joins() {
+    let mut run =
+        Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2), (16_000, 4), (31_000, 1), (300_000, 2)]]);
+    let kill = (66, Event::Kill(Level::Orchestrator));
+    let events = [
+        (64, Event::Kill(Level::Orchestrator)),
+        (66, Event::Mute(true)),
+        kill,
+        kill,
+        (310, Event::Mute(false)),
+        (400, Event::Traffic(false)),
+    ];
+    run.turns(1000, &[], &events);
+    run.settled(2, 2);
+    assert_eq!(shares(&run).iter().sum::<usize>(), 64);
 }

@@ -19,6 +19,8 @@ pub(super) enum Event {
     TakeLast(Level),
     EmptyMachine(Level),
     AddOne(Level),
+    /// An orchestrator dies and does not come up any more, for as long as it is the only such one.
+    Break,
 }
 
 /// A run with its manager, who may die.
@@ -68,8 +70,10 @@ impl Run {
         if let Command::Keep(records) = command {
             self.journal.push(serde_json::to_string(records).unwrap());
         }
-        if let Err(problem) = self.world.execute(command) {
-            self.manager.failed(command, &problem);
+        match (self.world.execute(command), command) {
+            (Err(problem), _) => self.manager.failed(command, &problem),
+            (Ok(()), Command::SetEndpoints(endpoints)) => self.manager.endpoints_set(endpoints, Vec::new()),
+            (Ok(()), _) => {}
         }
     }
 
@@ -109,6 +113,7 @@ impl Run {
             }
             Event::Mute(mute) => self.world.mute = mute,
             Event::Refuse(count) => self.world.refusals = count,
+            Event::Break => self.world.break_one(),
             Event::Traffic(traffic) => self.world.traffic = traffic,
             Event::TakeLast(level) => self.world.take_last(level),
             Event::EmptyMachine(level) => self.world.empty_machine(level),

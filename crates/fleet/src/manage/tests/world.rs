@@ -12,11 +12,11 @@ use crate::provider::{Allocation, Condition, Observed, Resource, ResourceName, S
 
 /// Milliseconds of a turn.
 pub(super) const TURN: u64 = 1_000;
-const BOOT: u64 = 3_000;
-const STOP: u64 = 2_000;
+pub(super) const BOOT: u64 = 3_000;
+pub(super) const STOP: u64 = 2_000;
 const SUBSCRIBE: u64 = 2_000;
 /// Longest time that one which is taken away is held.
-const GRACE: u64 = 60_000;
+pub(super) const GRACE: u64 = 60_000;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Life {
@@ -36,22 +36,22 @@ pub(super) struct Thing {
 }
 
 #[derive(Clone, Debug)]
-struct Known {
-    since: u64,
-    draining: bool,
-    owed: u64,
+pub(super) struct Known {
+    pub(super) since: u64,
+    pub(super) draining: bool,
+    pub(super) owed: u64,
 }
 
 /// What an orchestrator keeps, also while it is dead.
 #[derive(Clone, Debug, Default)]
-struct Orchestrator {
-    brokers: BTreeMap<ResourceName, Known>,
+pub(super) struct Orchestrator {
+    pub(super) brokers: BTreeMap<ResourceName, Known>,
     /// Accepted while no broker served.
-    parked: u64,
+    pub(super) parked: u64,
     clients: u64,
-    draining: bool,
+    pub(super) draining: bool,
     turn: usize,
-    homes: Homes,
+    pub(super) homes: Homes,
 }
 
 #[derive(Debug, Default)]
@@ -59,17 +59,25 @@ struct Orchestrator {
 pub(super) struct World {
     pub(super) now: u64,
     pub(super) things: BTreeMap<ResourceName, Thing>,
-    orchestrators: BTreeMap<ResourceName, Orchestrator>,
+    pub(super) orchestrators: BTreeMap<ResourceName, Orchestrator>,
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) traffic: bool,
     /// Brokers that settle nothing.
     pub(super) stuck: BTreeSet<ResourceName>,
     accepted: u64,
     settled: u64,
+    /// Messages that orchestrators had when they were given up.
+    pub(super) set_aside: u64,
+    /// Whether nothing more can be set aside.
+    pub(super) full_aside: bool,
+    /// What does not come up any more.
+    pub(super) broken: BTreeSet<ResourceName>,
     /// Whether the provider answers.
     pub(super) mute: bool,
     /// Whether brokers are too busy for probes.
     pub(super) busy: bool,
+    /// Whether the entry point takes no names.
+    pub(super) refuses_names: bool,
     /// Allocations that fail from now on.
     pub(super) refusals: u32,
     /// New resources end at once.
@@ -107,13 +115,30 @@ impl World {
         }
     }
 
+    /// An orchestrator dies for good, once, and only while another one can take its partitions over: the only one is waited for as long
+    /// as it takes.
+    pub(super) fn break_one(&mut self) {
+        let is_place = |name: &ResourceName| {
+            let table = self.orchestrators.get(name).and_then(|it| it.homes.table.as_ref());
+            self.is_online(name) && table.is_some_and(|table| !table.at(name).is_empty())
+        };
+        let places: Vec<ResourceName> = self.names(Level::Orchestrator).into_iter().filter(is_place).collect();
+        if let (Some(first), 2.., true) = (places.first(), places.len(), self.broken.is_empty())
+            && let Some(thing) = self.things.get_mut(first)
+        {
+            thing.life = Life::Ended;
+            self.broken.insert(first.clone());
+        }
+    }
+
     /// A turn passes: things boot and stop, clients publish, brokers settle.
     pub(super) fn turn(&mut self) {
         self.now += TURN;
         let now = self.now;
-        for thing in self.things.values_mut() {
+        for (name, thing) in &mut self.things {
             if matches!(thing.life, Life::Booting(until) if until <= now) {
-                thing.life = if self.stillborn { Life::Ended } else { Life::Online };
+                let ends = self.stillborn || self.broken.contains(name);
+                thing.life = if ends { Life::Ended } else { Life::Online };
             }
         }
         self.things.retain(|_, thing| !matches!(thing.life, Life::Stopping(until) if until <= now));
@@ -127,7 +152,7 @@ impl World {
         self.end_moves();
         let all = self.orchestrators.iter().map(|(name, it)| (name.clone(), &it.homes)).collect();
         self.violations.extend(homes::wrong(&all));
-        if self.accepted != self.settled + self.owed() {
+        if self.accepted != self.settled + self.owed() + self.set_aside {
             self.violations.push(format!("{} accepted, {} settled, {} owed", self.accepted, self.settled, self.owed()));
         }
     }
@@ -153,8 +178,13 @@ impl World {
         }
     }
 
-    fn is_arriving(&self, at: &ResourceName) -> bool {
-        self.orchestrators.values().any(|it| it.homes.leaving.as_ref().is_some_and(|leaving| leaving.to == *at))
+    pub(super) fn is_arriving(&self, at: &ResourceName) -> bool {
+        self.arriving_from(at).is_some()
+    }
+
+    fn arriving_from(&self, at: &ResourceName) -> Option<ResourceName> {
+        let gives = |it: &Orchestrator| it.homes.leaving.as_ref().is_some_and(|leaving| leaving.to == *at);
+        self.orchestrators.iter().find(|(_, it)| gives(it)).map(|(name, _)| name.clone())
     }
 
     /// What is held goes when nobody is connected to it any more.
@@ -216,7 +246,7 @@ impl World {
         self.things.insert(name, Thing { wanted, life: Life::Booting(self.now + BOOT) });
     }
 
-    fn is_online(&self, name: &ResourceName) -> bool {
+    pub(super) fn is_online(&self, name: &ResourceName) -> bool {
         self.things.get(name).is_some_and(|thing| matches!(thing.life, Life::Online | Life::Held(..)))
     }
 
@@ -261,7 +291,7 @@ impl World {
         view.brokers.into_iter().filter(|(_, known)| serves(known)).map(|(name, _)| name).collect()
     }
 
-    fn view(&self, name: &ResourceName) -> OrchestratorView {
+    pub(super) fn view(&self, name: &ResourceName) -> OrchestratorView {
         let orchestrator = self.orchestrators.get(name).cloned().unwrap_or_default();
         let state = |name: &ResourceName, known: &Known| match known {
             Known { draining: true, owed: 0, .. } => BrokerState::Drained,
@@ -280,7 +310,7 @@ impl World {
             draining: orchestrator.draining,
             homes: Some(HomesView {
                 table: orchestrator.homes.table.clone(),
-                moving: orchestrator.homes.leaving.is_some() || self.is_arriving(name),
+                moving: orchestrator.homes.leaving.map(|leaving| leaving.to).or(self.arriving_from(name)),
             }),
             brokers: brokers.collect(),
             ..OrchestratorView::default()
@@ -316,126 +346,6 @@ impl World {
             resources: (!self.mute).then_some(resources),
             orchestrators: answering.map(|name| (name.clone(), self.view(&name))).collect(),
         }
-    }
-
-    /// Does what is asked for; what cannot be done is an error, and what must never be asked for a violation.
-    pub(super) fn execute(&mut self, command: &Command) -> Result<(), String> {
-        match command {
-            Command::Keep(_) => {}
-            Command::Allocate(wanted) => self.allocate(wanted)?,
-            Command::Release(name) => self.release(name),
-            Command::AddBroker { at, broker } => {
-                let since = self.now;
-                let known =
-                    self.asked(at)?.brokers.entry(broker.clone()).or_insert(Known { since, draining: false, owed: 0 });
-                known.draining = false;
-            }
-            Command::DrainBroker { at, broker } => {
-                self.asked(at)?.brokers.get_mut(broker).ok_or("unknown broker")?.draining = true;
-            }
-            Command::RemoveBroker { at, broker, force } => self.remove(at, broker, *force)?,
-            Command::Evict { at, .. } => self.asked(at)?.draining = true,
-            Command::EndEviction { at } => self.asked(at)?.draining = false,
-            Command::SetHomes { at, table, if_epoch } => {
-                let arriving = self.is_arriving(at);
-                self.asked(at)?.homes.set(table, *if_epoch, arriving)?;
-            }
-            Command::MovePartitions { at, to, partitions, epoch } => {
-                if !self.is_online(to) || self.is_arriving(to) || self.orchestrators[to].homes.leaving.is_some() {
-                    return Err(format!("{to} takes nothing in"));
-                }
-                let leaving = Leaving { to: to.clone(), partitions: partitions.clone(), until: self.now + TURN };
-                self.asked(at)?.homes.leave(at, leaving, *epoch)?;
-            }
-            Command::SetEndpoints(endpoints) => self.endpoints.clone_from(endpoints),
-            Command::Tell(Entry(value)) => self.history.push(value.clone()),
-        }
-        Ok(())
-    }
-
-    fn asked(&mut self, at: &ResourceName) -> Result<&mut Orchestrator, String> {
-        if !self.is_online(at) {
-            return Err(format!("{at} does not answer"));
-        }
-        Ok(self.orchestrators.entry(at.clone()).or_default())
-    }
-
-    fn allocate(&mut self, wanted: &Allocation) -> Result<(), String> {
-        if self.refusals > 0 {
-            self.refusals -= 1;
-            return Err("refused".to_owned());
-        }
-        let until = self.now + BOOT;
-        let thing = self
-            .things
-            .entry(wanted.name.clone())
-            .or_insert(Thing { wanted: wanted.clone(), life: Life::Booting(until) });
-        if matches!(thing.life, Life::Ended | Life::Hanging) {
-            thing.life = Life::Booting(until);
-        }
-        if wanted.level == Level::Orchestrator {
-            self.orchestrators.entry(wanted.name.clone()).or_default();
-        }
-        for level in Level::ALL {
-            if self.names(level).len() > self.most[&level] {
-                self.violations.push(format!("more than the SLA's maximum: {:?}", self.names(level)));
-            }
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, name: &ResourceName) {
-        let Some(thing) = self.things.get(name) else { return };
-        if matches!(thing.life, Life::Stopping(_) | Life::Held(..)) {
-            return;
-        }
-        if self.stacked && self.names(thing.wanted.level).last() != Some(name) {
-            self.violations.push(format!("{name} was released and is not the last"));
-        }
-        let (level, life) = (thing.wanted.level, thing.life.clone());
-        let owed: u64 = match level {
-            Level::Broker if life == Life::Ended || life == Life::Hanging => 0,
-            Level::Broker => {
-                self.orchestrators.values().filter_map(|it| it.brokers.get(name)).map(|known| known.owed).sum()
-            }
-            Level::Orchestrator => self.view(name).owed + self.view(name).clients,
-        };
-        let own = self.orchestrators.get(name).map(|it| it.homes.own(name).len()).unwrap_or_default();
-        if own > 0 {
-            self.violations.push(format!("{name} was released while {own} partitions were at home there"));
-        }
-        if owed > 0 {
-            self.violations.push(format!("{name} was released while {owed} were owed"));
-        }
-        let others = self.things.values().filter(|thing| thing.wanted.level == level && thing.life == Life::Online);
-        let left = others.filter(|thing| thing.wanted.name != *name).count();
-        if life == Life::Online && left < self.least[&level] {
-            self.violations.push(format!("{name} was released although only {left} would be left"));
-        }
-        if level == Level::Orchestrator && !self.stacked {
-            self.orchestrators.remove(name);
-        }
-        if let Some(thing) = self.things.get_mut(name) {
-            let until = self.now + if self.stacked { GRACE } else { STOP };
-            thing.life = if self.stacked { Life::Held(until, false) } else { Life::Stopping(until) };
-        }
-    }
-
-    fn remove(&mut self, at: &ResourceName, broker: &ResourceName, force: bool) -> Result<(), String> {
-        let lives = self.things.contains_key(broker);
-        let orchestrator = self.asked(at)?;
-        let Some(known) = orchestrator.brokers.get(broker) else { return Ok(()) };
-        if known.owed > 0 && !force {
-            return Err(format!("{} are owed", known.owed));
-        }
-        if known.owed > 0 && lives {
-            self.violations.push(format!("{broker} was removed at {at} by force although it is there"));
-            return Ok(());
-        }
-        // Messages of a broker that is gone are sent to others.
-        orchestrator.parked += known.owed;
-        orchestrator.brokers.remove(broker);
-        Ok(())
     }
 }
 
@@ -478,6 +388,7 @@ pub(super) fn settings(initial: [u32; 2], least: u32, most: u32) -> Settings {
         ]),
         most_in_all: None,
         down_after: 2,
+        restart_limit: Duration::from_secs(60),
         boot_limit: Duration::from_secs(20),
         join_limit: Duration::from_secs(20),
         drain_limit: Duration::from_secs(30),

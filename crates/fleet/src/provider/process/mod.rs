@@ -6,6 +6,8 @@
 
 mod cgroup;
 mod check;
+mod claims;
+mod ending;
 pub mod placeholder;
 mod ports;
 pub(super) mod probe;
@@ -14,6 +16,7 @@ mod record;
 mod spawn;
 mod template;
 
+pub use claims::of_this_machine as claims_of_this_machine;
 #[cfg(feature = "kubernetes")]
 pub(crate) use template::login;
 pub use template::{Login, Probe, SHIPPED, StopSignal, Template};
@@ -24,7 +27,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -37,10 +40,6 @@ use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Rele
 
 /// Most bytes of a process's log; beyond, it begins anew and the old one is kept as `output.old`.
 pub const MAX_LOG: u64 = 1024 * 1024;
-/// Where the logs of processes that are gone are.
-const ENDED: &str = "ended";
-/// How many of them are kept.
-const MAX_ENDED: usize = 8;
 /// Probes at once.
 const PROBES: usize = 16;
 
@@ -73,6 +72,8 @@ pub struct Settings {
     pub templates: BTreeMap<String, Template>,
     /// This program, for templates that run it.
     pub executable: PathBuf,
+    /// Where the fleets of this machine say which ports they have: [`claims_of_this_machine`].
+    pub claims: PathBuf,
 }
 
 impl Settings {
@@ -126,7 +127,9 @@ impl Processes {
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
         let (children, samples, hanging) = Default::default();
-        Ok(Self { settings, cgroups, records, children, samples, answered, hanging })
+        let processes = Self { settings, cgroups, records, children, samples, answered, hanging };
+        processes.claim_known()?;
+        Ok(processes)
     }
 
     /// Why CPU is not limited on this machine; `None` where it is.
@@ -150,10 +153,9 @@ impl Processes {
     /// Writes down what will be spawned, before it is.
     fn plan(&mut self, wanted: &Allocation) -> Result<(), ProviderError> {
         let names = self.template_of(&wanted.template)?.ports.clone();
-        let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
-        let place = self.settings.place(wanted.level);
-        let chosen = ports::choose(&place.host, &place.ports, self.first_port(&place), &taken, names.len())?;
         let directory = self.directory(&wanted.name);
+        // Held until the record is written: a claim without one is no longer good.
+        let (chosen, _claims) = self.claim_ports(wanted.level, &directory, names.len())?;
         fs::create_dir_all(&directory).map_err(|source| io("make", &directory, source))?;
         let (cgroup, note) = self.limit(wanted);
         let record = Record {
@@ -323,61 +325,6 @@ impl Processes {
             }
         }
     }
-
-    /// Ends everything of a resource that runs.
-    fn end(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
-        self.reap();
-        let directory = self.directory(name);
-        let Some(record) = self.records.get_mut(name) else { return Ok(Release::Gone) };
-        let template = self.settings.templates.get(&record.wanted.template);
-        let now = unix_ms();
-        let (signal, limit) =
-            template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
-        let lives = record.process.as_ref().is_some_and(Identity::lives);
-        let since = record.stopping_since_ms.unwrap_or(now);
-        if record.stopping_since_ms.is_none() {
-            record.stopping_since_ms = Some(now);
-            record.write(&directory)?;
-            if let Some(process) = &record.process {
-                process.signal(signal.into());
-            }
-        }
-        let waited = Duration::from_millis(now.saturating_sub(since));
-        if lives && waited < limit {
-            return Ok(Release::Stopping);
-        }
-        let cgroup = record.cgroup.clone();
-        // What the process has left, and the process itself when its time is over.
-        if !proc_files::kill_marked(&mark(&self.settings, name)) || !cgroup::remove(&cgroup) {
-            self.reap();
-            return Ok(Release::Stopping);
-        }
-        Ok(Release::Gone)
-    }
-
-    /// The logs of the last ones that are gone stay: one of them may say why it went.
-    fn keep_log(&self, name: &ResourceName) {
-        let ended = self.settings.directory.join(ENDED);
-        let kept = fs::create_dir_all(&ended)
-            .and_then(|()| fs::rename(self.directory(name).join(spawn::LOG), ended.join(format!("{name}.log"))))
-            .and_then(|()| drop_oldest(&ended));
-        if let Err(error) = kept {
-            tracing::debug!(%name, %error, "the log of a released process is not kept");
-        }
-    }
-
-    /// Nothing of its processes is left: its directory goes too, its record last.
-    fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
-        let directory = self.directory(name);
-        self.keep_log(name);
-        fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
-        self.records.remove(name);
-        self.children.remove(name);
-        self.samples.remove(name);
-        self.answered.remove(name);
-        self.hanging.remove(name);
-        Ok(())
-    }
 }
 
 impl Provider for Processes {
@@ -412,6 +359,14 @@ impl Provider for Processes {
         Ok(release)
     }
 
+    fn discard(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end_within(name, Some(Duration::ZERO))?;
+        if release == Release::Gone && self.records.contains_key(name) {
+            self.forget(name)?;
+        }
+        Ok(release)
+    }
+
     fn stop(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
         let release = self.end(name)?;
         let directory = self.directory(name);
@@ -421,6 +376,14 @@ impl Provider for Processes {
             record.process = None;
             record.stopping_since_ms = None;
             record.write(&directory)?;
+        }
+        Ok(release)
+    }
+
+    fn set_aside(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        let release = self.end(name)?;
+        if release == Release::Gone && self.records.contains_key(name) {
+            self.keep_aside(name)?;
         }
         Ok(release)
     }
@@ -473,23 +436,6 @@ fn values(settings: &Settings, directory: &Path, record: &Record) -> BTreeMap<St
     ];
     let named = record.ports.iter().map(|(name, port)| (format!("port.{name}"), port.to_string()));
     fixed.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(named).collect()
-}
-
-/// Keeps as many logs as are kept, the newest.
-fn drop_oldest(ended: &Path) -> std::io::Result<()> {
-    let mut logs = Vec::new();
-    for entry in fs::read_dir(ended)? {
-        let entry = entry?;
-        logs.push((entry.metadata()?.modified()?, entry.path()));
-    }
-    logs.sort();
-    let surplus = logs.len().saturating_sub(MAX_ENDED);
-    logs.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn io(what: &'static str, path: &Path, source: std::io::Error) -> ProviderError {

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 use super::Processes;
+use super::claims::Claims;
+use crate::level::Level;
 use crate::provider::{ProviderError, ResourceName};
 
 /// So many free ports of a range that are not `taken` by processes that may not listen yet, looked for from the place `first` on.
-/// Somebody else may be faster: then the process does not come up, and is replaced like any that has died.
+/// A program that is of no fleet may still be faster: then the process does not come up, and is replaced like any that has died.
 ///
 /// # Errors
 /// When there are too few.
@@ -16,10 +19,10 @@ pub(super) fn choose(
     host: &str,
     range: &RangeInclusive<u16>,
     first: usize,
-    taken: &BTreeSet<u16>,
+    taken: impl Fn(u16) -> bool,
     wanted: usize,
 ) -> Result<Vec<u16>, ProviderError> {
-    let free = |port: &u16| !taken.contains(port) && TcpListener::bind((host, *port)).is_ok();
+    let free = |port: &u16| !taken(*port) && TcpListener::bind((host, *port)).is_ok();
     let from_first = range.clone().skip(first).chain(range.clone().take(first));
     let chosen: Vec<u16> = from_first.filter(free).take(wanted).collect();
     if chosen.len() == wanted {
@@ -41,15 +44,69 @@ impl Processes {
         if missing.is_empty() {
             return Ok(());
         }
-        let taken = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
-        let place = self.settings.place(record.wanted.level);
-        let chosen = choose(&place.host, &place.ports, self.first_port(&place), &taken, missing.len())?;
-        let directory = self.directory(name);
+        let (level, directory) = (record.wanted.level, self.directory(name));
+        // Held until the record names the ports: a claim without one is no longer good.
+        let (chosen, _claims) = self.claim_ports(level, &directory, missing.len())?;
         if let Some(record) = self.records.get_mut(name) {
             record.ports.extend(missing.into_iter().zip(chosen));
             record.write(&directory)?;
         }
         Ok(())
+    }
+}
+
+impl Processes {
+    /// Chooses ports and claims them for the resource in a directory, whose record has to name them before the claims are let go.
+    ///
+    /// # Errors
+    /// When there are too few, or they cannot be claimed.
+    pub(super) fn claim_ports(
+        &self,
+        level: Level,
+        directory: &Path,
+        wanted: usize,
+    ) -> Result<(Vec<u16>, Claims), ProviderError> {
+        let place = self.settings.place(level);
+        let own: BTreeSet<u16> = self.records.values().flat_map(|record| record.ports.values().copied()).collect();
+        let mut claims = Claims::hold(&self.settings.claims)?;
+        let taken = |port| own.contains(&port) || !claims.is_free(&place.host, port, directory);
+        let chosen = choose(&place.host, &place.ports, self.first_port(&place), taken, wanted)?;
+        for port in &chosen {
+            claims.claim(&place.host, *port, directory)?;
+        }
+        Ok((chosen, claims))
+    }
+
+    /// Claims what the resources have that a manager before this one has left: it may have known no claims.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub(super) fn claim_known(&self) -> Result<(), ProviderError> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let mut claims = Claims::hold(&self.settings.claims)?;
+        for (name, record) in &self.records {
+            let (host, directory) = (self.settings.place(record.wanted.level).host, self.directory(name));
+            for port in record.ports.values() {
+                if claims.is_free(&host, *port, &directory) {
+                    claims.claim(&host, *port, &directory)?;
+                } else {
+                    tracing::warn!(%name, port, "another fleet of this machine has a port of this one: one of both will not start");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the ports of a resource back that is gone.
+    pub(super) fn give_ports_back(&self, name: &ResourceName) {
+        let Some(record) = self.records.get(name) else { return };
+        match Claims::hold(&self.settings.claims) {
+            Ok(claims) => claims.give_back(record.ports.values().copied(), &self.directory(name)),
+            // It is no longer good: nothing is there that it names.
+            Err(error) => tracing::debug!(%name, %error, "the claims of a resource that is gone stay"),
+        }
     }
 }
 
@@ -62,12 +119,9 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let only = port..=port;
-        assert!(matches!(choose("127.0.0.1", &only, 0, &BTreeSet::new(), 1), Err(ProviderError::NoPorts { .. })));
+        assert!(matches!(choose("127.0.0.1", &only, 0, |_| false, 1), Err(ProviderError::NoPorts { .. })));
         drop(listener);
-        assert!(matches!(
-            choose("127.0.0.1", &only, 0, &BTreeSet::from([port]), 1),
-            Err(ProviderError::NoPorts { .. })
-        ));
-        assert_eq!(choose("127.0.0.1", &only, 0, &BTreeSet::new(), 1).unwrap(), [port]);
+        assert!(matches!(choose("127.0.0.1", &only, 0, |taken| taken == port, 1), Err(ProviderError::NoPorts { .. })));
+        assert_eq!(choose("127.0.0.1", &only, 0, |_| false, 1).unwrap(), [port]);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,22 @@ fn read(path: &Path) -> Result<Record, ProviderError> {
 }
 
 impl Record {
+    /// The record of the resource in a directory; `None` where there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn of(directory: &Path) -> Result<Option<Self>, ProviderError> {
+        match read(&directory.join(FILE)) {
+            Ok(record) => Ok(Some(record)),
+            Err(ProviderError::Io { source, .. })
+                if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Writes the record as a whole or not at all.
     ///
     /// # Errors

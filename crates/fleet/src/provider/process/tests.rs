@@ -28,6 +28,7 @@ impl Folder {
             routing: "round-robin".to_owned(),
             templates: BTreeMap::from([("sh".to_owned(), template)]),
             executable: std::env::current_exe().unwrap(),
+            claims: claims_of_this_machine(),
         })
         .unwrap()
     }
@@ -252,4 +253,92 @@ fn a_process_that_starts_anew_gets_the_ports_that_its_template_has_got_meanwhile
     assert_eq!(relay, Some(format!("127.0.0.1:{}", ports["relay"])));
     assert_eq!((ports["mqtt"], ports.len()), (before["mqtt"], 2));
     assert_ne!(ports["relay"], ports["mqtt"]);
+}
+
+#[test]
+fn what_is_dead_is_not_asked_to_end() {
+    let folder = Folder::new();
+    // It would go on for as long as it is asked; its template gives it an hour.
+    let mut processes = folder.open("trap '' TERM; : > ready; while :; do sleep 1000; done");
+    processes.settings.templates.get_mut("sh").unwrap().stop_limit = Duration::from_secs(3600);
+    let resource = processes.allocate(&wanted("broker-1")).unwrap();
+    assert!((0..10_000_000).any(|_| {
+        thread::yield_now();
+        folder.0.join("broker-1/ready").exists()
+    }));
+    assert_eq!(processes.release(&resource.name).unwrap(), Release::Stopping);
+    let gone = (0..1_000_000).any(|_| {
+        thread::yield_now();
+        processes.discard(&resource.name).unwrap() == Release::Gone
+    });
+    assert!(gone && !folder.0.join("broker-1").exists());
+}
+
+/// Processes that listen on nothing, which have the only ports of a small range.
+fn silent(folder: &Folder, ports: &RangeInclusive<u16>) -> Processes {
+    let mut settings = folder.open("exec sleep 1000").settings;
+    settings.places = BTreeMap::from([(Level::Broker, Place { host: "127.0.0.9".to_owned(), ports: ports.clone() })]);
+    Processes::open(settings).unwrap()
+}
+
+#[test]
+fn two_fleets_share_no_port_even_while_nobody_listens() {
+    let (one, other) = (Folder::new(), Folder::new());
+    // Nobody else uses this address.
+    let ports = 40_000..=40_001;
+    let (mut first, mut second) = (silent(&one, &ports), silent(&other, &ports));
+    let mut addresses = [&mut first, &mut second].map(|fleet| fleet.allocate(&wanted("broker-1")).unwrap().address);
+    addresses.sort();
+    assert_eq!(addresses, ["mqtt://127.0.0.9:40000", "mqtt://127.0.0.9:40001"]);
+    assert!(matches!(second.allocate(&wanted("broker-2")), Err(ProviderError::NoPorts { .. })));
+    // A fleet that rests keeps its ports, also for the manager after this one.
+    assert!((0..1_000_000).any(|_| {
+        thread::yield_now();
+        first.stop(&"broker-1".parse().unwrap()).unwrap() == Release::Gone
+    }));
+    drop(first);
+    let mut first = silent(&one, &ports);
+    assert!(matches!(second.allocate(&wanted("broker-2")), Err(ProviderError::NoPorts { .. })));
+    // Released, it is free again.
+    assert!(release(&mut first, &"broker-1".parse().unwrap()));
+    second.allocate(&wanted("broker-2")).unwrap();
+    // So are the ports of a fleet whose state somebody has removed.
+    assert!(matches!(first.allocate(&wanted("broker-3")), Err(ProviderError::NoPorts { .. })));
+    assert!(release(&mut second, &"broker-2".parse().unwrap()));
+    assert!(release(&mut second, &"broker-1".parse().unwrap()));
+    first.allocate(&wanted("broker-1")).unwrap();
+    assert!(release(&mut first, &"broker-1".parse().unwrap()));
+}
+
+#[test]
+fn claims_of_ports_end_with_the_records_that_they_name() {
+    use super::claims::Claims;
+    let folder = Folder::new();
+    let (at, own, other) = (folder.0.join("claims"), folder.0.join("a"), folder.0.join("b"));
+    let mut claims = Claims::hold(&at).unwrap();
+    for (host, resource) in [("127.0.0.1", &own), ("0.0.0.0", &other)] {
+        claims.claim(host, 7, resource).unwrap();
+    }
+    // Neither has a record.
+    assert!(claims.is_free("127.0.0.1", 7, &folder.0) && claims.is_free("127.0.0.2", 7, &folder.0));
+    fs::create_dir_all(&own).unwrap();
+    let ports = BTreeMap::from([("mqtt".to_owned(), 7)]);
+    let (process, cgroup, stopping_since_ms, note) = (None, Vec::new(), None, String::new());
+    let record = Record { wanted: wanted("a"), ports, process, cgroup, stopping_since_ms, note };
+    record.write(&own).unwrap();
+    claims.claim("127.0.0.1", 7, &own).unwrap();
+    assert!(claims.is_free("127.0.0.1", 7, &own) && !claims.is_free("127.0.0.1", 7, &other));
+    assert!(claims.is_free("127.0.0.2", 7, &other) && !claims.is_free("0.0.0.0", 7, &other));
+    fs::write(own.join(record::FILE), "damaged").unwrap();
+    assert!(!claims.is_free("127.0.0.1", 7, &other), "what cannot be read may have it");
+    claims.give_back([7], &other);
+    assert!(!claims.is_free("127.0.0.1", 7, &other));
+    claims.give_back([7], &own);
+    assert!(claims.is_free("127.0.0.1", 7, &other));
+    drop(claims);
+    fs::remove_dir_all(&own).unwrap();
+    // A link to somewhere else is not followed.
+    let link = folder.0.join("link");
+    std::os::unix::fs::symlink(&at, &link).unwrap();
+    assert!(matches!(Claims::hold(&link), Err(ProviderError::Io { .. })));
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use rcgen::{CertificateParams, SerialNumber, date_time_ymd};
 use tidegate_node::{
-    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, Node, StartError, TlsSettings, TlsVersion,
+    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, Node, OutdatedLists, RevocationLists,
+    StartError, TlsSettings, TlsVersion,
 };
 
 use super::{refusal, settings, start, try_connect};
@@ -64,6 +65,28 @@ fn a_revoked_certificate_is_refused_also_when_its_session_is_resumed() {
     directory.write("crl.pem", &COMMON.authority.revoke(&[66, 67]));
     assert_eq!(node.handle().reload_tls().unwrap(), 1);
     assert!(refusal(at, &other).contains("CertificateRevoked"));
+}
+
+#[test]
+fn an_outdated_list_is_told_of_and_refuses_its_clients_where_that_is_wanted() {
+    let directory = Directory::new();
+    let crl = directory.write("crl.pem", &COMMON.authority.revoke_until(2025, &[66]));
+    let with_serial =
+        |serial: u64| config(Some(&issue(|params| params.serial_number = Some(SerialNumber::from(serial)))));
+    let settings =
+        |crl_outdated| TlsSettings { crl: vec![crl.clone()], crl_outdated, ..mutual(ClientCertificates::Required) };
+    let (node, at) = start(settings(OutdatedLists::Accept));
+    let told = RevocationLists { lists: 1, outdated: 1, next_update: 1_735_689_600 };
+    assert_eq!(node.handle().revocation_lists(), told);
+    assert!(try_connect(at, &with_serial(67)).is_ok());
+    assert!(refusal(at, &with_serial(66)).contains("CertificateRevoked"), "it still counts");
+    let (strict, at) = start(settings(OutdatedLists::Refuse));
+    assert_eq!(strict.handle().revocation_lists(), told);
+    assert!(!refusal(at, &with_serial(67)).is_empty());
+    directory.write("crl.pem", &COMMON.authority.revoke(&[66]));
+    assert_eq!(strict.handle().reload_tls().unwrap(), 1);
+    assert_eq!(strict.handle().revocation_lists().outdated, 0);
+    assert!(try_connect(at, &with_serial(67)).is_ok());
 }
 
 #[test]

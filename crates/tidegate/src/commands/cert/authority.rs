@@ -13,27 +13,27 @@ const AUTHORITY_YEARS: i16 = 10;
 const CERTIFICATE_YEARS: i16 = 2;
 
 /// A certificate and its key, PEM.
-pub(super) struct Pair {
-    pub(super) certificate: String,
-    pub(super) key: String,
+pub(crate) struct Pair {
+    pub(crate) certificate: String,
+    pub(crate) key: String,
 }
 
 /// Who a certificate is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     Server,
     Client,
 }
 
 /// An authority for development. Its key signs with ECDSA on P-256, which every client of TLS knows.
-pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     /// A new one.
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub(super) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let mut params = CertificateParams::default();
         params.distinguished_name = named("Tidegate development authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -44,7 +44,7 @@ impl Authority {
     }
 
     /// Its own certificate and key.
-    pub(super) fn pair(&self) -> Pair {
+    pub(crate) fn pair(&self) -> Pair {
         Pair { certificate: self.0.pem(), key: self.0.key().serialize_pem() }
     }
 
@@ -52,7 +52,7 @@ impl Authority {
     ///
     /// # Errors
     /// When a name cannot stand in a certificate.
-    pub(super) fn issue(&self, holder: Holder, common_name: &str, names: &[String]) -> Result<Pair, Error> {
+    pub(crate) fn issue(&self, holder: Holder, common_name: &str, names: &[String]) -> Result<Pair, Error> {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named(common_name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -1,6 +1,6 @@
 //! `tidegate cert ...`.
 
-mod authority;
+pub(crate) mod authority;
 mod dev;
 
 pub(crate) use dev::Args as DevArgs;

@@ -6,6 +6,7 @@ mod history;
 mod plan;
 mod simulate;
 mod status;
+mod stop;
 mod trace;
 
 use clap::Subcommand;
@@ -22,6 +23,7 @@ pub(crate) enum FleetCommand {
     History(history::Args),
     Explain(explain::Args),
     Plan(plan::Args),
+    Stop(stop::Args),
 }
 
 /// Does what is asked for with a fleet.
@@ -33,5 +35,6 @@ pub(crate) fn run(command: &FleetCommand) -> Exit {
         FleetCommand::History(args) => history::run(args),
         FleetCommand::Explain(args) => explain::run(args),
         FleetCommand::Plan(args) => plan::run(args),
+        FleetCommand::Stop(args) => stop::run(args),
     }
 }

@@ -16,7 +16,8 @@ Examples:
 
 Without --fleet and --state it is the fleet of this user that runs, else the only one that is known. Of a fleet that was stopped,
 or whose manager has died, it shows what was known last, and since when.
-Exit codes: 0 the manager runs or has stopped its fleet, 1 it is dead or there is no answer, 2 the command line is wrong.
+Exit codes: 0 the manager runs or was stopped, with its fleet or without, 1 it is dead, hangs or does not answer, 2 the command line
+is wrong.
 More: docs/manager.md.";
 
 /// The flags of `tidegate fleet status`.
@@ -46,7 +47,7 @@ fn shown(known: &Known) -> String {
     let status = &known.status;
     let now = match known.manager {
         ManagerState::Running => format!("{}; manager running", text_of(&status["state"])),
-        ManagerState::Stopped | ManagerState::Dead => known.age(),
+        ManagerState::Stopped | ManagerState::Left | ManagerState::Dead => known.age(),
     };
     let mut text = format!(
         "fleet {}: {now} ({}); observation {}, every {} ms\n",
@@ -63,7 +64,10 @@ fn shown(known: &Known) -> String {
     }
     let totals = &status["totals"];
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "{} actions, {} healed, {} failed", totals["actions"], totals["healed"], totals["failed"]);
+    let given_up = totals["given_up"].as_u64().filter(|count| *count > 0);
+    let given_up = given_up.map(|count| format!(", {count} given up")).unwrap_or_default();
+    let (actions, healed, failed) = (&totals["actions"], &totals["healed"], &totals["failed"]);
+    let _ = writeln!(text, "{actions} actions, {healed} healed, {failed} failed{given_up}");
     text
 }
 

@@ -80,9 +80,9 @@ section! {
         max_bans: u32 = 10_000, in Kind::Integer(Range::of(1, MILLIONS));
         /// Addresses and networks that are banned.
         banned_addresses: Networks = Networks::default(), in Kind::Texts;
-        /// Client ids that are banned.
+        /// Client ids that are banned; for those of a tenant see `tenant.banned_clients`.
         banned_clients: Texts = Texts::default(), in Kind::Texts;
-        /// User names that are banned.
+        /// User names that are banned; for those of a tenant see `tenant.banned_users`.
         banned_users: Texts = Texts::default(), in Kind::Texts;
         /// Length of a shard's turns, in the mean of some seconds, above which the broker is overloaded: it refuses new
         /// connections until they are shorter.

@@ -130,8 +130,9 @@ section! {
         relay_networks: Networks = Networks::local(), in Kind::Networks;
         /// How clients get to their home when that is another orchestrator.
         redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
-        /// Time that a broker takes at most to give an orchestrator what it routed to it; partitions that move wait so long.
-        move_settle: Duration = Duration::from_millis(200), in Kind::Duration(Range::of(0, 60 * SECOND));
+        /// The least time that partitions wait in a move for what brokers have routed to their old home. They wait until brokers
+        /// confirm that all has come; this is for brokers that answer a probe before they have handed everything out.
+        move_settle: Duration = Duration::from_millis(50), in Kind::Duration(Range::of(0, 60 * SECOND));
         /// Time that brokers keep the orchestrator's session while it is away.
         session_expiry: Duration = Duration::from_secs(3600), in Kind::Seconds(Range::of(SECOND, 30 * DAY));
     }

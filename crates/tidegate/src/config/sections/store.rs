@@ -45,5 +45,10 @@ section! {
         segment_size: Bytes = Bytes(32 * MIB), in Kind::Size(Range::of(MIB, 1024 * MIB));
         /// Journal above which it is merged into the table, or half the size of the table if that is more.
         merge_at: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(4 * MIB, 64 * 1024 * MIB));
+        /// Most of the journal that a start may have to replay, or as much as the table holds if that is more, and at least four files.
+        /// Merges begin at half of it at the latest; from there on writing slows down, and at the limit it waits for the merge.
+        replay_max: Bytes = Bytes(512 * MIB), in Kind::Size(Range::of(8 * MIB, 64 * 1024 * MIB));
+        /// How long nothing is written until the journal is merged though it is small, so that the next start replays nothing.
+        checkpoint_after: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(100, 3600 * SECOND));
     }
 }

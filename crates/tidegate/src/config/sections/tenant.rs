@@ -12,7 +12,7 @@ section! {
     /// `$SYS`. Clients of two tenants never see each other. Who belongs to it is said by listener, by the server name that a
     /// TLS client asks for (SNI), by user name or by the common name of a certificate; of several tenants that say so the
     /// one by certificate wins, then by user name, then by SNI, then by listener. Who belongs to none is in the default
-    /// tenant. With several shards each has an equal part of a limit, rounded up. See tenants.md.
+    /// tenant. Its limits hold for all shards together. See tenants.md.
     "tenant" [repeated = true] => Tenant, TENANT {
         /// Its name, in logs, metrics and rules.
         name: String = String::new(), in Kind::Name { empty: true };
@@ -36,5 +36,9 @@ section! {
         max_subscriptions: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit but the broker's"));
         /// Messages that all its clients publish in a second; beyond it they wait.
         max_message_rate: u32 = 0, in Kind::Integer(Range::of(1, MILLIONS).or_zero("no limit but the broker's"));
+        /// Client ids of its clients that are banned.
+        banned_clients: Texts = Texts::default(), in Kind::Texts;
+        /// User names of its clients that are banned.
+        banned_users: Texts = Texts::default(), in Kind::Texts;
     }
 }

@@ -66,7 +66,8 @@ section! {
         topic: String = String::new(), in Kind::Text { max_len: 1024 };
         /// Messages per second; what comes beyond is only counted. Divided evenly between the shards.
         max_rate: u32 = 1_000, in Kind::Integer(Range::of(1, 1_000_000));
-        /// Reasons of which messages are published, by their names. An empty list is all of the default.
+        /// Reasons of which messages are published, by their names. An empty list is all of the default. Two more are published
+        /// when they are named: `queue_replaced`, and `offline_qos0` for QoS 0 messages of subscribers that are away.
         reasons: Texts = Texts(DEAD_LETTER_REASONS.iter().map(|name| (*name).to_owned()).collect()), in Kind::Texts;
     }
 }
@@ -84,4 +85,8 @@ pub(crate) const DEAD_LETTER_REASONS: &[&str] = &[
     "refused_by_receiver",
     "session_expired",
     "session_discarded",
+    "subscriber_packet_limit",
 ];
+
+/// Reasons at which a message is at hand as well, and of which there may be as many as there are messages.
+pub(crate) const DEAD_LETTER_REASONS_IF_NAMED: &[&str] = &["queue_replaced", "offline_qos0"];

@@ -18,6 +18,8 @@ use super::{Tool, UsageError, heading};
 
 /// The port of MQTT without TLS, also over WebSocket unless another is given.
 const DEFAULT_PORT: u16 = 1883;
+/// The port of MQTT over QUIC, by custom.
+const QUIC_PORT: u16 = 14_567;
 const DEFAULT_KEEP_ALIVE: u16 = 60;
 
 /// Flags of the connection.
@@ -39,18 +41,26 @@ pub(crate) struct ConnectionFlags {
         value_name = "URL",
         value_parser = Url::parse,
         conflicts_with = "host",
-        help = "All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC; mqtts:// for TLS, ws:// and wss:// for WebSocket",
+        help = "All in one: mqtt://[USER[:PASSWORD]@]HOST[:PORT]/TOPIC; mqtts:// for TLS, ws:// and wss:// for WebSocket, quic:// for QUIC",
         help_heading = heading::CONNECTION
     )]
     url: Option<Url>,
 
     /// Connect through a Unix socket
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url", "ws", "bind"], help_heading = heading::CONNECTION)]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port", "url", "ws", "quic", "bind"], help_heading = heading::CONNECTION)]
     unix: Option<PathBuf>,
 
     /// Connect over WebSocket
     #[arg(long, help_heading = heading::CONNECTION)]
     ws: bool,
+
+    /// Connect over QUIC, to port 14567 unless another is given
+    #[arg(long, conflicts_with_all = ["ws", "no_tls"], help_heading = heading::CONNECTION)]
+    quic: bool,
+
+    /// Go on from another port after so many messages, as a device does that changes its network; needs --quic
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CONNECTION)]
+    rebind_after: Option<u64>,
 
     /// The path of the WebSocket
     #[arg(long, value_name = "PATH", default_value = "/mqtt", help_heading = heading::CONNECTION)]
@@ -130,6 +140,8 @@ pub(crate) struct Plan {
     pub(crate) properties: Properties,
     /// The topic of the URL.
     pub(crate) url_topic: Option<String>,
+    /// After so many messages the client goes on from another port.
+    pub(crate) rebind_after: Option<u64>,
     pub(crate) quiet: bool,
 }
 
@@ -161,13 +173,21 @@ impl ConnectionFlags {
             ..Options::new(self.client_id(version))
         };
         let address = self.address()?;
-        let tls = if address.is_tls() { Some(self.tls.connector()?) } else { None };
+        let tls = match &address {
+            Address::Quic { host, .. } => Some(self.tls.quic_connector(host)?),
+            address if address.is_tls() => Some(self.tls.connector()?),
+            _ => None,
+        };
+        if self.rebind_after.is_some() && !matches!(address, Address::Quic { .. }) {
+            return Err(UsageError::new("--rebind-after needs QUIC, which outlives a change of the port: add --quic"));
+        }
         Ok(Plan {
             options,
             address,
             sockets: SocketOptions { bind: self.bind.clone(), tls, ..SocketOptions::default() },
             properties,
             url_topic: url.map(|url| url.topic.clone()).filter(|topic| !topic.is_empty()),
+            rebind_after: self.rebind_after,
             quiet: self.quiet,
         })
     }
@@ -224,6 +244,13 @@ impl ConnectionFlags {
         let host = url.map(|url| url.host.clone()).or_else(|| self.host.clone());
         let host = host.unwrap_or_else(|| "localhost".to_owned());
         let port = self.port.or_else(|| url?.port);
+        if self.quic && url.is_some_and(|url| !url.quic) {
+            return Err(UsageError::new("--quic asks for QUIC, and the URL for something else: write quic://"));
+        }
+        if self.quic || url.is_some_and(|url| url.quic) {
+            self.tls.refuse_none()?;
+            return Ok(Address::Quic { host, port: port.unwrap_or(QUIC_PORT) });
+        }
         let tls = self.tls.is_wanted(url.map(|url| url.tls), port)?;
         let port = port.unwrap_or(if tls { TLS_PORT } else { DEFAULT_PORT });
         if !self.ws && !url.is_some_and(|url| url.web) {

@@ -95,9 +95,32 @@ impl TlsFlags {
     }
 
     /// # Errors
+    /// When a flag asks for no TLS where it is always spoken.
+    pub(super) fn refuse_none(&self) -> Result<(), UsageError> {
+        if self.no_tls {
+            return Err(UsageError::new("--no-tls: QUIC is always encrypted; leave the flag out"));
+        }
+        if self.tls_alpn.as_deref().is_some_and(|alpn| alpn != "mqtt") {
+            return Err(UsageError::new("--tls-alpn: MQTT over QUIC is agreed on as `mqtt`; leave the flag out"));
+        }
+        Ok(())
+    }
+
+    /// # Errors
     /// When a flag asks for TLS where it is not spoken.
     pub(super) fn refuse_over(&self, what: &str) -> Result<(), UsageError> {
         self.given().map_or(Ok(()), |flag| Err(UsageError::new(format!("{flag}: TLS is not spoken over {what}"))))
+    }
+
+    /// What connections over QUIC are made with. Where nobody is named to be trusted, and a broker on this machine has made a
+    /// certificate for development, that is.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub(super) fn quic_connector(&self, host: &str) -> Result<TlsConnector, UsageError> {
+        let named = self.cafile.is_some() || self.capath.is_some() || self.tls_use_os_certs;
+        let development = if named { None } else { crate::development::authority_for(host) };
+        self.connector_with(self.cafile.clone().or(development))
     }
 
     /// What connections are made with.
@@ -105,8 +128,12 @@ impl TlsFlags {
     /// # Errors
     /// When a file cannot be used.
     pub(super) fn connector(&self) -> Result<TlsConnector, UsageError> {
+        self.connector_with(self.cafile.clone())
+    }
+
+    fn connector_with(&self, ca_file: Option<PathBuf>) -> Result<TlsConnector, UsageError> {
         let options = TlsOptions {
-            ca_file: self.cafile.clone(),
+            ca_file,
             ca_directory: self.capath.clone(),
             certificate: self.cert.clone(),
             key: self.key.clone(),

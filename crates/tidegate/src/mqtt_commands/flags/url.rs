@@ -5,6 +5,8 @@
 pub(crate) struct Url {
     /// MQTT over WebSocket.
     pub(super) web: bool,
+    /// MQTT over QUIC.
+    pub(super) quic: bool,
     /// Over TLS.
     pub(super) tls: bool,
     pub(super) username: Option<String>,
@@ -22,10 +24,10 @@ impl Url {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| format!("it has the form {form}"))?;
         let (web, tls) = match scheme {
             "mqtt" => (false, false),
-            "mqtts" => (false, true),
+            "mqtts" | "quic" => (false, true),
             "ws" => (true, false),
             "wss" => (true, true),
-            _ => return Err(format!("the scheme is mqtt, mqtts, ws or wss: {form}")),
+            _ => return Err(format!("the scheme is mqtt, mqtts, ws, wss or quic: {form}")),
         };
         let (authority, topic) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, server) = match authority.rsplit_once('@') {
@@ -42,6 +44,7 @@ impl Url {
         }
         Ok(Self {
             web,
+            quic: scheme == "quic",
             tls,
             username,
             password: password.transpose()?,
@@ -122,6 +125,13 @@ mod tests {
             (of("mqtts://h/t"), of("wss://h/t"), of("mqtt://h/t")),
             ((false, true), (true, true), (false, false))
         );
+    }
+
+    #[test]
+    fn over_quic() {
+        let url = parse("quic://h/t");
+        assert_eq!((url.quic, url.web, url.tls), (true, false, true));
+        assert!(!parse("mqtts://h/t").quic);
     }
 
     #[test]

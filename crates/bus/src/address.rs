@@ -1,0 +1,214 @@
+//! Which bus: its kind, its servers, and who asks.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Why a text is no address of a bus. It never repeats the address, which may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Another scheme, or none.
+    #[error(
+        "the bus is neither `embedded` nor begins with nats:// or kafka://; write for example nats://127.0.0.1:4222"
+    )]
+    Scheme,
+    /// No server.
+    #[error("the address of the bus names no server; write host:port after the scheme")]
+    NoServer,
+    /// Something that is not host:port.
+    #[error("server {0} of the bus is not host:port; separate several by commas, and put [ ] around IPv6 addresses")]
+    Server(usize),
+    /// A path, a query or a fragment.
+    #[error("the address of the bus has something behind its servers; it ends with host:port")]
+    Rest,
+    /// More servers than anybody has.
+    #[error("the address of the bus names more than 32 servers; a few suffice, the others are found")]
+    TooMany,
+    /// A user without a password, or an escape that is none.
+    #[error("the user of the bus is not user:password; write both, with %40 for @, %3A for : and %25 for %")]
+    Credentials,
+}
+
+/// A server of a bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Name or address, without brackets.
+    pub host: String,
+    /// Its port, not 0.
+    pub port: u16,
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// Who asks. The password is shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The name.
+    pub user: String,
+    password: String,
+}
+
+impl Credentials {
+    pub(crate) fn password(&self) -> &str {
+        &self.password
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("user", &self.user).field("password", &"***").finish()
+    }
+}
+
+/// Which bus is meant: `embedded`, `nats://[user:password@]host:port[,host:port]` or `kafka://...` likewise.
+/// Neither `Debug` nor `Display` shows the password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// In this process.
+    Embedded,
+    /// Servers of NATS with JetStream.
+    Nats {
+        /// At least one.
+        servers: Vec<Server>,
+        /// Who asks, where the servers want to know.
+        credentials: Option<Credentials>,
+    },
+    /// Brokers of Kafka.
+    Kafka {
+        /// At least one.
+        servers: Vec<Server>,
+        /// Who asks (SASL PLAIN), where the brokers want to know.
+        credentials: Option<Credentials>,
+    },
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text == "embedded" {
+            return Ok(Self::Embedded);
+        }
+        let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
+        if !matches!(scheme, "nats" | "kafka") {
+            return Err(AddressError::Scheme);
+        }
+        let (credentials, servers) = match rest.rsplit_once('@') {
+            Some((user, servers)) => (Some(credentials(user)?), servers),
+            None => (None, rest),
+        };
+        let servers = parse_servers(servers)?;
+        Ok(if scheme == "nats" { Self::Nats { servers, credentials } } else { Self::Kafka { servers, credentials } })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, servers, credentials) = match self {
+            Self::Embedded => return f.write_str("embedded"),
+            Self::Nats { servers, credentials } => ("nats", servers, credentials),
+            Self::Kafka { servers, credentials } => ("kafka", servers, credentials),
+        };
+        write!(f, "{scheme}://")?;
+        if let Some(credentials) = credentials {
+            write!(f, "{}:***@", credentials.user)?;
+        }
+        let servers: Vec<String> = servers.iter().map(Server::to_string).collect();
+        f.write_str(&servers.join(","))
+    }
+}
+
+fn parse_servers(text: &str) -> Result<Vec<Server>, AddressError> {
+    if text.is_empty() {
+        return Err(AddressError::NoServer);
+    }
+    if text.contains(['/', '?', '#']) {
+        return Err(AddressError::Rest);
+    }
+    let servers: Vec<Server> = text
+        .split(',')
+        .enumerate()
+        .map(|(index, server)| parse_server(server).ok_or(AddressError::Server(index + 1)))
+        .collect::<Result<_, _>>()?;
+    if servers.len() > 32 { Err(AddressError::TooMany) } else { Ok(servers) }
+}
+
+fn parse_server(text: &str) -> Option<Server> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = port.parse().ok().filter(|port| *port != 0)?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner.strip_suffix(']').filter(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())?,
+        None => host,
+    };
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:".contains(&byte);
+    let is_host = !host.is_empty() && host.bytes().all(fits) && (text.starts_with('[') || !host.contains(':'));
+    is_host.then(|| Server { host: host.to_owned(), port })
+}
+
+fn credentials(text: &str) -> Result<Credentials, AddressError> {
+    let (user, password) = text.split_once(':').ok_or(AddressError::Credentials)?;
+    let (user, password) = (unescape(user), unescape(password));
+    let (Some(user), Some(password)) = (user, password) else { return Err(AddressError::Credentials) };
+    if user.is_empty() || user.chars().chain(password.chars()).any(char::is_control) {
+        return Err(AddressError::Credentials);
+    }
+    Ok(Credentials { user, password })
+}
+
+/// Percent-encoding (RFC 3986, section 2.1).
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown_without_the_password() {
+        let address: Address = "nats://me:p%40ss%3a@127.0.0.1:4222,[::1]:4223".parse().unwrap();
+        let Address::Nats { servers, credentials: Some(credentials) } = &address else { panic!("{address:?}") };
+        assert_eq!((servers[0].port, servers[1].host.as_str()), (4222, "::1"));
+        assert_eq!((credentials.user.as_str(), credentials.password()), ("me", "p@ss:"));
+        assert_eq!(address.to_string(), "nats://me:***@127.0.0.1:4222,[::1]:4223");
+        assert!(!format!("{address:?}").contains("p@ss"));
+        assert_eq!("embedded".parse(), Ok(Address::Embedded));
+        assert_eq!("kafka://a:1,b:2".parse::<Address>().unwrap().to_string(), "kafka://a:1,b:2");
+    }
+
+    #[test]
+    fn what_is_no_address_says_why() {
+        for (text, error) in [
+            ("", AddressError::Scheme),
+            ("mqtt://a:1", AddressError::Scheme),
+            ("nats://", AddressError::NoServer),
+            ("nats://a", AddressError::Server(1)),
+            ("nats://a:1,b:0", AddressError::Server(2)),
+            ("nats://::1:4", AddressError::Server(1)),
+            ("nats://[::1:4", AddressError::Server(1)),
+            ("kafka://a:1/topic", AddressError::Rest),
+            ("nats://user@a:1", AddressError::Credentials),
+            ("nats://u:%zz@a:1", AddressError::Credentials),
+        ] {
+            assert_eq!(text.parse::<Address>(), Err(error), "{text}");
+        }
+        assert!(!"nats://u:secret%z@a:1".parse::<Address>().unwrap_err().to_string().contains("secret"));
+    }
+}

@@ -1,0 +1,249 @@
+//! Who of a group has which partition: a table that all members see and change by compare-and-swap.
+//!
+//! A member shows that it lives by counting up. Nobody compares clocks: a member is given up when its count has stood still for
+//! a lease by the watcher's own clock, and gives itself up a lease after it *began* the last change that succeeded, which is
+//! always earlier. A partition changes its member only when the one that has it has let it go or was given up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Partition;
+use crate::membership::Holdings;
+
+/// The table of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Table {
+    members: BTreeMap<String, Pulse>,
+    /// For each partition the member that has it.
+    leases: Vec<Option<String>>,
+}
+
+/// That a member lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Pulse {
+    /// Which life of the member it is: a process that takes another one's name has another number.
+    life: u64,
+    /// Counts up.
+    beat: u64,
+}
+
+impl Table {
+    /// Whether the table is for so many partitions, or for none yet.
+    pub(crate) fn is_for(&self, partitions: u32) -> bool {
+        self.leases.is_empty() || self.leases.len() == partitions as usize
+    }
+
+    /// The members, with the number of each one's life.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.members.iter().map(|(name, pulse)| (name.as_str(), pulse.life))
+    }
+
+    /// Whether two tables differ in more than that somebody lives.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        self.leases != other.leases || !self.members().eq(other.members())
+    }
+
+    /// Takes a life of a member out, with all that it has.
+    pub(crate) fn without(&self, life: u64) -> Self {
+        let mut table = self.clone();
+        let name = self.members().find(|(_, other)| *other == life).map(|(name, _)| name.to_owned());
+        if let Some(name) = name {
+            table.members.remove(&name);
+            table.free(|holder| holder == name);
+        }
+        table
+    }
+
+    fn free(&mut self, is_free: impl Fn(&str) -> bool) {
+        for lease in &mut self.leases {
+            if lease.as_deref().is_some_and(&is_free) {
+                *lease = None;
+            }
+        }
+    }
+
+    fn held_by(&self, name: &str) -> BTreeSet<Partition> {
+        let held = self.leases.iter().zip(0..).filter(|(lease, _)| lease.as_deref() == Some(name));
+        held.map(|(_, partition)| Partition(partition)).collect()
+    }
+
+    /// How many partitions a member should have: no two members differ by more than one.
+    fn share(&self, name: &str) -> usize {
+        let (members, partitions) = (self.members.len().max(1), self.leases.len());
+        let rank = self.members.keys().take_while(|member| member.as_str() < name).count();
+        partitions / members + usize::from(rank < partitions % members)
+    }
+}
+
+/// One member's view of its group.
+pub(crate) struct Seat {
+    name: String,
+    life: u64,
+    partitions: u32,
+    lease: Duration,
+    max_release_time: Duration,
+    /// For each other member its pulse, and since when it has been the same.
+    seen: BTreeMap<String, (Pulse, Instant)>,
+    entered: bool,
+    valid_until: Option<Instant>,
+    /// What is to go, and when it is taken at the latest.
+    losing: BTreeMap<Partition, Instant>,
+    released: BTreeSet<Partition>,
+}
+
+impl Seat {
+    pub(crate) fn new(name: &str, life: u64, partitions: u32, lease: Duration, max_release_time: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            life,
+            partitions,
+            lease,
+            max_release_time,
+            seen: BTreeMap::new(),
+            entered: false,
+            valid_until: None,
+            losing: BTreeMap::new(),
+            released: BTreeSet::new(),
+        }
+    }
+
+    /// The user is done with a partition.
+    pub(crate) fn release(&mut self, partition: Partition) {
+        if self.losing.contains_key(&partition) {
+            self.released.insert(partition);
+        }
+    }
+
+    /// When the next partition is let go though its user has not released it.
+    pub(crate) fn next_taken(&self) -> Option<Instant> {
+        self.losing.values().copied().min()
+    }
+
+    /// When the lease is over.
+    pub(crate) fn valid_until(&self) -> Option<Instant> {
+        self.valid_until
+    }
+
+    /// The table as this member wants it to be. `None` while another process goes by its name.
+    pub(crate) fn wish(&mut self, table: &Table, now: Instant) -> Option<Table> {
+        let mut wish = table.clone();
+        wish.leases.resize(self.partitions as usize, None);
+        self.bury(&mut wish, now);
+        self.enter(&mut wish)?;
+        let members: BTreeSet<&String> = wish.members.keys().collect();
+        for lease in &mut wish.leases {
+            if lease.as_ref().is_some_and(|holder| !members.contains(holder)) {
+                *lease = None;
+            }
+        }
+        self.let_go(&mut wish, now);
+        self.take_free(&mut wish);
+        Some(wish)
+    }
+
+    /// Removes members that have stood still for too long.
+    fn bury(&mut self, wish: &mut Table, now: Instant) {
+        self.seen.retain(|name, _| wish.members.contains_key(name));
+        for (name, pulse) in wish.members.clone() {
+            let seen = self.seen.entry(name.clone()).or_insert((pulse, now));
+            if seen.0 != pulse {
+                *seen = (pulse, now);
+            }
+            let is_mine = name == self.name && pulse.life == self.life;
+            if !is_mine && now.saturating_duration_since(seen.1) >= self.lease {
+                wish.members.remove(&name);
+                wish.free(|holder| holder == name);
+                // One that comes back begins anew, and is not measured by how long it was gone.
+                self.seen.remove(&name);
+            }
+        }
+    }
+
+    fn enter(&mut self, wish: &mut Table) -> Option<()> {
+        match wish.members.get_mut(&self.name) {
+            Some(pulse) if pulse.life == self.life => pulse.beat = pulse.beat.wrapping_add(1),
+            // Somebody has taken this name over. The newcomer is right: an operator has restarted a node.
+            Some(_) if self.entered => return None,
+            _ => {
+                wish.free(|holder| holder == self.name);
+                wish.members.insert(self.name.clone(), Pulse { life: self.life, beat: 0 });
+            }
+        }
+        Some(())
+    }
+
+    fn let_go(&mut self, wish: &mut Table, now: Instant) {
+        let held = wish.held_by(&self.name);
+        self.losing.retain(|partition, _| held.contains(partition));
+        for (partition, deadline) in &self.losing {
+            if (self.released.contains(partition) || *deadline <= now)
+                && let Some(lease) = wish.leases.get_mut(partition.0 as usize)
+            {
+                *lease = None;
+            }
+        }
+        let staying: Vec<Partition> = held.into_iter().filter(|held| !self.losing.contains_key(held)).collect();
+        let surplus = staying.len().saturating_sub(wish.share(&self.name));
+        for partition in staying.into_iter().rev().take(surplus) {
+            self.losing.insert(partition, now + self.max_release_time);
+        }
+    }
+
+    fn take_free(&self, wish: &mut Table) {
+        let mut room = wish.share(&self.name).saturating_sub(wish.held_by(&self.name).len());
+        for (partition, lease) in wish.leases.iter_mut().enumerate() {
+            let just_left = self.losing.contains_key(&Partition(partition as u32));
+            if room > 0 && lease.is_none() && !just_left {
+                *lease = Some(self.name.clone());
+                room -= 1;
+            }
+        }
+    }
+
+    /// The table is what this member wished for; it was asked for at `asked`. Tells the holder what has changed.
+    pub(crate) fn agreed(&mut self, table: &Table, asked: Instant, now: Instant, holdings: &Holdings) {
+        self.entered = true;
+        let valid_until = asked + self.lease;
+        self.valid_until = Some(valid_until);
+        if now >= valid_until {
+            return self.expire(now, holdings);
+        }
+        let held = table.held_by(&self.name);
+        for (partition, _) in holdings.held() {
+            if !held.contains(&partition) {
+                holdings.lose(partition);
+            }
+        }
+        self.losing.retain(|partition, _| held.contains(partition));
+        self.released.retain(|partition| held.contains(partition));
+        for partition in held {
+            holdings.gain(partition);
+            if self.losing.contains_key(&partition) {
+                holdings.losing(partition);
+            }
+        }
+    }
+
+    /// Gives everything up when the lease is over, or when the name is another process's.
+    pub(crate) fn expire(&mut self, now: Instant, holdings: &Holdings) {
+        if self.valid_until.is_some_and(|until| now >= until) {
+            self.valid_until = None;
+            self.losing.clear();
+            self.released.clear();
+            holdings.lose_all();
+        }
+    }
+
+    /// Another process goes by this name: nothing is this one's any more.
+    pub(crate) fn replaced(&mut self, holdings: &Holdings) {
+        self.valid_until = None;
+        self.losing.clear();
+        self.released.clear();
+        holdings.lose_all();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! Members that join, leave, die and stall, in a simulation with seeds: never two at once, and in the end a fair share.
+
+#![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+use super::*;
+use std::sync::Arc;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+struct Simulated {
+    member: Seat,
+    holdings: Arc<Holdings>,
+    life: u64,
+    alive: bool,
+}
+
+/// A sequence of numbers that depends on the seed alone (xorshift).
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+struct World {
+    table: Table,
+    members: BTreeMap<String, Simulated>,
+    now: Instant,
+    lives: u64,
+}
+
+impl World {
+    fn join(&mut self, name: &str) {
+        self.lives += 1;
+        let member = Seat::new(name, self.lives, 16, LEASE, Duration::from_secs(3));
+        let holdings = Holdings::new(Arc::new(|| {}));
+        self.members.insert(name.to_owned(), Simulated { member, holdings, life: self.lives, alive: true });
+    }
+
+    /// A turn of one member; `delay` passes between reading the table and knowing of the change.
+    fn turn(&mut self, name: &str, delay: Duration) {
+        let Some(one) = self.members.get_mut(name) else { return };
+        let asked = self.now;
+        self.now += delay;
+        if let Some(wish) = one.member.wish(&self.table, asked) {
+            self.table = wish;
+            one.member.agreed(&self.table, asked, self.now, &one.holdings);
+        } else {
+            one.member.replaced(&one.holdings);
+        }
+        for (partition, losing) in one.holdings.held() {
+            if losing {
+                one.member.release(partition);
+            }
+        }
+    }
+
+    fn check(&mut self) {
+        let mut holders: BTreeMap<Partition, Vec<String>> = BTreeMap::new();
+        for (name, one) in &mut self.members {
+            one.member.expire(self.now, &one.holdings);
+            for (partition, _) in one.holdings.held() {
+                holders.entry(partition).or_default().push(name.clone());
+            }
+        }
+        assert!(holders.values().all(|names| names.len() == 1), "{holders:?}");
+    }
+}
+
+#[test]
+fn no_partition_has_two_members_and_all_have_their_share_in_the_end() {
+    for seed in 1..300 {
+        let mut chance = Chance(seed * 7_919);
+        let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
+        for _ in 0..200 {
+            let name = format!("m{}", chance.below(5));
+            match chance.below(12) {
+                0 => world.join(&name),
+                1 => {
+                    if let Some(one) = world.members.remove(&name) {
+                        world.table = world.table.without(one.life);
+                    }
+                }
+                2 => {
+                    if let Some(one) = world.members.get_mut(&name) {
+                        one.alive = false;
+                    }
+                }
+                3 => world.now += Duration::from_millis(chance.below(9_000)),
+                _ if world.members.get(&name).is_some_and(|one| one.alive) => {
+                    world.turn(&name, Duration::from_millis(chance.below(50)));
+                }
+                _ => {}
+            }
+            world.check();
+        }
+        settle(&mut world);
+    }
+}
+
+/// The dead are buried, and the living share evenly.
+fn settle(world: &mut World) {
+    world.join("last");
+    let names: Vec<String> = world.members.iter().filter(|(_, one)| one.alive).map(|(name, _)| name.clone()).collect();
+    for _ in 0..40 {
+        for name in &names {
+            world.turn(name, Duration::from_millis(1));
+            world.check();
+        }
+        world.now += Duration::from_secs(2);
+    }
+    let shares: Vec<usize> = names.iter().map(|name| world.members[name].holdings.held().len()).collect();
+    assert_eq!(shares.iter().sum::<usize>(), 16, "{shares:?}");
+    assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{names:?} {shares:?} {:?}", world.table);
+}
+
+#[test]
+fn a_process_that_takes_a_name_over_gets_what_the_other_had() {
+    let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
+    world.join("a");
+    world.turn("a", Duration::ZERO);
+    let mut old = world.members.remove("a").unwrap();
+    assert_eq!(old.holdings.held().len(), 16);
+    world.join("a");
+    world.turn("a", Duration::ZERO);
+    assert_eq!(world.members["a"].holdings.held().len(), 16);
+    assert!(old.member.wish(&world.table, world.now).is_none());
+    old.member.replaced(&old.holdings);
+    assert!(old.holdings.held().is_empty());
+}
+
+#[test]
+fn what_is_not_released_is_taken_when_its_time_is_over() {
+    let mut world = World { table: Table::default(), members: BTreeMap::new(), now: Instant::now(), lives: 0 };
+    world.join("a");
+    world.turn("a", Duration::ZERO);
+    world.join("b");
+    world.turn("b", Duration::ZERO);
+    let one = world.members.get_mut("a").unwrap();
+    for seconds in [0, 2, 3] {
+        let now = world.now + Duration::from_secs(seconds);
+        world.table = one.member.wish(&world.table, now).unwrap();
+        one.member.agreed(&world.table, now, now, &one.holdings);
+        let losing = one.holdings.held().iter().filter(|(_, losing)| *losing).count();
+        assert_eq!((one.holdings.held().len(), losing), if seconds < 3 { (16, 8) } else { (8, 0) });
+    }
+}

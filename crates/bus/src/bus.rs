@@ -1,0 +1,264 @@
+//! The bus from outside: checks what is asked, keeps the limits, and hands it to a backend.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::budget::{Budget, Ticket};
+use crate::completion::Completion;
+use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
+use crate::{
+    Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
+    MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
+    Writers, embedded, group, nats,
+};
+
+/// Most partitions of a log or a group.
+const MAX_PARTITIONS: u32 = 4_096;
+
+/// A partition of a log that is known.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) spec: Arc<LogSpec>,
+    pub(crate) place: Place,
+}
+
+/// What a backend does. What it is given has been checked; what it cannot do at once it tells through the completion.
+pub(crate) trait Backend: Send + Sync {
+    fn connection(&self) -> Connection;
+    fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>);
+    fn own(&self, target: Target, completion: Completion<Epoch>);
+    fn append(&self, target: Target, append: Append, completion: Completion<Position>);
+    fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError>;
+    fn bounds(&self, target: Target, completion: Completion<Bounds>);
+    fn trim(&self, target: Target, below: Position, completion: Completion<()>);
+    /// The room is given back when the message is on its way.
+    fn publish(&self, message: LiveMessage, room: Ticket) -> Result<(), BusError>;
+    fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError>;
+}
+
+/// A bus. Clones are the same bus; the last one to be dropped stops it, and what then waits fails with
+/// [`BusError::Stopped`].
+#[derive(Clone)]
+pub struct Bus {
+    backend: Arc<dyn Backend>,
+    budget: Arc<Budget>,
+    logs: Arc<Mutex<HashMap<LogName, Arc<LogSpec>>>>,
+    settings: Arc<Settings>,
+}
+
+impl Bus {
+    /// Opens a bus. It does not wait for the servers: what is asked before they are reached waits as when they are away.
+    ///
+    /// # Errors
+    /// When a setting is out of its range, a thread cannot be started, the directory cannot be used, or this build has no
+    /// client for the address.
+    pub fn open(address: &Address, settings: Settings, observer: Observer) -> Result<Self, BusError> {
+        settings.check()?;
+        let backend: Arc<dyn Backend> = match address {
+            Address::Embedded => embedded::open(&settings, observer)?,
+            Address::Nats { servers, credentials } => nats::open(servers, credentials.as_ref(), &settings, observer)?,
+            #[cfg(feature = "kafka")]
+            Address::Kafka { servers, credentials } => {
+                crate::kafka::open(servers, credentials.as_ref(), &settings, observer)?
+            }
+            #[cfg(not(feature = "kafka"))]
+            Address::Kafka { .. } => return Err(BusError::NoKafka),
+        };
+        Ok(Self { backend, budget: Budget::new(&settings), logs: Arc::default(), settings: Arc::new(settings) })
+    }
+
+    /// Whether the servers can be reached.
+    pub fn connection(&self) -> Connection {
+        self.backend.connection()
+    }
+
+    /// Requests that wait for the bus now, and their bytes.
+    pub fn waiting(&self) -> (usize, usize) {
+        self.budget.waiting()
+    }
+
+    /// Makes a log, unless it exists like this; either way this bus knows it from then on. Limits that differ are changed.
+    ///
+    /// # Errors
+    /// At once: a number of partitions that is none, or too much waiting. Later: [`BusError::Mismatch`],
+    /// [`BusError::Away`], [`BusError::Refused`].
+    pub fn create(&self, spec: LogSpec, done: Done<()>) -> Result<(), BusError> {
+        in_range("partitions", u64::from(spec.partitions), 1..=u64::from(MAX_PARTITIONS), "1 to 4096")?;
+        if spec.name.is_of_group() {
+            return Err(BusError::Malformed("names of logs do not begin with `group-`; take another one"));
+        }
+        in_range("max_records", spec.max_records, 1..=i64::MAX as u64, "at least 1")?;
+        in_range("max_bytes", spec.max_bytes, 1_024..=i64::MAX as u64, "at least 1024")?;
+        let (spec, logs) = (Arc::new(spec), Arc::clone(&self.logs));
+        let created = Arc::clone(&spec);
+        let done: Done<()> = Box::new(move |outcome| {
+            if outcome.is_ok() {
+                logs.lock().unwrap_or_else(PoisonError::into_inner).insert(created.name.clone(), created);
+            }
+            done(outcome);
+        });
+        let completion = self.completion(0, done)?;
+        self.backend.create(spec, completion);
+        Ok(())
+    }
+
+    /// Makes the caller the owner of a partition of a fenced log. From then on appends of earlier owners are refused, also
+    /// of those who do not know it yet.
+    ///
+    /// # Errors
+    /// At once: a log that is unknown or not fenced, or too much waiting. Later: [`BusError::Away`], [`BusError::Refused`].
+    pub fn own(&self, place: &Place, done: Done<Epoch>) -> Result<(), BusError> {
+        let target = self.target(place)?;
+        if target.spec.writers != Writers::Owner {
+            return Err(BusError::NotFenced(place.clone()));
+        }
+        let completion = self.completion(0, done)?;
+        self.backend.own(target, completion);
+        Ok(())
+    }
+
+    /// Appends a record. The position is told when it is durable. Appends of one bus to one partition are stored in the
+    /// order of the calls, but for those that fail.
+    ///
+    /// An append to a fenced log that fails later ends the ownership: nothing of this owner is stored after a gap, and its
+    /// next appends fail with [`BusError::Fenced`].
+    ///
+    /// # Errors
+    /// At once: a record that cannot be carried, a log that is unknown, an epoch that is missing or too many, or too much
+    /// waiting. Later: [`BusError::Fenced`], [`BusError::Full`], [`BusError::Away`], [`BusError::Unconfirmed`],
+    /// [`BusError::Refused`].
+    pub fn append(&self, place: &Place, append: Append, done: Done<Position>) -> Result<(), BusError> {
+        let target = self.target(place)?;
+        self.check(&target, &append)?;
+        let completion = self.completion(append.size(), done)?;
+        self.backend.append(target, append, completion);
+        Ok(())
+    }
+
+    /// Reads a partition from a position on, that record included, to its end and on as records come.
+    ///
+    /// # Errors
+    /// When the log is unknown, or the bus has stopped.
+    pub fn read(&self, place: &Place, from: Position, wake: Wake) -> Result<Reader, BusError> {
+        self.backend.read(self.target(place)?, from, wake)
+    }
+
+    /// Asks what of a partition there is.
+    ///
+    /// # Errors
+    /// At once: a log that is unknown, or too much waiting. Later: [`BusError::Away`], [`BusError::Refused`].
+    pub fn bounds(&self, place: &Place, done: Done<Bounds>) -> Result<(), BusError> {
+        let target = self.target(place)?;
+        let completion = self.completion(0, done)?;
+        self.backend.bounds(target, completion);
+        Ok(())
+    }
+
+    /// Removes all records below a position.
+    ///
+    /// # Errors
+    /// As [`Self::bounds`].
+    pub fn trim(&self, place: &Place, below: Position, done: Done<()>) -> Result<(), BusError> {
+        let target = self.target(place)?;
+        let completion = self.completion(0, done)?;
+        self.backend.trim(target, below, completion);
+        Ok(())
+    }
+
+    /// Publishes to whoever listens now: at most once, kept by nobody. While the bus is away it is refused.
+    ///
+    /// # Errors
+    /// A message that is too large, too much waiting, or a bus that is away.
+    pub fn publish(&self, subject: &Subject, payload: Bytes) -> Result<(), BusError> {
+        let max = self.settings.max_record_bytes;
+        if payload.len() > max {
+            return Err(BusError::TooLarge { bytes: payload.len(), max });
+        }
+        let room = self.budget.take(payload.len())?;
+        self.backend.publish(LiveMessage { subject: subject.clone(), payload }, room)
+    }
+
+    /// Listens. What is published before the servers know is missed.
+    ///
+    /// # Errors
+    /// When the bus has stopped.
+    pub fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError> {
+        self.backend.subscribe(filter, wake)
+    }
+
+    /// Joins a group: its members know of each other, and share so many partitions (0 to 4,096), each being one member's at a
+    /// time. A member that joins under the name of another one takes its place.
+    ///
+    /// # Errors
+    /// A number of partitions that is none, or a thread that cannot be started.
+    pub fn join(
+        &self,
+        group: &GroupName,
+        member: &MemberName,
+        partitions: u32,
+        wake: Wake,
+    ) -> Result<Membership, BusError> {
+        in_range("partitions", u64::from(partitions), 0..=u64::from(MAX_PARTITIONS), "0 to 4096")?;
+        group::join(
+            Arc::clone(&self.backend),
+            Arc::clone(&self.budget),
+            &self.settings,
+            group,
+            member,
+            partitions,
+            wake,
+        )
+    }
+
+    fn completion<T>(&self, bytes: usize, done: Done<T>) -> Result<Completion<T>, BusError> {
+        Completion::new(&self.budget, &self.settings, bytes, done)
+    }
+
+    fn target(&self, place: &Place) -> Result<Target, BusError> {
+        let logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        let spec = logs.get(&place.log).filter(|spec| place.partition.0 < spec.partitions);
+        let spec = spec.ok_or_else(|| BusError::Unknown(place.clone()))?;
+        Ok(Target { spec: Arc::clone(spec), place: place.clone() })
+    }
+
+    fn check(&self, target: &Target, append: &Append) -> Result<(), BusError> {
+        let (bytes, max) = (append.size(), self.settings.max_record_bytes);
+        if bytes > max {
+            return Err(BusError::TooLarge { bytes, max });
+        }
+        if append.key.len() > MAX_KEY_BYTES {
+            return Err(BusError::Malformed("its key is longer than 1024 bytes; use a hash of it"));
+        }
+        if append.key.is_empty() && target.spec.keep == Keep::LatestOfKey {
+            return Err(BusError::Malformed("it has no key, and its log keeps the latest of each key"));
+        }
+        if append.headers.len() > MAX_HEADERS {
+            return Err(BusError::Malformed("it has more than 64 headers; put them into the payload"));
+        }
+        let bytes: usize = append.headers.iter().map(Header::size).sum();
+        if bytes > MAX_HEADER_BYTES {
+            return Err(BusError::Malformed("its headers are longer than 32768 bytes; put them into the payload"));
+        }
+        if !append.headers.iter().all(Header::is_valid) {
+            let advice = "a header has a name or a value that not every bus takes; put it into the payload";
+            return Err(BusError::Malformed(advice));
+        }
+        match (target.spec.writers, append.epoch) {
+            (Writers::Owner, None) => Err(BusError::NoEpoch(target.place.clone())),
+            (Writers::Many, Some(_)) => Err(BusError::NotFenced(target.place.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks that a number is in its range, which is also given as text.
+pub(crate) fn in_range(
+    what: &'static str,
+    value: u64,
+    range: std::ops::RangeInclusive<u64>,
+    text: &'static str,
+) -> Result<(), BusError> {
+    if range.contains(&value) { Ok(()) } else { Err(BusError::Range { what, value, range: text }) }
+}

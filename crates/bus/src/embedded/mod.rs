@@ -1,0 +1,314 @@
+//! The bus in one process: all its clones see the same logs. What is in them is in memory, and where a directory is given in
+//! a file for each log, too.
+
+mod change;
+mod file;
+mod partition;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+use change::Change;
+use partition::Partition;
+
+use crate::budget::Ticket;
+use crate::bus::{Backend, Target};
+use crate::completion::Completion;
+use crate::connection::Link;
+use crate::feed::Feed;
+use crate::live::Mailbox;
+use crate::{
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogName, LogSpec, Observer, Place, Position, Reader,
+    Record, Settings, SubjectFilter, Subscription, Wake, Writers,
+};
+
+/// Tells the end of a request, once no lock is held.
+type Finish = Box<dyn FnOnce(Result<(), BusError>) + Send>;
+
+struct Log {
+    spec: Arc<LogSpec>,
+    partitions: Vec<Partition>,
+    /// Why it takes nothing any more: its file could not be written.
+    broken: Option<String>,
+}
+
+impl Log {
+    fn new(spec: Arc<LogSpec>) -> Self {
+        let partitions = (0..spec.partitions).map(|_| Partition::default()).collect();
+        Self { spec, partitions, broken: None }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.bytes).sum()
+    }
+
+    /// Goes through what a file says.
+    fn recover(&mut self, changes: impl IntoIterator<Item = (u32, Change)>) {
+        let keep = self.spec.keep;
+        for (partition, change) in changes {
+            if let Some(partition) = self.partitions.get_mut(partition as usize) {
+                partition.recover(change, keep);
+            }
+        }
+    }
+}
+
+/// A change that is on its way to the disk.
+struct Queued {
+    log: LogName,
+    partition: u32,
+    change: Change,
+    finish: Finish,
+}
+
+#[derive(Default)]
+struct State {
+    logs: HashMap<LogName, Log>,
+    mailboxes: Vec<Weak<Mailbox>>,
+    queue: Vec<Queued>,
+    /// Files that were read, for the writer to go on with.
+    files: HashMap<LogName, file::LogFile>,
+    /// Bytes of all records, those on their way among them.
+    bytes: u64,
+    stopped: bool,
+}
+
+/// What the bus and its writer share.
+struct Shared {
+    state: Mutex<State>,
+    /// There is something to write.
+    work: Condvar,
+    settings: Settings,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the readers of a partition what there is for them.
+    fn pump(&self, place: &Place) {
+        let feeds = {
+            let mut state = self.state();
+            let Some(log) = state.logs.get_mut(&place.log) else { return };
+            let (keep, partition) = (log.spec.keep, log.partitions.get_mut(place.partition.0 as usize));
+            partition.map(|partition| partition.pump(place, keep)).unwrap_or_default()
+        };
+        for feed in feeds {
+            feed.wake();
+        }
+    }
+
+    /// Makes a change visible, and tells so: at once, or when the writer has made it durable.
+    fn commit(&self, mut state: MutexGuard<'_, State>, target: &Target, change: Change, finish: Finish) {
+        let partition = target.place.partition.0;
+        if self.settings.directory.is_some() {
+            state.queue.push(Queued { log: target.spec.name.clone(), partition, change, finish });
+            drop(state);
+            return self.work.notify_one();
+        }
+        state.settle(&target.spec.name, [(partition, change)]);
+        drop(state);
+        self.pump(&target.place);
+        finish(Ok(()));
+    }
+}
+
+impl State {
+    /// Makes changes visible and counts what there is now.
+    fn settle(&mut self, log: &LogName, changes: impl IntoIterator<Item = (u32, Change)>) {
+        let Some(log) = self.logs.get_mut(log) else { return };
+        let keep = log.spec.keep;
+        for (partition, change) in changes {
+            let Some(partition) = log.partitions.get_mut(partition as usize) else { continue };
+            let mut reserved = 0;
+            if let Change::Record { record, .. } = &change {
+                reserved = record.size() as u64;
+                partition.settle(reserved);
+            }
+            let before = partition.bytes;
+            partition.apply(change, keep);
+            self.bytes = (self.bytes + partition.bytes).saturating_sub(before + reserved);
+        }
+    }
+}
+
+struct Embedded {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+pub(crate) fn open(settings: &Settings, observer: Observer) -> Result<Arc<dyn Backend>, BusError> {
+    let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new(), settings: settings.clone() });
+    let writer = settings.directory.as_deref().map(|directory| writer::start(directory, &shared)).transpose()?;
+    let link = Link::new(observer);
+    link.connected();
+    Ok(Arc::new(Embedded { shared, link, writer }))
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.shared.state().stopped = true;
+        self.shared.work.notify_one();
+        // What was appended is written before the bus has gone, unless it goes by the hand of the writer itself.
+        if let Some(writer) = self.writer.take()
+            && writer.thread().id() != std::thread::current().id()
+        {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Embedded {
+    /// What is to be written for an append, and where it will be.
+    fn accept(&self, state: &mut State, target: &Target, append: Append) -> Result<(Change, Position), BusError> {
+        let (size, max) = (append.size() as u64, self.shared.settings.max_embedded_bytes);
+        let total = state.bytes + size;
+        let partition = state.partition(target)?;
+        if target.spec.writers == Writers::Owner
+            && let Some(epoch) = append.epoch
+            && partition.owner != Some(epoch)
+        {
+            return Err(BusError::Fenced { place: target.place.clone(), epoch });
+        }
+        let room = if total > max {
+            Err(BusError::Full { place: target.place.clone(), limit: "max_embedded_bytes".to_owned() })
+        } else {
+            let max = (target.spec.max_records, target.spec.max_bytes);
+            partition.reserve(size, &append.key, &target.place, max)
+        };
+        if let Err(error) = room {
+            // Nothing of an owner is stored after a gap.
+            partition.owner = None;
+            return Err(error);
+        }
+        let position = partition.advance();
+        let Append { key, headers, payload, .. } = append;
+        let record = Record { position, key, headers, payload };
+        state.bytes = total;
+        Ok((Change::Record { partition: target.place.partition.0, record }, position))
+    }
+}
+
+impl State {
+    fn partition(&mut self, target: &Target) -> Result<&mut Partition, BusError> {
+        let unknown = || BusError::Unknown(target.place.clone());
+        let log = self.logs.get_mut(&target.place.log).ok_or_else(unknown)?;
+        if let Some(reason) = &log.broken {
+            return Err(BusError::Directory(reason.clone()));
+        }
+        log.partitions.get_mut(target.place.partition.0 as usize).ok_or_else(unknown)
+    }
+}
+
+impl Backend for Embedded {
+    fn connection(&self) -> Connection {
+        self.link.state()
+    }
+
+    fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
+        let directory = self.shared.settings.directory.as_deref();
+        if let Some(directory) = directory.filter(|_| !self.shared.state().logs.contains_key(&spec.name)) {
+            return completion.finish(writer::load(directory, &spec, &self.shared));
+        }
+        let mut state = self.shared.state();
+        let log = state.logs.entry(spec.name.clone()).or_insert_with(|| Log::new(Arc::clone(&spec)));
+        let outcome = same(&log.spec, &spec);
+        if outcome.is_ok() {
+            log.spec = spec;
+        }
+        drop(state);
+        completion.finish(outcome);
+    }
+
+    fn own(&self, target: Target, completion: Completion<Epoch>) {
+        let mut state = self.shared.state();
+        let partition = match state.partition(&target) {
+            Ok(partition) => partition,
+            Err(error) => {
+                drop(state);
+                return completion.finish(Err(error));
+            }
+        };
+        let position = partition.advance();
+        partition.owner = Some(Epoch(position));
+        let change = Change::Claim { partition: target.place.partition.0, position };
+        let finish =
+            Box::new(move |outcome: Result<(), BusError>| completion.finish(outcome.map(|()| Epoch(position))));
+        self.shared.commit(state, &target, change, finish);
+    }
+
+    fn append(&self, target: Target, append: Append, completion: Completion<Position>) {
+        let mut state = self.shared.state();
+        match self.accept(&mut state, &target, append) {
+            Ok((change, position)) => {
+                let finish =
+                    Box::new(move |outcome: Result<(), BusError>| completion.finish(outcome.map(|()| position)));
+                self.shared.commit(state, &target, change, finish);
+            }
+            Err(error) => {
+                drop(state);
+                completion.finish(Err(error));
+            }
+        }
+    }
+
+    fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
+        let (shared, place) = (Arc::downgrade(&self.shared), target.place.clone());
+        let room = Box::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.pump(&place);
+            }
+        });
+        let feed = Feed::new(from, wake, &self.shared.settings, room);
+        self.shared.state().partition(&target)?.add(Arc::downgrade(&feed));
+        self.shared.pump(&target.place);
+        Ok(Reader::new(feed))
+    }
+
+    fn bounds(&self, target: Target, completion: Completion<Bounds>) {
+        let outcome = self.shared.state().partition(&target).map(|partition| partition.bounds());
+        completion.finish(outcome);
+    }
+
+    fn trim(&self, target: Target, below: Position, completion: Completion<()>) {
+        let mut state = self.shared.state();
+        if let Err(error) = state.partition(&target) {
+            drop(state);
+            return completion.finish(Err(error));
+        }
+        let change = Change::Trim { partition: target.place.partition.0, below };
+        self.shared.commit(state, &target, change, Box::new(move |outcome| completion.finish(outcome)));
+    }
+
+    fn publish(&self, message: LiveMessage, _room: Ticket) -> Result<(), BusError> {
+        let mailboxes: Vec<Arc<Mailbox>> = {
+            let mut state = self.shared.state();
+            state.mailboxes.retain(|mailbox| mailbox.strong_count() > 0);
+            state.mailboxes.iter().filter_map(Weak::upgrade).collect()
+        };
+        for mailbox in mailboxes {
+            mailbox.offer(&message);
+        }
+        Ok(())
+    }
+
+    fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError> {
+        let mailbox = Mailbox::new(filter, wake, &self.shared.settings);
+        self.shared.state().mailboxes.push(Arc::downgrade(&mailbox));
+        Ok(Subscription::new(mailbox, Box::new(|| {})))
+    }
+}
+
+/// Whether a log that exists is what is asked for; its limits may differ.
+fn same(exists: &LogSpec, wanted: &LogSpec) -> Result<(), BusError> {
+    let what = match () {
+        () if exists.partitions != wanted.partitions => "number of partitions",
+        () if exists.writers != wanted.writers => "kind of writers",
+        () if exists.keep != wanted.keep => "way of keeping records",
+        () => return Ok(()),
+    };
+    Err(BusError::Mismatch { log: exists.name.to_string(), what })
+}

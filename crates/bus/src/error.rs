@@ -1,0 +1,130 @@
+//! What can go wrong on a bus.
+
+use std::time::Duration;
+
+use crate::{AddressError, Epoch, NameError, Place, Position};
+
+/// Why the bus did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BusError {
+    /// The address is none.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// A name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The client cannot be started.
+    #[error("the client of the bus cannot be started: {0}")]
+    Client(String),
+    /// This build has no client for Kafka.
+    #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
+    NoKafka,
+    /// Too much waits for the bus. Nothing was sent; try again when something was confirmed.
+    #[error("too much waits for the bus ({limit} is {value}); wait for confirmations, or raise the limit")]
+    Waiting {
+        /// The setting that was reached.
+        limit: &'static str,
+        /// Its value, in requests or bytes.
+        value: usize,
+    },
+    /// The bus was away for longer than a request may wait. Nothing was stored.
+    #[error(
+        "the bus was away for {waited:?}, the longest that a request may wait; see whether its servers run: {reason}"
+    )]
+    Away {
+        /// How long the request waited.
+        waited: Duration,
+        /// What the backend said last.
+        reason: String,
+    },
+    /// The append was sent and not confirmed in time: it may be stored, or come to be. Its readers have to know a repetition by what is in it.
+    #[error(
+        "an append to {place} was sent and not confirmed within {waited:?}; it may be stored all the same; repeat it so that its readers know it again"
+    )]
+    Unconfirmed {
+        /// Where to.
+        place: Place,
+        /// How long the request waited.
+        waited: Duration,
+    },
+    /// The partition is full. Nothing was stored; trim it first.
+    #[error("{place} is full ({limit}); trim it, or raise the limit")]
+    Full {
+        /// Which partition.
+        place: Place,
+        /// The limit that was reached.
+        limit: String,
+    },
+    /// Another owner has the partition, or this ownership ended with an append that failed. Nothing was stored.
+    #[error("the owner of {place} with epoch {epoch} is not its owner any more; own it again before appending")]
+    Fenced {
+        /// Which partition.
+        place: Place,
+        /// The epoch of the owner that was refused.
+        epoch: Epoch,
+    },
+    /// A fenced log takes appends of an owner only.
+    #[error("{0} takes appends of its owner only; call own first and give the epoch")]
+    NoEpoch(Place),
+    /// A log that everybody appends to has no owners.
+    #[error("{0} has no owner: it takes appends of everybody; leave the epoch out")]
+    NotFenced(Place),
+    /// What was to be read has been trimmed.
+    #[error("{place} was trimmed below {first}; what was to be read from {from} is gone")]
+    Trimmed {
+        /// Which partition.
+        place: Place,
+        /// Where reading was to go on.
+        from: Position,
+        /// The first position that is left.
+        first: Position,
+    },
+    /// The log was not made by this bus, or has fewer partitions.
+    #[error("there is no {0}; create the log first, and keep to its number of partitions")]
+    Unknown(Place),
+    /// The log exists otherwise than it should.
+    #[error("log {log} exists with another {what}; take another name or prefix, or delete it on the servers")]
+    Mismatch {
+        /// Which log.
+        log: String,
+        /// What is different.
+        what: &'static str,
+    },
+    /// The record is too large.
+    #[error(
+        "a record of {bytes} bytes is larger than {max}; split it, or raise max_record_bytes here and on the servers"
+    )]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// Something of the record cannot be carried.
+    #[error("this cannot be carried: {0}")]
+    Malformed(&'static str),
+    /// A number is out of its range.
+    #[error("{what} is {value}; it has to be {range}")]
+    Range {
+        /// Which number.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be.
+        range: &'static str,
+    },
+    /// The servers refused.
+    #[error("the bus refused to {action}: {reason}")]
+    Refused {
+        /// What was to be done.
+        action: &'static str,
+        /// What they said.
+        reason: String,
+    },
+    /// The directory of an embedded bus cannot be used.
+    #[error("the directory of the bus cannot be used: {0}")]
+    Directory(String),
+    /// The bus was stopped, or is no longer there.
+    #[error("the bus has stopped; open it again")]
+    Stopped,
+}

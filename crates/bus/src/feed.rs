@@ -1,0 +1,131 @@
+//! What has been read ahead of a reader.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{BusError, Position, Record, Settings, Wake};
+
+/// What was taken from a reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// In order, each once.
+    pub records: Vec<Record>,
+    /// Where to read on: everything below was given, by this call or an earlier one. It also passes positions that have no
+    /// record for the reader, such as claims.
+    pub next: Position,
+}
+
+/// Between a backend, which fills it, and a reader, which empties it.
+pub(crate) struct Feed {
+    wake: Wake,
+    /// Called when there is room again, or the reader has gone.
+    room: Box<dyn Fn() + Send + Sync>,
+    max: usize,
+    max_bytes: usize,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    records: VecDeque<Record>,
+    bytes: usize,
+    /// Everything below was put in.
+    next: Position,
+    error: Option<BusError>,
+    gone: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(from: Position, wake: Wake, settings: &Settings, room: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+        let inner = Inner { records: VecDeque::new(), bytes: 0, next: from, error: None, gone: false };
+        let (max, max_bytes) = (settings.max_ahead, settings.max_ahead_bytes);
+        Arc::new(Self { wake, room, max, max_bytes, inner: Mutex::new(inner) })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts a record in; one that was put in before is left out. The caller asks [`Self::has_room`] before it reads more, and
+    /// calls [`Self::wake`] when it holds no lock any more.
+    pub(crate) fn push(&self, record: Record) {
+        let mut inner = self.inner();
+        if record.position >= inner.next {
+            inner.bytes += record.size();
+            inner.next = record.position.next();
+            inner.records.push_back(record);
+        }
+    }
+
+    /// Says that nothing for the reader is below a position.
+    pub(crate) fn pass(&self, next: Position) {
+        let mut inner = self.inner();
+        inner.next = inner.next.max(next);
+    }
+
+    /// Ends the reading with an error, after what was put in.
+    pub(crate) fn fail(&self, error: BusError) {
+        self.inner().error.get_or_insert(error);
+    }
+
+    /// Tells the reader that there may be something to take.
+    pub(crate) fn wake(&self) {
+        (self.wake)();
+    }
+
+    /// Where the backend reads on.
+    pub(crate) fn next(&self) -> Position {
+        self.inner().next
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        let inner = self.inner();
+        inner.records.len() < self.max && inner.bytes < self.max_bytes
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        let inner = self.inner();
+        inner.gone || inner.error.is_some()
+    }
+}
+
+/// Reads one partition from a position on, to the end and on as records come. Dropping it ends it.
+pub struct Reader(Arc<Feed>);
+
+impl Reader {
+    pub(crate) fn new(feed: Arc<Feed>) -> Self {
+        Self(feed)
+    }
+
+    /// Takes what is there, at most so many records; none when there are none yet. Only what is confirmed is given.
+    ///
+    /// # Errors
+    /// [`BusError::Trimmed`] when what comes next is gone, and when the bus refuses to be read. A reader does not end because
+    /// the bus is away: then nothing comes until it is back.
+    pub fn take(&mut self, max: usize) -> Result<Taken, BusError> {
+        let (taken, freed) = {
+            let mut inner = self.0.inner();
+            if inner.records.is_empty()
+                && let Some(error) = &inner.error
+            {
+                return Err(error.clone());
+            }
+            let count = max.min(inner.records.len());
+            let records: Vec<Record> = inner.records.drain(..count).collect();
+            inner.bytes -= records.iter().map(Record::size).sum::<usize>();
+            let next = inner.records.front().map_or(inner.next, |record| record.position);
+            (Taken { records, next }, count > 0)
+        };
+        if freed {
+            (self.0.room)();
+        }
+        Ok(taken)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.0.inner().gone = true;
+        (self.0.room)();
+    }
+}

@@ -1,0 +1,242 @@
+//! The thread of one member: it reads the group's log, shows that the member lives, and asks for changes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use super::{Accepted, Event, Proposal};
+use crate::assignment::{Seat, Table};
+use crate::budget::Budget;
+use crate::bus::{Backend, Target};
+use crate::completion::Completion;
+use crate::membership::{Holdings, MembershipCommand};
+use crate::{Append, BusError, Member, MemberName, Position, Reader, Record, Settings};
+
+/// After so many proposals of its own that were accepted, a member trims the log.
+const TRIM_AFTER: u64 = 64;
+/// Records that are judged at once.
+const BATCH: usize = 256;
+
+pub(super) struct Worker {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) target: Target,
+    pub(super) seat: Seat,
+    pub(super) life: u64,
+    pub(super) partitions: u32,
+    pub(super) holdings: Arc<Holdings>,
+    pub(super) events: Sender<Event>,
+    pub(super) accepted: Accepted,
+    pub(super) reader: Option<Reader>,
+    /// Whether the proposal that was appended first has been read: before that the table may be an old one.
+    pub(super) caught_up: bool,
+    /// The proposal that was appended and not judged yet: its number, and when it was begun.
+    pub(super) pending: Option<(u64, Instant)>,
+    pub(super) proposals: u64,
+    pub(super) next_turn: Instant,
+    /// Until when the member tries to say that it goes.
+    pub(super) leaving: Option<Instant>,
+}
+
+impl Worker {
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) {
+        self.create();
+        loop {
+            let now = Instant::now();
+            let until = self.seat.valid_until().map_or(self.next_turn, |end| end.min(self.next_turn));
+            match inbox.recv_timeout(until.saturating_duration_since(now)) {
+                Ok(event) => self.handle(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            // What has piled up is looked at before anything is asked for.
+            while let Ok(event) = inbox.try_recv() {
+                self.handle(event);
+            }
+            let now = Instant::now();
+            self.seat.expire(now, &self.holdings);
+            if self.leaving.is_some_and(|until| now >= until || self.is_out()) {
+                break;
+            }
+            if now >= self.next_turn {
+                self.propose(now);
+            }
+        }
+        self.holdings.lose_all();
+    }
+
+    fn beat(&self) -> Duration {
+        self.settings.lease / 4
+    }
+
+    fn create(&mut self) {
+        let events = self.events.clone();
+        let done = Box::new(move |outcome| {
+            let _ = events.send(Event::Created(outcome));
+        });
+        match Completion::new(&self.budget, &self.settings, 0, done) {
+            Ok(completion) => self.backend.create(Arc::clone(&self.target.spec), completion),
+            Err(error) => self.later("make the log of the group", &error),
+        }
+        self.next_turn = Instant::now() + self.beat();
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Created(Ok(())) => {
+                self.open();
+                self.next_turn = Instant::now();
+            }
+            Event::Created(Err(error)) => self.later("make the log of the group", &error),
+            // What was stored comes by in the log. What may yet be stored is accepted only if nothing else was before.
+            Event::Appended(Ok(_)) => {}
+            Event::Appended(Err(error)) => {
+                self.pending = None;
+                self.later("append to the log of the group", &error);
+            }
+            Event::Read => self.read(),
+            Event::Command(MembershipCommand::Release(partition)) => {
+                self.seat.release(partition);
+                self.next_turn = Instant::now();
+            }
+            Event::Command(MembershipCommand::Leave) => {
+                self.leaving = Some(Instant::now() + self.settings.lease);
+                self.next_turn = Instant::now();
+            }
+        }
+    }
+
+    fn later(&mut self, what: &'static str, error: &BusError) {
+        tracing::warn!(group = %self.target.place.log, %error, "could not {what}; it is tried again");
+        self.next_turn = Instant::now() + self.beat();
+    }
+
+    /// Reads the log from its beginning.
+    fn open(&mut self) {
+        self.accepted = Accepted::default();
+        (self.reader, self.pending) = (None, None);
+        let events = self.events.clone();
+        let wake = Arc::new(move || {
+            let _ = events.send(Event::Read);
+        });
+        match self.backend.read(self.target.clone(), Position::START, wake) {
+            Ok(reader) => self.reader = Some(reader),
+            Err(error) => self.later("read the log of the group", &error),
+        }
+    }
+
+    fn read(&mut self) {
+        loop {
+            let Some(reader) = &mut self.reader else { return };
+            match reader.take(BATCH) {
+                Ok(taken) if taken.records.is_empty() => return,
+                Ok(taken) => taken.records.iter().for_each(|record| self.judge(record)),
+                // Others have trimmed what this member was too slow to read: what is left begins with a table.
+                Err(BusError::Trimmed { .. }) => self.open(),
+                Err(error) => {
+                    self.reader = None;
+                    return self.later("read the log of the group", &error);
+                }
+            }
+        }
+    }
+
+    fn judge(&mut self, record: &Record) {
+        let proposal: Proposal = match serde_json::from_slice(&record.payload) {
+            Ok(proposal) => proposal,
+            Err(error) => {
+                let (group, position) = (&self.target.place.log, record.position);
+                tracing::warn!(%group, %position, %error, "passed over a record that is no table of a group");
+                return;
+            }
+        };
+        let was = self.accepted.table.clone();
+        let accepted = self.accepted.judge(record.position, &proposal);
+        let now = Instant::now();
+        let asked = self.pending.filter(|(number, _)| proposal.life == self.life && proposal.number == *number);
+        self.caught_up |= asked.is_some();
+        // Whoever sees that it has gained something finds itself among the members.
+        if accepted && self.caught_up {
+            self.holdings.set_members(members(&self.accepted.table));
+        }
+        if let Some((_, asked)) = asked {
+            self.pending = None;
+            if accepted {
+                self.seat.agreed(&self.accepted.table, asked, now, &self.holdings);
+                let beat = now + self.beat();
+                self.next_turn = self.seat.next_taken().map_or(beat, |taken| taken.min(beat));
+                self.trim(record.position);
+            } else {
+                self.next_turn = now;
+            }
+        } else if accepted && self.accepted.table.differs(&was) {
+            self.next_turn = now;
+        }
+    }
+
+    fn is_out(&self) -> bool {
+        self.pending.is_none() && self.caught_up && !self.accepted.table.members().any(|(_, life)| life == self.life)
+    }
+
+    /// Asks for the table as this member wants it to be.
+    fn propose(&mut self, now: Instant) {
+        self.next_turn = now + self.beat();
+        if self.reader.is_none() {
+            return self.create();
+        }
+        if self.pending.is_some() {
+            return;
+        }
+        if !self.accepted.table.is_for(self.partitions) {
+            let (group, ours) = (&self.target.place.log, self.partitions);
+            tracing::error!(%group, ours, "the group shares another number of partitions; it is not joined");
+            return;
+        }
+        let table = if self.leaving.is_some() {
+            self.accepted.table.without(self.life)
+        } else if let Some(wish) = self.seat.wish(&self.accepted.table, now) {
+            wish
+        } else {
+            tracing::warn!(group = %self.target.place.log, "another process has joined by this name");
+            return self.seat.replaced(&self.holdings);
+        };
+        self.append(now, table);
+    }
+
+    fn append(&mut self, now: Instant, table: Table) {
+        self.proposals += 1;
+        let proposal = Proposal { base: self.accepted.position, life: self.life, number: self.proposals, table };
+        let append = Append::new(serde_json::to_vec(&proposal).unwrap_or_default());
+        let events = self.events.clone();
+        let done = Box::new(move |outcome| {
+            let _ = events.send(Event::Appended(outcome));
+        });
+        match Completion::new(&self.budget, &self.settings, append.size(), done) {
+            Ok(completion) => {
+                self.pending = Some((self.proposals, now));
+                self.backend.append(self.target.clone(), append, completion);
+            }
+            Err(error) => self.later("append to the log of the group", &error),
+        }
+    }
+
+    fn trim(&self, below: Position) {
+        if !self.proposals.is_multiple_of(TRIM_AFTER) {
+            return;
+        }
+        let done = Box::new(|outcome: Result<(), BusError>| {
+            if let Err(error) = outcome {
+                tracing::warn!(%error, "could not trim the log of a group; it is tried again later");
+            }
+        });
+        if let Ok(completion) = Completion::new(&self.budget, &self.settings, 0, done) {
+            self.backend.trim(self.target.clone(), below, completion);
+        }
+    }
+}
+
+fn members(table: &Table) -> Vec<Member> {
+    let members = table.members();
+    members.filter_map(|(name, incarnation)| Some(Member { name: MemberName::new(name).ok()?, incarnation })).collect()
+}

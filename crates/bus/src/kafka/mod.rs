@@ -1,0 +1,231 @@
+//! The bus on Kafka: a topic for each log, a transactional producer for each partition that is owned.
+
+mod admin;
+mod client;
+mod live;
+mod message;
+mod owner;
+mod producer;
+mod reader;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::BaseConsumer;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::message::OwnedHeaders;
+
+use crate::address::{Credentials, Server};
+use crate::budget::Ticket;
+use crate::bus::{Backend, Target};
+use crate::completion::Completion;
+use crate::connection::Link;
+use crate::feed::Feed;
+use crate::live::Mailbox;
+use crate::{
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
+    SubjectFilter, Subscription, Wake, Writers,
+};
+use admin::Admin;
+use client::{Common, client_error};
+use live::Listeners;
+use owner::{Owner, Request};
+use producer::{Outgoing, Producer, Report, producer, send};
+use reader::ReaderThread;
+
+/// How often it is seen whether the brokers answer.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Something for the thread that works on topics.
+type Job = Box<dyn FnOnce(&Admin) + Send>;
+
+struct Kafka {
+    common: Arc<Common>,
+    link: Arc<Link>,
+    producer: Producer,
+    owners: Mutex<HashMap<Place, Sender<Request>>>,
+    jobs: Sender<Job>,
+    listeners: Arc<Listeners>,
+    /// Dropped with the bus, which ends the thread that looks whether the brokers answer.
+    _stop: Sender<()>,
+}
+
+pub(crate) fn open(
+    servers: &[Server],
+    credentials: Option<&Credentials>,
+    settings: &Settings,
+    observer: Observer,
+) -> Result<Arc<dyn Backend>, BusError> {
+    if settings.tls {
+        return Err(BusError::Client(
+            "this build speaks to Kafka without TLS; put a proxy that adds it beside it".to_owned(),
+        ));
+    }
+    let common = Arc::new(Common::new(servers, credentials, settings));
+    let link = Link::new(observer);
+    let producer = producer(&common.producer()).map_err(|error| client_error(&error))?;
+    let admin = Admin::new(Arc::clone(&common))?;
+    let (jobs, work) = channel::<Job>();
+    spawn("bus-topics", move || {
+        for job in work {
+            job(&admin);
+        }
+    })?;
+    let (stop, stopped) = channel();
+    let looker: BaseConsumer = common.consumer().create().map_err(|error| client_error(&error))?;
+    let (seen, its_link) = (Arc::clone(&common), Arc::clone(&link));
+    spawn("bus-kafka", move || look(&looker, &seen, &its_link, &stopped))?;
+    let (owners, listeners) = (Mutex::default(), Arc::default());
+    Ok(Arc::new(Kafka { common, link, producer, owners, jobs, listeners, _stop: stop }))
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), BusError> {
+    let start = thread::Builder::new().name(name.to_owned()).spawn(run);
+    start.map(drop).map_err(|error| BusError::Client(error.to_string()))
+}
+
+/// Looks whether the brokers answer, until the bus has gone.
+fn look(consumer: &BaseConsumer, common: &Common, link: &Link, stopped: &Receiver<()>) {
+    let topic = common.live_topic();
+    loop {
+        let is_up = Admin::answers(consumer, &topic);
+        common.up.set(is_up);
+        if is_up {
+            link.connected();
+        } else {
+            link.lost();
+        }
+        if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+    }
+}
+
+impl Kafka {
+    fn job<T: Send + 'static>(
+        &self,
+        completion: Completion<T>,
+        job: impl FnOnce(&Admin, Instant) -> Result<T, BusError> + Send + 'static,
+    ) {
+        // A thread that has gone drops the job, which tells that the bus has stopped.
+        let _ = self.jobs.send(Box::new(move |admin| {
+            let outcome = job(admin, completion.deadline());
+            completion.finish(outcome);
+        }));
+    }
+
+    /// Hands a request to the one thread that writes to the partition as its owner.
+    fn ask_owner(&self, target: Target, request: Request) {
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = match owners.entry(target.place.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let (requests, inbox) = channel();
+                let owner = Owner { common: Arc::clone(&self.common), target, owned: None };
+                if let Err(error) = spawn("bus-owner", move || owner.run(&inbox)) {
+                    return fail(request, error);
+                }
+                entry.insert(requests)
+            }
+        };
+        // A thread that has gone drops the request, which tells that the bus has stopped.
+        let _ = requests.send(request);
+    }
+
+    fn send(&self, target: &Target, append: &Append, completion: Completion<Position>) {
+        let (place, common, bytes) = (target.place.clone(), Arc::clone(&self.common), append.size());
+        let report = Report::new(move |outcome| {
+            completion.finish(outcome.map_err(|error| append_error(&error, place, &common.settings, bytes)));
+        });
+        let topic = self.common.topic(&target.place.log);
+        let (key, payload) = (&append.key, &append.payload);
+        let (partition, headers) = (message::index_of(&target.place), message::headers_of(append));
+        send(&self.producer, Outgoing { topic: &topic, partition, key, payload, headers }, report);
+    }
+}
+
+fn fail(request: Request, error: BusError) {
+    match request {
+        Request::Own(completion) => completion.finish(Err(error)),
+        Request::Append(_, completion) => completion.finish(Err(error)),
+    }
+}
+
+fn append_error(error: &KafkaError, place: Place, settings: &Settings, bytes: usize) -> BusError {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => BusError::TooLarge { bytes, max: settings.max_record_bytes },
+        Some(RDKafkaErrorCode::MessageTimedOut) => BusError::Unconfirmed { place, waited: settings.max_waiting_time },
+        Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) => BusError::Stopped,
+        _ => BusError::Refused { action: "append to a log", reason: error.to_string() },
+    }
+}
+
+impl Backend for Kafka {
+    fn connection(&self) -> Connection {
+        self.link.state()
+    }
+
+    fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
+        self.job(completion, move |admin, deadline| admin.create(&spec, deadline));
+    }
+
+    fn own(&self, target: Target, completion: Completion<Epoch>) {
+        self.ask_owner(target, Request::Own(completion));
+    }
+
+    fn append(&self, target: Target, append: Append, completion: Completion<Position>) {
+        match target.spec.writers {
+            Writers::Owner => self.ask_owner(target, Request::Append(append, completion)),
+            Writers::Many => self.send(&target, &append, completion),
+        }
+    }
+
+    fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
+        // The thread looks for room and for its end by itself.
+        let feed = Feed::new(from, wake, &self.common.settings, Box::new(|| {}));
+        let reader = ReaderThread { common: Arc::clone(&self.common), target, feed: Arc::clone(&feed) };
+        spawn("bus-reader", move || reader.run())?;
+        Ok(Reader::new(feed))
+    }
+
+    fn bounds(&self, target: Target, completion: Completion<Bounds>) {
+        self.job(completion, move |admin, deadline| admin.bounds(&target.place, deadline));
+    }
+
+    fn trim(&self, target: Target, below: Position, completion: Completion<()>) {
+        self.job(completion, move |admin, deadline| admin.trim(&target.place, below, deadline));
+    }
+
+    fn publish(&self, message: LiveMessage, room: Ticket) -> Result<(), BusError> {
+        if !self.link.state().is_connected() {
+            let reason = "live messages do not wait".to_owned();
+            return Err(BusError::Away { waited: Duration::ZERO, reason });
+        }
+        let topic = self.common.live_topic();
+        let (key, payload) = (message.subject.as_str().as_bytes(), &message.payload[..]);
+        let outgoing = Outgoing { topic: &topic, partition: 0, key, payload, headers: OwnedHeaders::new() };
+        send(&self.producer, outgoing, Report::new(move |_| drop(room)));
+        Ok(())
+    }
+
+    fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError> {
+        let mailbox = Mailbox::new(filter, wake, &self.common.settings);
+        if self.listeners.add(&mailbox) {
+            let (common, listeners) = (Arc::clone(&self.common), Arc::downgrade(&self.listeners));
+            let _ = self.jobs.send(Box::new(move |admin| {
+                let made = admin.create_live(Instant::now() + common.settings.max_waiting_time);
+                let started = made
+                    .and_then(|()| live::consumer(&common))
+                    .and_then(|consumer| spawn("bus-live", move || live::run(&consumer, &listeners)));
+                if let Err(error) = started {
+                    tracing::error!(%error, "could not listen to live messages");
+                }
+            }));
+        }
+        Ok(Subscription::new(mailbox, Box::new(|| {})))
+    }
+}

@@ -1,0 +1,50 @@
+//! The bus between nodes: what a cluster of brokers and its services need from Kafka, NATS, or one process.
+//!
+//! ```text
+//! let bus = Bus::open(&"nats://127.0.0.1:4222".parse()?, Settings::default(), observer)?;
+//! bus.create(LogSpec::fenced(LogName::new("state")?, 64), done)?;          // once per process; repeating it does no harm
+//! bus.own(&place, done)?;                                                  // Epoch: older owners are refused from now on
+//! bus.append(&place, Append::new(payload).with_key(key).by(epoch), done)?; // Position, when it is durable
+//! let mut reader = bus.read(&place, Position::START, wake)?;               // reader.take(256)? -> records, next position
+//! bus.trim(&place, position, done)?;
+//! let membership = bus.join(&group, &member, 64, wake)?;                   // membership.take() -> gained, losing, lost
+//! bus.publish(&subject, payload)?;                                         // at most once, kept by nobody
+//! let subscription = bus.subscribe(filter, wake)?;                         // subscription.take(256)
+//! ```
+//!
+//! No call waits for anything: what takes time is told through a [`Done`], what comes by itself through a [`Wake`]. Every
+//! queue is bounded, and an `Err` that a call returns at once means that nothing was begun.
+//! `docs/bus.md` says what each backend promises.
+
+mod address;
+mod assignment;
+mod budget;
+mod bus;
+mod completion;
+mod connection;
+mod embedded;
+mod error;
+mod feed;
+mod group;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod live;
+mod log;
+mod membership;
+mod name;
+mod nats;
+mod record;
+mod settings;
+
+pub use address::{Address, AddressError, Credentials, Server};
+pub use bus::Bus;
+pub use completion::{Done, Wake};
+pub use connection::{Connection, Observer};
+pub use error::BusError;
+pub use feed::{Reader, Taken};
+pub use live::{LiveMessage, Subscription};
+pub use log::{Bounds, Keep, LogSpec, Place, Writers};
+pub use membership::{Member, Membership, MembershipEvent};
+pub use name::{GroupName, LogName, MemberName, NameError, Subject, SubjectFilter};
+pub use record::{Append, Epoch, Header, Partition, Position, Record};
+pub use settings::Settings;

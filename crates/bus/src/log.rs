@@ -1,0 +1,91 @@
+//! What a log is.
+
+use std::fmt;
+
+use crate::{LogName, Partition, Position};
+
+/// Who may append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Everybody.
+    Many,
+    /// In each partition the newest owner, and nobody else.
+    Owner,
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Everything until it is trimmed.
+    All,
+    /// Of each key at least the latest record. What removes a key is kept for a while, too.
+    LatestOfKey,
+}
+
+/// A log as it should be on the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSpec {
+    /// Its name.
+    pub name: LogName,
+    /// How many partitions it has, 1 to 4,096; fixed once it was made.
+    pub partitions: u32,
+    /// Who may append.
+    pub writers: Writers,
+    /// What is kept.
+    pub keep: Keep,
+    /// Records that a partition may hold; one more is refused with `BusError::Full`.
+    pub max_records: u64,
+    /// Bytes that a partition may hold; refused as above. Kafka cannot hold to it.
+    pub max_bytes: u64,
+}
+
+impl LogSpec {
+    /// A log that everybody may append to, such as an inbox.
+    pub fn shared(name: LogName, partitions: u32) -> Self {
+        let (writers, keep) = (Writers::Many, Keep::All);
+        Self { name, partitions, writers, keep, max_records: 10_000_000, max_bytes: 256 * 1024 * 1024 }
+    }
+
+    /// A log with one owner to a partition, such as a state.
+    pub fn fenced(name: LogName, partitions: u32) -> Self {
+        Self { writers: Writers::Owner, ..Self::shared(name, partitions) }
+    }
+
+    /// Keeps the latest record of each key instead of all.
+    #[must_use]
+    pub fn latest_of_key(mut self) -> Self {
+        self.keep = Keep::LatestOfKey;
+        self
+    }
+}
+
+/// A partition of a log.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The log.
+    pub log: LogName,
+    /// Which part of it.
+    pub partition: Partition,
+}
+
+impl Place {
+    /// A partition of a log.
+    pub fn new(log: LogName, partition: u32) -> Self {
+        Self { log, partition: Partition(partition) }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.log, self.partition)
+    }
+}
+
+/// What of a partition there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Nothing is below this: what was there has been trimmed.
+    pub first: Position,
+    /// Below this is everything that was confirmed when the bus was asked; what comes is here or above.
+    pub next: Position,
+}

@@ -1,0 +1,214 @@
+//! Being a member of a group that shares partitions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{MemberName, Partition, Wake};
+
+/// Somebody in a group who lives, as far as the group knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its name.
+    pub name: MemberName,
+    /// Which process it is: one that joins again, or takes the name over, has another number.
+    pub incarnation: u64,
+}
+
+/// What a member is told of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MembershipEvent {
+    /// It is this member's now. Whoever had it before has released it or was given up.
+    Gained(Partition),
+    /// It is to go to another member: finish, then call [`Membership::release`]. After `max_release_time` it is taken.
+    Losing(Partition),
+    /// It is not this member's any more: released, taken, or given up since the bus was not reached in time.
+    Lost(Partition),
+}
+
+/// How it stands with a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Held,
+    Losing,
+}
+
+/// What a member holds, and what it has been told. Its size is bounded by the number of partitions, however long nobody
+/// asks.
+pub(crate) struct Holdings {
+    wake: Wake,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// What is held, with the number of its lease: a partition that was lost and gained again has another one.
+    actual: BTreeMap<Partition, (u64, Standing)>,
+    told: BTreeMap<Partition, (u64, Standing)>,
+    members: Vec<Member>,
+    leases: u64,
+}
+
+impl Holdings {
+    pub(crate) fn new(wake: Wake) -> Arc<Self> {
+        Arc::new(Self { wake, inner: Mutex::default() })
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn gain(&self, partition: Partition) {
+        {
+            let mut inner = self.inner();
+            if inner.actual.contains_key(&partition) {
+                return;
+            }
+            inner.leases += 1;
+            let lease = inner.leases;
+            inner.actual.insert(partition, (lease, Standing::Held));
+        }
+        (self.wake)();
+    }
+
+    pub(crate) fn losing(&self, partition: Partition) {
+        let changed = match self.inner().actual.get_mut(&partition) {
+            Some((_, standing)) if *standing == Standing::Held => {
+                *standing = Standing::Losing;
+                true
+            }
+            _ => false,
+        };
+        if changed {
+            (self.wake)();
+        }
+    }
+
+    pub(crate) fn lose(&self, partition: Partition) {
+        if self.inner().actual.remove(&partition).is_some() {
+            (self.wake)();
+        }
+    }
+
+    pub(crate) fn lose_all(&self) {
+        let had = !std::mem::take(&mut self.inner().actual).is_empty();
+        if had {
+            (self.wake)();
+        }
+    }
+
+    /// Partitions that are held, and whether each is being lost.
+    pub(crate) fn held(&self) -> Vec<(Partition, bool)> {
+        let inner = self.inner();
+        inner.actual.iter().map(|(partition, (_, standing))| (*partition, *standing == Standing::Losing)).collect()
+    }
+
+    pub(crate) fn set_members(&self, members: Vec<Member>) {
+        let changed = {
+            let mut inner = self.inner();
+            let changed = inner.members != members;
+            inner.members = members;
+            changed
+        };
+        if changed {
+            (self.wake)();
+        }
+    }
+
+    fn news(&self) -> Vec<MembershipEvent> {
+        let mut inner = self.inner();
+        let Inner { actual, told, .. } = &mut *inner;
+        let mut events = Vec::new();
+        for (partition, (lease, _)) in &*told {
+            if actual.get(partition).is_none_or(|(now, _)| now != lease) {
+                events.push(MembershipEvent::Lost(*partition));
+            }
+        }
+        for (partition, (lease, standing)) in &*actual {
+            let before = told.get(partition).filter(|(then, _)| then == lease).map(|(_, standing)| *standing);
+            if before.is_none() {
+                events.push(MembershipEvent::Gained(*partition));
+            }
+            if *standing == Standing::Losing && before != Some(Standing::Losing) {
+                events.push(MembershipEvent::Losing(*partition));
+            }
+        }
+        *told = actual.clone();
+        events
+    }
+}
+
+/// What a member asks of the thread that works for it.
+pub(crate) enum MembershipCommand {
+    /// The member is done with a partition that it was losing.
+    Release(Partition),
+    /// The member goes. What it held is free at once.
+    Leave,
+}
+
+/// Hands commands to the thread.
+pub(crate) type Command = Box<dyn Fn(MembershipCommand) + Send + Sync>;
+
+/// A membership of a group. Dropping it leaves the group: what was held goes to others at once.
+pub struct Membership {
+    holdings: Arc<Holdings>,
+    control: Command,
+}
+
+impl Membership {
+    pub(crate) fn new(holdings: Arc<Holdings>, control: Command) -> Self {
+        Self { holdings, control }
+    }
+
+    /// What has changed since it was last asked. Of what came and went meanwhile nothing is told.
+    pub fn take(&self) -> Vec<MembershipEvent> {
+        self.holdings.news()
+    }
+
+    /// Who is in the group, by name, as this member last heard: one that died is among them until its lease is over.
+    pub fn members(&self) -> Vec<Member> {
+        self.holdings.inner().members.clone()
+    }
+
+    /// Partitions that are this member's now, those that it is losing among them.
+    pub fn held(&self) -> Vec<Partition> {
+        self.holdings.held().into_iter().map(|(partition, _)| partition).collect()
+    }
+
+    /// Says that the member does not work a partition any more which it was told to lose. One that it is not losing stays.
+    pub fn release(&self, partition: Partition) {
+        if self.holdings.held().contains(&(partition, true)) {
+            (self.control)(MembershipCommand::Release(partition));
+        }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        (self.control)(MembershipCommand::Leave);
+        self.holdings.lose_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MembershipEvent::{Gained, Losing, Lost};
+    use super::*;
+
+    #[test]
+    fn only_what_differs_is_told() {
+        let holdings = Holdings::new(Arc::new(|| {}));
+        let (one, two) = (Partition(1), Partition(2));
+        holdings.gain(one);
+        holdings.gain(two);
+        holdings.lose(two);
+        assert_eq!(holdings.news(), [Gained(one)]);
+        holdings.losing(one);
+        holdings.losing(two);
+        assert_eq!((holdings.news(), holdings.news()), (vec![Losing(one)], vec![]));
+        holdings.lose(one);
+        holdings.gain(one);
+        assert_eq!(holdings.news(), [Lost(one), Gained(one)]);
+        holdings.lose_all();
+        assert_eq!(holdings.news(), [Lost(one)]);
+    }
+}

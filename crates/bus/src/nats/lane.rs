@@ -1,0 +1,370 @@
+//! Appends to one partition, in their order, and sent again when the connection was lost.
+//!
+//! An owner's append says which claim it is made under, and which sequence number it expects to follow. The first keeps out who
+//! was replaced; the second leaves no gap behind an append that failed. The numbers of a stream that nobody else writes to are
+//! consecutive, so an owner sends without waiting for confirmations.
+//!
+//! Where everybody writes, nothing tells the server what an append is to follow, and what the client had not sent when the
+//! connection was lost it sends before we can repeat what did get lost. So one append is on its way at a time.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use async_nats::HeaderMap;
+use async_nats::jetstream;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
+use async_nats::jetstream::publish::PublishAck;
+use bytes::Bytes;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep, sleep_until};
+
+use super::message;
+use super::naming;
+use super::server::{ID, Server, is_up, told};
+use crate::bus::Target;
+use crate::completion::Completion;
+use crate::{Append, BusError, Epoch, Place, Position, Writers};
+
+/// Appends of an owner that are sent and not confirmed, of one partition.
+const OWNERS_WINDOW: usize = 512;
+/// How long is waited before something is sent again though the connection is there.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+const EXPECTED: &str = "Nats-Expected-Last-Sequence";
+const EXPECTED_CLAIM: &str = "Nats-Expected-Last-Subject-Sequence";
+const CLAIM_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
+
+/// What is asked of a partition's writer.
+pub(super) enum Request {
+    Own(Completion<Epoch>),
+    Append(Append, Completion<Position>),
+}
+
+impl Request {
+    fn deadline(&self) -> Instant {
+        match self {
+            Self::Own(completion) => completion.deadline(),
+            Self::Append(_, completion) => completion.deadline(),
+        }
+    }
+}
+
+type Ack = Pin<Box<dyn Future<Output = Result<PublishAck, PublishError>> + Send>>;
+
+/// A request that is not answered, the first ones of them sent.
+struct Item {
+    request: Request,
+    /// Its number among this bus's appends to this partition, for its id.
+    number: u64,
+    /// The sequence number that it follows, once it was sent for the first time by an owner.
+    follows: Option<u64>,
+    /// How often it was sent.
+    times: u32,
+    ack: Option<Ack>,
+}
+
+pub(super) struct Lane {
+    server: Server,
+    target: Target,
+    items: VecDeque<Item>,
+    /// How many of the items are sent.
+    sent: usize,
+    numbers: u64,
+    /// As whom this bus owns the partition, and the sequence number that its next append follows.
+    owner: Option<(Epoch, u64)>,
+}
+
+/// What the lane wakes up for.
+enum Turn {
+    Request(Request),
+    Acked(Result<PublishAck, PublishError>),
+    Connection,
+    Late,
+    End,
+}
+
+impl Lane {
+    pub(super) fn new(server: Server, target: Target) -> Self {
+        Self { server, target, items: VecDeque::new(), sent: 0, numbers: 0, owner: None }
+    }
+
+    pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Request>) {
+        let mut turns = self.server.turns.clone();
+        let mut before = *turns.borrow();
+        loop {
+            let now = *turns.borrow_and_update();
+            if std::mem::replace(&mut before, now) != now {
+                // What was on its way may have got lost; its id tells the server if it was not.
+                self.unsend();
+            }
+            let is_up = is_up(now);
+            if is_up {
+                self.send().await;
+            }
+            let deadline = self.items.front().map(|item| item.request.deadline());
+            let front = self.items.front_mut().filter(|_| self.sent > 0).and_then(|item| item.ack.as_mut());
+            let turn = tokio::select! {
+                request = inbox.recv() => request.map_or(Turn::End, Turn::Request),
+                acked = first_ack(front) => Turn::Acked(acked),
+                changed = turns.changed() => changed.map_or(Turn::End, |()| Turn::Connection),
+                () = until(deadline) => Turn::Late,
+            };
+            match turn {
+                Turn::Request(request) => self.push(request),
+                Turn::Acked(acked) => self.acked(acked).await,
+                Turn::Connection => {}
+                Turn::Late => self.late(is_up),
+                Turn::End => return,
+            }
+        }
+    }
+
+    fn window(&self) -> usize {
+        match self.target.spec.writers {
+            Writers::Many => 1,
+            Writers::Owner => OWNERS_WINDOW,
+        }
+    }
+
+    fn push(&mut self, request: Request) {
+        self.numbers += 1;
+        self.items.push_back(Item { request, number: self.numbers, follows: None, times: 0, ack: None });
+    }
+
+    fn unsend(&mut self) {
+        self.sent = 0;
+        for item in &mut self.items {
+            item.ack = None;
+        }
+    }
+
+    /// Sends what may be sent.
+    async fn send(&mut self) {
+        while self.sent < self.window() {
+            match self.items.get(self.sent).map(|item| &item.request) {
+                None => return,
+                Some(Request::Own(_)) if self.sent > 0 => return,
+                Some(Request::Own(_)) => self.own().await,
+                Some(Request::Append(append, _)) => {
+                    let append = append.clone();
+                    if !self.send_append(append).await {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the next append. Returns whether another one may follow.
+    async fn send_append(&mut self, append: Append) -> bool {
+        let follows = match self.follows(&append) {
+            Ok(follows) => follows,
+            Err(error) => {
+                self.refuse(error);
+                return true;
+            }
+        };
+        let Some(item) = self.items.get_mut(self.sent) else { return false };
+        item.follows = follows;
+        let headers = self.headers(&append);
+        let prefix = &self.server.settings.prefix;
+        let subject = naming::record(prefix, &self.target.spec, self.target.place.partition, &append.key);
+        let sending = self.server.context.publish_with_headers(subject, headers, append.payload).await;
+        let Some(item) = self.items.get_mut(self.sent) else { return false };
+        item.times += 1;
+        self.sent += 1;
+        match sending {
+            Ok(ack) => item.ack = Some(ack.into_future()),
+            // It is told when it is its turn, as if the server had said so.
+            Err(error) => item.ack = Some(Box::pin(async { Err(error) })),
+        }
+        true
+    }
+
+    /// The number that the next append follows, in a log with owners.
+    fn follows(&mut self, append: &Append) -> Result<Option<u64>, BusError> {
+        if self.target.spec.writers == Writers::Many {
+            return Ok(None);
+        }
+        let fenced = self.fenced(append);
+        let next = match &mut self.owner {
+            Some((epoch, next)) if append.epoch == Some(*epoch) => next,
+            _ => return Err(fenced),
+        };
+        let before = self.items.get(self.sent).and_then(|item| item.follows);
+        if before.is_none() {
+            *next += 1;
+        }
+        Ok(before.or(Some(*next - 1)))
+    }
+
+    fn id(&self, item: &Item) -> String {
+        format!("{:x}-{}", self.server.writer, item.number)
+    }
+
+    fn headers(&self, append: &Append) -> HeaderMap {
+        let mut headers = message::headers_of(append);
+        if let Some(item) = self.items.get(self.sent) {
+            headers.insert(ID, self.id(item));
+            if let (Some(follows), Some(epoch)) = (item.follows, append.epoch) {
+                let place = &self.target.place;
+                let claim = naming::claim(&self.server.settings.prefix, &place.log, place.partition);
+                headers.insert(EXPECTED, follows.to_string());
+                headers.insert(EXPECTED_CLAIM, epoch.to_string());
+                headers.insert(CLAIM_SUBJECT, claim);
+            }
+        }
+        headers
+    }
+
+    /// Refuses the append behind those that are sent, unless it was sent before: then it may be stored.
+    fn refuse(&mut self, error: BusError) {
+        let Some(item) = self.items.remove(self.sent) else { return };
+        let Request::Append(_, completion) = item.request else { return };
+        completion.finish(Err(if item.times > 0 { self.unconfirmed() } else { error }));
+    }
+
+    fn fenced(&self, append: &Append) -> BusError {
+        let epoch = append.epoch.unwrap_or(Epoch(Position::START));
+        BusError::Fenced { place: self.target.place.clone(), epoch }
+    }
+
+    fn unconfirmed(&self) -> BusError {
+        BusError::Unconfirmed { place: self.target.place.clone(), waited: self.server.settings.max_waiting_time }
+    }
+
+    async fn acked(&mut self, acked: Result<PublishAck, PublishError>) {
+        let error = match acked {
+            Ok(ack) => return self.finish(Ok(Position(ack.sequence))),
+            Err(error) => error,
+        };
+        let limit = limit_in(&error);
+        match error.kind() {
+            PublishErrorKind::WrongLastSequence => self.mismatched().await,
+            _ if limit.is_some() => {
+                self.owner = None;
+                let limit = limit.unwrap_or_default();
+                self.finish(Err(BusError::Full { place: self.target.place.clone(), limit }));
+            }
+            PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe | PublishErrorKind::StreamNotFound => {
+                tracing::debug!(place = %self.target.place, %error, "an append is sent again");
+                self.unsend();
+                sleep(AGAIN_AFTER).await;
+            }
+            _ => {
+                self.owner = None;
+                self.finish(Err(BusError::Refused { action: "append to a log", reason: told(&error) }));
+            }
+        }
+    }
+
+    /// The first append does not follow what it expected to: it is there already, or somebody else's is.
+    async fn mismatched(&mut self) {
+        let Some(item) = self.items.front() else { return };
+        let Request::Append(append, _) = &item.request else { return };
+        let fenced = self.fenced(append);
+        let again = item.times > 1;
+        if let Some(follows) = item.follows.filter(|_| again) {
+            let position = Position(follows).next();
+            match self.server.is_stored(&self.target.place, position, &self.id(item)).await {
+                Ok(true) => return self.finish(Ok(position)),
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::debug!(place = %self.target.place, error, "an append is sent again");
+                    self.unsend();
+                    return sleep(AGAIN_AFTER).await;
+                }
+            }
+        }
+        self.owner = None;
+        let error = if again { self.unconfirmed() } else { fenced };
+        self.finish(Err(error));
+    }
+
+    /// Answers the first append.
+    fn finish(&mut self, outcome: Result<Position, BusError>) {
+        let Some(item) = self.items.pop_front() else { return };
+        self.sent = self.sent.saturating_sub(1);
+        if let Request::Append(_, completion) = item.request {
+            completion.finish(outcome);
+        }
+    }
+
+    /// The first request has waited for too long.
+    fn late(&mut self, is_up: bool) {
+        let Some(item) = self.items.pop_front() else { return };
+        self.sent = self.sent.saturating_sub(1);
+        self.owner = None;
+        let reason = if is_up { "JetStream does not answer" } else { "there is no connection" };
+        let away = self.server.away(reason.to_owned());
+        match item.request {
+            Request::Own(completion) => completion.finish(Err(away)),
+            Request::Append(_, completion) => {
+                completion.finish(Err(if item.times > 0 { self.unconfirmed() } else { away }));
+            }
+        }
+    }
+
+    /// Claims the partition: a record that follows what is there now shuts every earlier owner out.
+    async fn own(&mut self) {
+        let Some(item) = self.items.pop_front() else { return };
+        let Request::Own(completion) = item.request else { return };
+        let outcome = claim(&self.server, &self.target.place, completion.deadline()).await;
+        self.owner = outcome.as_ref().ok().map(|epoch| (*epoch, epoch.0.0));
+        completion.finish(outcome);
+    }
+}
+
+async fn claim(server: &Server, place: &Place, deadline: Instant) -> Result<Epoch, BusError> {
+    let prefix = &server.settings.prefix;
+    loop {
+        let last = server.bounds(place, deadline).await?.next.0 - 1;
+        let mut headers = message::claim_headers();
+        headers.insert(EXPECTED, last.to_string());
+        let subject = naming::claim(prefix, &place.log, place.partition);
+        let sending = server.context.publish_with_headers(subject, headers, Bytes::new()).await;
+        let acked = match sending {
+            Ok(ack) => ack.await,
+            Err(error) => Err(error),
+        };
+        let error = match acked {
+            Ok(ack) => return Ok(Epoch(Position(ack.sequence))),
+            Err(error) => error,
+        };
+        if let Some(limit) = limit_in(&error) {
+            return Err(BusError::Full { place: place.clone(), limit });
+        }
+        if Instant::now() >= deadline {
+            return Err(server.away(told(&error)));
+        }
+        // Somebody else has written meanwhile, or the answer has got lost: then the claim is repeated behind the first.
+        if error.kind() != PublishErrorKind::WrongLastSequence {
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+}
+
+async fn first_ack(ack: Option<&mut Ack>) -> Result<PublishAck, PublishError> {
+    match ack {
+        Some(ack) => ack.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The limit that a partition has reached, as JetStream says it.
+fn limit_in(error: &PublishError) -> Option<String> {
+    let source = error.source()?.downcast_ref::<jetstream::Error>()?;
+    let text = source.to_string();
+    let is_limit = text.contains("maximum messages") || text.contains("maximum bytes");
+    is_limit.then_some(text)
+}

@@ -1,0 +1,240 @@
+//! The bus on NATS: core for live messages, JetStream for logs. The client has a thread of its own.
+
+mod lane;
+mod live;
+mod message;
+mod naming;
+mod reader;
+mod server;
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::{ConnectOptions, Event};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::address::{Credentials, Server as ServerAddress};
+use crate::budget::Ticket;
+use crate::bus::{Backend, Target};
+use crate::completion::Completion;
+use crate::connection::Link;
+use crate::feed::Feed;
+use crate::live::Mailbox;
+use crate::{
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
+    SubjectFilter, Subscription, Wake,
+};
+use lane::{Lane, Request};
+use reader::ReaderTask;
+use server::{Server, is_up, told};
+
+/// How long an answer may take before the request is repeated.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// How long an answer that nobody waits for any more keeps its place among those that may be outstanding.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
+/// Longest pause between attempts to connect.
+const CONNECT_EVERY: Duration = Duration::from_secs(2);
+/// Messages that the client keeps for the socket; what waits beyond that is counted by the bus.
+const CLIENT_CAPACITY: usize = 256;
+
+struct Nats {
+    server: Server,
+    link: Arc<Link>,
+    handle: Handle,
+    lanes: Mutex<HashMap<Place, UnboundedSender<Request>>>,
+    live: UnboundedSender<(LiveMessage, Ticket)>,
+    /// Dropped with the bus, which ends its thread.
+    _stop: oneshot::Sender<()>,
+}
+
+pub(crate) fn open(
+    servers: &[ServerAddress],
+    credentials: Option<&Credentials>,
+    settings: &Settings,
+    observer: Observer,
+) -> Result<Arc<dyn Backend>, BusError> {
+    let link = Link::new(observer);
+    let (turns, turns_seen) = watch::channel(0);
+    let mut options = options(settings, Arc::clone(&link), turns);
+    if let Some(credentials) = credentials {
+        options = options.user_and_password(credentials.user.clone(), credentials.password().to_owned());
+    }
+    let addresses: Vec<String> = servers.iter().map(|server| format!("nats://{server}")).collect();
+    let (ready, started) = channel();
+    let start = Start { options, addresses, turns: turns_seen, settings: Arc::new(settings.clone()), ready };
+    let (stop, stopped) = oneshot::channel();
+    let thread = thread::Builder::new().name("bus-nats".to_owned());
+    thread.spawn(move || run(start, stopped)).map_err(|error| BusError::Client(error.to_string()))?;
+    let (server, handle) = started.recv().map_err(|_| BusError::Client("its thread has ended".to_owned()))??;
+    let (live, inbox) = unbounded_channel();
+    handle.spawn(live::send(server.client.clone(), server.settings.prefix.clone(), inbox));
+    Ok(Arc::new(Nats { server, link, handle, lanes: Mutex::default(), live, _stop: stop }))
+}
+
+/// What the thread begins with.
+struct Start {
+    options: ConnectOptions,
+    addresses: Vec<String>,
+    turns: watch::Receiver<u64>,
+    settings: Arc<Settings>,
+    ready: Sender<Result<(Server, Handle), BusError>>,
+}
+
+/// The thread of the client, until the bus has gone.
+fn run(start: Start, stopped: oneshot::Receiver<()>) {
+    let Start { options, addresses, turns, settings, ready } = start;
+    let runtime = match Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return drop(ready.send(Err(BusError::Client(error.to_string())))),
+    };
+    let handle = runtime.handle().clone();
+    runtime.block_on(async move {
+        // It does not wait for the servers.
+        let client = match options.connect(addresses).await {
+            Ok(client) => client,
+            Err(error) => return drop(ready.send(Err(BusError::Client(told(&error))))),
+        };
+        let context = ContextBuilder::new()
+            .timeout(ANSWER_WITHIN)
+            .ack_timeout(FORGOTTEN_AFTER)
+            .max_ack_inflight(settings.max_waiting.min(1 << 20))
+            .build(client.clone());
+        // The standard library seeds its hashers from the system: no other process has this number.
+        let writer = RandomState::new().hash_one(std::process::id());
+        if ready.send(Ok((Server { client, context, turns, settings, writer }, handle))).is_ok() {
+            // The bus says nothing here; its end is that the sender goes.
+            let _ = stopped.await;
+        }
+    });
+    // Tasks that are under way are dropped with the runtime, and tell those who wait that the bus has stopped.
+}
+
+fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>) -> ConnectOptions {
+    let mut options = ConnectOptions::new()
+        .name(format!("tidegate {}", settings.prefix))
+        .retry_on_initial_connect()
+        .max_reconnects(None)
+        .request_timeout(Some(ANSWER_WITHIN))
+        .client_capacity(CLIENT_CAPACITY)
+        .subscription_capacity(settings.max_ahead.min(1 << 16))
+        .reconnect_delay_callback(|attempts| CONNECT_EVERY.min(Duration::from_millis(50) * attempts.min(1_000) as u32))
+        .require_tls(settings.tls)
+        .event_callback(move |event| {
+            hear(&event, &link, &turns);
+            std::future::ready(())
+        });
+    if let Some(authorities) = &settings.tls_ca {
+        options = options.add_root_certificates(authorities.clone());
+    }
+    options
+}
+
+/// Takes note of what the client says about its connection.
+fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>) {
+    match event {
+        Event::Connected => {
+            turns.send_if_modified(|turns| step(turns, !is_up(*turns)));
+            link.connected();
+        }
+        Event::Disconnected | Event::Closed => {
+            turns.send_if_modified(|turns| step(turns, is_up(*turns)));
+            link.lost();
+        }
+        Event::SlowConsumer(_) => {
+            tracing::warn!("live messages or records came faster than they were taken; some were dropped");
+        }
+        Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
+        Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
+        Event::ClientError(error) => tracing::warn!(%error, "the client of the bus has met an error"),
+        Event::Draining => {}
+    }
+}
+
+fn step(turns: &mut u64, changes: bool) -> bool {
+    *turns += u64::from(changes);
+    changes
+}
+
+impl Nats {
+    /// Hands a request to the one task that writes to the partition.
+    fn write(&self, target: Target, request: Request) {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lane = lanes.entry(target.place.clone()).or_insert_with(|| {
+            let (requests, inbox) = unbounded_channel();
+            self.handle.spawn(Lane::new(self.server.clone(), target).run(inbox));
+            requests
+        });
+        // A task that has gone drops the request, which tells that the bus has stopped.
+        let _ = lane.send(request);
+    }
+}
+
+impl Backend for Nats {
+    fn connection(&self) -> Connection {
+        self.link.state()
+    }
+
+    fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
+        let server = self.server.clone();
+        self.handle.spawn(async move {
+            let outcome = server.create(&spec, completion.deadline()).await;
+            completion.finish(outcome);
+        });
+    }
+
+    fn own(&self, target: Target, completion: Completion<Epoch>) {
+        self.write(target, Request::Own(completion));
+    }
+
+    fn append(&self, target: Target, append: Append, completion: Completion<Position>) {
+        self.write(target, Request::Append(append, completion));
+    }
+
+    fn read(&self, target: Target, from: Position, wake: Wake) -> Result<Reader, BusError> {
+        let room = Arc::new(Notify::new());
+        let notify = Arc::clone(&room);
+        let feed = Feed::new(from, wake, &self.server.settings, Box::new(move || notify.notify_one()));
+        let task = ReaderTask { server: self.server.clone(), target, feed: Arc::clone(&feed), room };
+        self.handle.spawn(task.run());
+        Ok(Reader::new(feed))
+    }
+
+    fn bounds(&self, target: Target, completion: Completion<Bounds>) {
+        let server = self.server.clone();
+        self.handle.spawn(async move {
+            let outcome = server.bounds(&target.place, completion.deadline()).await;
+            completion.finish(outcome);
+        });
+    }
+
+    fn trim(&self, target: Target, below: Position, completion: Completion<()>) {
+        let server = self.server.clone();
+        self.handle.spawn(async move {
+            let outcome = server.trim(&target, below, completion.deadline()).await;
+            completion.finish(outcome);
+        });
+    }
+
+    fn publish(&self, message: LiveMessage, room: Ticket) -> Result<(), BusError> {
+        if !self.link.state().is_connected() {
+            let reason = "live messages do not wait".to_owned();
+            return Err(BusError::Away { waited: Duration::ZERO, reason });
+        }
+        self.live.send((message, room)).map_err(|_| BusError::Stopped)
+    }
+
+    fn subscribe(&self, filter: SubjectFilter, wake: Wake) -> Result<Subscription, BusError> {
+        let mailbox = Mailbox::new(filter.clone(), wake, &self.server.settings);
+        let (end, ended) = oneshot::channel();
+        self.handle.spawn(live::receive(self.server.clone(), filter, Arc::clone(&mailbox), ended));
+        Ok(Subscription::new(mailbox, Box::new(move || drop(end))))
+    }
+}

@@ -1,0 +1,195 @@
+//! Reads one partition: asks for as much as there is room for, and begins again where it was when something got lost.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::Message;
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy, PullConsumer as Consumer};
+use futures_util::StreamExt;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::message;
+use super::naming;
+use super::server::{Failure, Server, bounds_in, told};
+use crate::bus::Target;
+use crate::feed::Feed;
+use crate::{BusError, Keep, Position};
+
+/// How long is waited before reading begins again after an error.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// How long the server holds a request for which there is nothing.
+const EXPIRES: Duration = Duration::from_secs(20);
+/// After so long without a request the server forgets the consumer.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// Records that are asked for at once.
+const BATCH: usize = 512;
+/// What headers and subject may add to the largest record, bytes.
+const SPARE_BYTES: usize = 64 * 1024;
+
+pub(super) struct ReaderTask {
+    pub(super) server: Server,
+    pub(super) target: Target,
+    pub(super) feed: Arc<Feed>,
+    /// There is room again, or nobody reads any more.
+    pub(super) room: Arc<Notify>,
+}
+
+/// How far a consumer has come.
+struct Reading {
+    /// Where the log ended when the consumer was made.
+    end: Position,
+    /// What the consumer has delivered: it counts, and a number that is left out has got lost on the way.
+    delivered: u64,
+    /// Whether nothing was read yet of a log that is read from its beginning: there the newest claim may stand before a gap.
+    is_beginning: bool,
+}
+
+/// Why a consumer is not read from any more.
+enum End {
+    /// The reading has ended.
+    Done,
+    /// Another consumer is to be made.
+    Again(String),
+}
+
+impl ReaderTask {
+    pub(super) async fn run(self) {
+        while !self.feed.has_ended() {
+            let end = match self.start().await {
+                Ok((consumer, reading)) => self.follow(&consumer, reading).await,
+                Err(end) => end,
+            };
+            match end {
+                End::Done => return,
+                End::Again(reason) => {
+                    tracing::debug!(place = %self.target.place, reason, "reading begins again");
+                    tokio::select! {
+                        () = sleep(AGAIN_AFTER) => {}
+                        () = self.room.notified() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn fail(&self, error: BusError) -> End {
+        self.feed.fail(error);
+        self.feed.wake();
+        End::Done
+    }
+
+    fn trimmed(&self, first: Position) -> End {
+        self.fail(BusError::Trimmed { place: self.target.place.clone(), from: self.feed.next(), first })
+    }
+
+    /// Makes a consumer that begins where the feed goes on.
+    async fn start(&self) -> Result<(Consumer, Reading), End> {
+        let deadline = Instant::now() + self.server.settings.max_waiting_time;
+        let action = "read a log";
+        let info = match self.server.info(&self.target.place, deadline).await {
+            Ok(info) => info,
+            Err(Failure::Refused { reason, .. }) => return Err(self.fail(BusError::Refused { action, reason })),
+            Err(Failure::Bus(error)) => return Err(End::Again(error.to_string())),
+        };
+        let Some(bounds) = bounds_in(&info) else { return Err(End::Again("it has no bounds".to_owned())) };
+        let is_beginning = self.feed.next() == Position::START;
+        if is_beginning {
+            // Only one that begins at the beginning begins with what there is.
+            self.feed.pass(bounds.first);
+        }
+        let config = Config {
+            ack_policy: AckPolicy::None,
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: self.feed.next().0 },
+            inactive_threshold: FORGOTTEN_AFTER,
+            memory_storage: true,
+            num_replicas: 1,
+            ..Config::default()
+        };
+        let stream = naming::stream(&self.server.settings.prefix, &self.target.place.log, self.target.place.partition);
+        let consumer = self.server.context.create_consumer_on_stream(config, stream).await;
+        let consumer = consumer.map_err(|error| End::Again(told(&error)))?;
+        let reading = Reading { end: bounds.next, delivered: 0, is_beginning };
+        if consumer.cached_info().num_pending == 0 {
+            self.reach(&reading, bounds.next)?;
+        }
+        Ok((consumer, reading))
+    }
+
+    /// Goes on to a position below which is nothing more.
+    fn reach(&self, reading: &Reading, next: Position) -> Result<(), End> {
+        let is_gap = next > self.feed.next();
+        if is_gap && !reading.is_beginning && self.target.spec.keep == Keep::All {
+            return Err(self.trimmed(next));
+        }
+        if is_gap {
+            self.feed.pass(next);
+            self.feed.wake();
+        }
+        Ok(())
+    }
+
+    async fn follow(&self, consumer: &Consumer, mut reading: Reading) -> End {
+        let mut turns = self.server.turns.clone();
+        turns.mark_unchanged();
+        loop {
+            while !self.feed.has_room() && !self.feed.has_ended() {
+                self.room.notified().await;
+            }
+            if self.feed.has_ended() {
+                return End::Done;
+            }
+            let settings = &self.server.settings;
+            let max_bytes = settings.max_ahead_bytes.max(settings.max_record_bytes + SPARE_BYTES);
+            let batch = consumer.batch().max_messages(BATCH.min(settings.max_ahead)).max_bytes(max_bytes);
+            let mut batch = match batch.expires(EXPIRES).messages().await {
+                Ok(batch) => batch,
+                Err(error) => return End::Again(told(&error)),
+            };
+            loop {
+                let next = tokio::select! {
+                    next = batch.next() => next,
+                    _ = turns.changed() => return End::Again("the connection has changed".to_owned()),
+                    () = self.room.notified() => {
+                        if self.feed.has_ended() {
+                            return End::Done;
+                        }
+                        continue;
+                    }
+                };
+                match next {
+                    None => break,
+                    Some(Ok(message)) => match self.put(&message, &mut reading) {
+                        Ok(()) => {}
+                        Err(end) => return end,
+                    },
+                    Some(Err(error)) => return End::Again(error.to_string()),
+                }
+            }
+        }
+    }
+
+    fn put(&self, message: &Message, reading: &mut Reading) -> Result<(), End> {
+        let info = message.info().map_err(|error| End::Again(error.to_string()))?;
+        reading.delivered += 1;
+        if info.consumer_sequence != reading.delivered {
+            return Err(End::Again("something got lost on the way".to_owned()));
+        }
+        let position = Position(info.stream_sequence);
+        self.reach(reading, position)?;
+        match message::record_of(position, message.headers.as_ref(), message.payload.clone()) {
+            Some(record) => {
+                // Behind the first record nothing is missing but what is trimmed from now on.
+                reading.is_beginning = false;
+                self.feed.push(record);
+            }
+            None => self.feed.pass(position.next()),
+        }
+        if info.pending == 0 && self.feed.next() < reading.end {
+            self.reach(reading, reading.end)?;
+        }
+        self.feed.wake();
+        Ok(())
+    }
+}

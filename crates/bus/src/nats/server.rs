@@ -1,0 +1,267 @@
+//! The servers as the tasks see them: whether they are there, and requests that wait until they are.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_nats::Client;
+use async_nats::jetstream::Context;
+use async_nats::jetstream::stream::RawMessageErrorKind;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout_at};
+
+use super::naming;
+use crate::bus::Target;
+use crate::{Bounds, BusError, Keep, LogSpec, Partition, Place, Position, Settings, Writers};
+
+/// How long is waited before something is tried again that failed though the servers are there.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// JetStream's number for a stream that is not there.
+const STREAM_NOT_FOUND: u64 = 10_059;
+/// JetStream's number for a stream that is there already.
+const STREAM_EXISTS: u64 = 10_058;
+/// JetStream's number for a message that is not there.
+const NO_MESSAGE_FOUND: u64 = 10_037;
+/// What a message is known by when it is sent again.
+pub(super) const ID: &str = "Nats-Msg-Id";
+/// Claims that a full partition still takes, so that somebody can own and trim it.
+const ROOM_FOR_CLAIMS: u64 = 1_024;
+
+/// How often the connection was made or lost: odd while it is there.
+pub(super) type Turns = u64;
+
+/// All that a task needs.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) client: Client,
+    pub(super) context: Context,
+    pub(super) turns: watch::Receiver<Turns>,
+    pub(super) settings: Arc<Settings>,
+    /// Who this bus is, in the ids of its messages.
+    pub(super) writer: u64,
+}
+
+/// Why a request failed that reached the servers, or did not.
+pub(super) enum Failure {
+    Bus(BusError),
+    Refused { code: u64, reason: String },
+}
+
+impl Failure {
+    pub(super) fn into_error(self, action: &'static str) -> BusError {
+        match self {
+            Self::Bus(error) => error,
+            Self::Refused { reason, .. } => BusError::Refused { action, reason },
+        }
+    }
+}
+
+/// Whether the connection is there.
+pub(super) fn is_up(turns: Turns) -> bool {
+    turns % 2 == 1
+}
+
+/// An error with what caused it.
+pub(super) fn told(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+impl Server {
+    /// Waits for the connection.
+    pub(super) async fn connected(&self, deadline: Instant) -> Result<(), BusError> {
+        let mut turns = self.turns.clone();
+        let wait = timeout_at(deadline.into(), turns.wait_for(|turns| is_up(*turns)));
+        match wait.await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) => Err(BusError::Stopped),
+            Err(_) => Err(self.away("there is no connection".to_owned())),
+        }
+    }
+
+    pub(super) fn away(&self, reason: String) -> BusError {
+        BusError::Away { waited: self.settings.max_waiting_time, reason }
+    }
+
+    /// Asks JetStream, again and again until it answers or it is too late.
+    async fn ask(&self, deadline: Instant, subject: String, body: &Value) -> Result<Value, Failure> {
+        loop {
+            self.connected(deadline).await.map_err(Failure::Bus)?;
+            let answer: Result<Value, _> = self.context.request(subject.clone(), body).await;
+            let reason = match answer {
+                Ok(mut answer) => match answer.get_mut("error").map(Value::take) {
+                    None => return Ok(answer),
+                    // The servers are there, and have not agreed on who answers.
+                    Some(error) if error["code"] == 503 => error["description"].to_string(),
+                    Some(error) => {
+                        let code = error["err_code"].as_u64().unwrap_or_default();
+                        let reason = error["description"].as_str().unwrap_or("no reason given").to_owned();
+                        return Err(Failure::Refused { code, reason });
+                    }
+                },
+                Err(error) => told(&error),
+            };
+            if Instant::now() >= deadline {
+                return Err(Failure::Bus(self.away(format!("JetStream does not answer: {reason}"))));
+            }
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// What a partition's stream says of itself.
+    pub(super) async fn info(&self, place: &Place, deadline: Instant) -> Result<Value, Failure> {
+        let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
+        self.ask(deadline, format!("STREAM.INFO.{stream}"), &json!({})).await
+    }
+
+    /// Makes a log, a stream for each partition.
+    pub(super) async fn create(&self, spec: &LogSpec, deadline: Instant) -> Result<(), BusError> {
+        self.connected(deadline).await?;
+        self.check_version(spec)?;
+        for partition in 0..spec.partitions {
+            let place = Place { log: spec.name.clone(), partition: Partition(partition) };
+            self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error("make a log"))?;
+        }
+        Ok(())
+    }
+
+    async fn create_stream(&self, spec: &LogSpec, place: &Place, deadline: Instant) -> Result<(), Failure> {
+        let config = self.config(spec, place);
+        let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
+        let found = match self.info(place, deadline).await {
+            Ok(found) => found,
+            Err(Failure::Refused { code: STREAM_NOT_FOUND, .. }) => {
+                match self.ask(deadline, format!("STREAM.CREATE.{stream}"), &config).await {
+                    Ok(_) => return Ok(()),
+                    Err(Failure::Refused { code: STREAM_EXISTS, .. }) => self.info(place, deadline).await?,
+                    Err(failure) => return Err(failure),
+                }
+            }
+            Err(failure) => return Err(failure),
+        };
+        let (found, limits) = (&found["config"], ["max_msgs", "max_bytes"]);
+        let description = found["description"].as_str().unwrap_or_default();
+        if description != naming::description(spec) || found["subjects"] != config["subjects"] {
+            let what = naming::difference(description, spec);
+            return Err(Failure::Bus(BusError::Mismatch { log: place.log.to_string(), what }));
+        }
+        if limits.iter().any(|limit| found[limit] != config[limit]) {
+            self.ask(deadline, format!("STREAM.UPDATE.{stream}"), &config).await?;
+        }
+        Ok(())
+    }
+
+    fn config(&self, spec: &LogSpec, place: &Place) -> Value {
+        let Settings { prefix, replicas, max_waiting_time, .. } = &*self.settings;
+        let claims = if spec.writers == Writers::Owner { ROOM_FOR_CLAIMS } else { 0 };
+        // An append is repeated no longer than it may wait.
+        let window = (*max_waiting_time * 2).as_nanos();
+        json!({
+            "name": naming::stream(prefix, &place.log, place.partition),
+            "description": naming::description(spec),
+            "subjects": [naming::subjects(prefix, &place.log, place.partition)],
+            "retention": "limits",
+            "discard": "new",
+            "storage": "file",
+            "max_msgs": spec.max_records.saturating_add(claims).min(i64::MAX as u64),
+            "max_bytes": spec.max_bytes,
+            "max_msgs_per_subject": if spec.keep == Keep::LatestOfKey { 1 } else { -1 },
+            "num_replicas": replicas,
+            "duplicate_window": u64::try_from(window).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// What of a partition there is.
+    pub(super) async fn bounds(&self, place: &Place, deadline: Instant) -> Result<Bounds, BusError> {
+        let action = "say what a log has";
+        let info = self.info(place, deadline).await.map_err(|failure| failure.into_error(action))?;
+        bounds_in(&info).ok_or_else(|| BusError::Refused { action, reason: "its answer has no numbers".to_owned() })
+    }
+
+    /// Trims records, and claims but for the newest: appends are checked against that one.
+    pub(super) async fn trim(&self, target: &Target, below: Position, deadline: Instant) -> Result<(), BusError> {
+        // Nothing is below the first two positions, and JetStream takes 0 for everything.
+        if below.0 <= 1 {
+            return Ok(());
+        }
+        let (spec, place, prefix) = (&target.spec, &target.place, &self.settings.prefix);
+        let records = naming::records(prefix, spec, place.partition);
+        self.purge(place, &records, below, deadline).await?;
+        if spec.writers == Writers::Many {
+            return Ok(());
+        }
+        let claims = naming::claim(prefix, &place.log, place.partition);
+        if let Some(newest) = self.last_of(place, &claims, deadline).await? {
+            self.purge(place, &claims, below.min(newest), deadline).await?;
+        }
+        Ok(())
+    }
+
+    async fn purge(&self, place: &Place, filter: &str, below: Position, deadline: Instant) -> Result<(), BusError> {
+        let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
+        let body = json!({ "filter": filter, "seq": below.0 });
+        let purge = self.ask(deadline, format!("STREAM.PURGE.{stream}"), &body).await;
+        purge.map(drop).map_err(|failure| failure.into_error("trim a log"))
+    }
+
+    /// Where the last message with a subject is.
+    async fn last_of(&self, place: &Place, subject: &str, deadline: Instant) -> Result<Option<Position>, BusError> {
+        let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
+        let body = json!({ "last_by_subj": subject });
+        match self.ask(deadline, format!("STREAM.MSG.GET.{stream}"), &body).await {
+            Ok(answer) => Ok(answer["message"]["seq"].as_u64().map(Position)),
+            Err(Failure::Refused { code: NO_MESSAGE_FOUND, .. }) => Ok(None),
+            Err(failure) => Err(failure.into_error("find the owner of a log")),
+        }
+    }
+
+    /// Whether an append that was sent is stored where it was to be, though the answer was that it cannot be: it was repeated.
+    pub(super) async fn is_stored(&self, place: &Place, position: Position, id: &str) -> Result<bool, String> {
+        let stream = naming::stream(&self.settings.prefix, &place.log, place.partition);
+        let stream = self.context.get_stream_no_info(stream).await.map_err(|error| told(&error))?;
+        match stream.get_raw_message(position.0).await {
+            Ok(message) => Ok(message.headers.get(ID).is_some_and(|found| found.as_str() == id)),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(false),
+            Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// Whether the servers check claims, which older ones do not.
+    fn check_version(&self, spec: &LogSpec) -> Result<(), BusError> {
+        let version = self.client.server_info().version;
+        if spec.writers == Writers::Many || can_fence(&version) {
+            return Ok(());
+        }
+        let reason = format!("NATS {version} has no check of a claim; fenced logs need 2.11 or later");
+        Err(BusError::Refused { action: "make a log", reason })
+    }
+}
+
+/// Whether a version of the server knows `Nats-Expected-Last-Subject-Sequence-Subject`.
+fn can_fence(version: &str) -> bool {
+    let mut numbers = version.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or_default());
+    (numbers.next(), numbers.next()) >= (Some(2), Some(11))
+}
+
+/// Where a stream begins and ends: JetStream counts from 1.
+pub(super) fn bounds_in(info: &Value) -> Option<Bounds> {
+    let (first, last) = (info["state"]["first_seq"].as_u64()?, info["state"]["last_seq"].as_u64()?);
+    Some(Bounds { first: Position(first.max(1)), next: Position(last + 1) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_servers_cannot_fence() {
+        assert!(can_fence("2.11.0") && can_fence("2.15.2-dev") && can_fence("3.0.0"));
+        assert!(!can_fence("2.10.29") && !can_fence("2.9.10") && !can_fence(""));
+    }
+}

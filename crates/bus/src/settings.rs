@@ -1,0 +1,88 @@
+//! What can be set when a bus is opened.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::BusError;
+use crate::bus::in_range;
+use crate::name::is_name;
+
+/// Limits and habits of a bus. The defaults suit a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What all names on the server begin with (topics, streams, subjects, groups), so that several deployments can share
+    /// one: ASCII letters, digits, `-` and `_`, at most 64.
+    pub prefix: String,
+    /// Appends and other requests that may wait at once; one more is refused with `BusError::Waiting`.
+    pub max_waiting: usize,
+    /// Bytes of keys, headers and payloads that may wait at once; refused as above.
+    pub max_waiting_bytes: usize,
+    /// Longest time that a request waits for a bus that is away; then it fails with `BusError::Away` or
+    /// `BusError::Unconfirmed`.
+    pub max_waiting_time: Duration,
+    /// Largest record: key, headers and payload, bytes. NATS and Kafka take 1 MiB unless their server is set otherwise.
+    pub max_record_bytes: usize,
+    /// Records that are read ahead for a reading, and messages that wait in a subscription.
+    pub max_ahead: usize,
+    /// Bytes that are read ahead for a reading or wait in a subscription; a single larger record still passes.
+    pub max_ahead_bytes: usize,
+    /// How long a member of a group may be silent before its partitions are given to others. Kafka's servers take 6 s to
+    /// 30 min unless set otherwise.
+    pub lease: Duration,
+    /// How long a member may take to release a partition that it is losing; then it is taken away. Shorter than `lease`.
+    pub max_release_time: Duration,
+    /// Copies of each log and lease on the servers: 1 where one server is the whole bus, 3 where three or more are.
+    pub replicas: u8,
+    /// Where the embedded bus keeps its logs; in memory without it. Other backends do not look at it.
+    pub directory: Option<PathBuf>,
+    /// All bytes that the embedded bus keeps; an append beyond is refused with `BusError::Full`.
+    pub max_embedded_bytes: u64,
+    /// Certificates of authorities that sign the servers' certificates (PEM), beside those that the system trusts.
+    pub tls_ca: Option<PathBuf>,
+    /// Whether NATS has to be spoken to over TLS. Kafka over TLS needs a build of librdkafka with OpenSSL, which this is not.
+    pub tls: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            prefix: "tidegate".to_owned(),
+            max_waiting: 65_536,
+            max_waiting_bytes: 64 * 1024 * 1024,
+            max_waiting_time: Duration::from_secs(30),
+            max_record_bytes: 1_000_000,
+            max_ahead: 4_096,
+            max_ahead_bytes: 8 * 1024 * 1024,
+            lease: Duration::from_secs(10),
+            max_release_time: Duration::from_secs(5),
+            replicas: 1,
+            directory: None,
+            max_embedded_bytes: 1024 * 1024 * 1024,
+            tls_ca: None,
+            tls: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Checks that all numbers are in their ranges.
+    pub(crate) fn check(&self) -> Result<(), BusError> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let day = 86_400_000;
+        in_range("max_waiting", self.max_waiting as u64, 1..=u64::MAX, "at least 1")?;
+        in_range("max_waiting_bytes", self.max_waiting_bytes as u64, 1..=1 << 30, "1 to 1073741824")?;
+        in_range("max_waiting_time", millis(self.max_waiting_time), 100..=day, "100 ms to a day")?;
+        in_range("max_record_bytes", self.max_record_bytes as u64, 1_024..=64 << 20, "1 KiB to 64 MiB")?;
+        in_range("max_ahead", self.max_ahead as u64, 1..=1 << 24, "1 to 16777216")?;
+        in_range("max_ahead_bytes", self.max_ahead_bytes as u64, 1..=u64::MAX, "at least 1")?;
+        in_range("lease", millis(self.lease), 200..=day, "200 ms to a day")?;
+        let release = "1 ms to the lease";
+        in_range("max_release_time", millis(self.max_release_time), 1..=millis(self.lease), release)?;
+        in_range("replicas", u64::from(self.replicas), 1..=5, "1 to 5")?;
+        if is_name(&self.prefix) {
+            Ok(())
+        } else {
+            Err(BusError::Malformed("the prefix of the names is not 1 to 64 ASCII letters, digits, - and _"))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The same tests for every backend: what one promises, all promise.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may stop at the first surprise")]
+
+mod appending;
+mod client;
+mod embedded;
+mod fencing;
+mod groups;
+#[cfg(feature = "kafka")]
+mod kafka;
+mod live;
+mod nats;
+mod outage;
+mod reading;
+
+use tidegate_bus::{Bus, Observer, Settings};
+
+/// A bus that a test runs on. Whoever starts servers stops them when it is dropped.
+trait Deployment {
+    /// One more process on the bus.
+    fn bus(&self) -> Bus;
+    /// Whether a partition that has reached its limits refuses more.
+    const LIMITS_LOGS: bool;
+}
+
+/// A deployment whose servers can be killed.
+trait Outages: Deployment {
+    fn bus_with(&self, settings: Settings, observer: Observer) -> Bus;
+    /// Kills the servers; what they have confirmed they keep.
+    fn kill(&mut self);
+    /// Starts them again where they were.
+    fn resume(&mut self);
+}
+
+/// Settings with which nothing takes long.
+fn settings() -> Settings {
+    Settings {
+        lease: std::time::Duration::from_secs(2),
+        max_release_time: std::time::Duration::from_millis(500),
+        ..Settings::default()
+    }
+}
+
+/// Gives the suite's parts to a macro.
+macro_rules! suite {
+    ($each:ident, $deployment:expr) => {
+        crate::$each!($deployment;
+            appending::records_are_read_as_they_were_appended,
+            appending::appends_that_nobody_waits_for_are_in_order,
+            appending::what_cannot_be_carried_is_refused_at_once,
+            appending::too_much_waiting_is_refused_at_once,
+            appending::a_full_partition_refuses_until_it_is_trimmed,
+            appending::a_log_keeps_to_what_it_was_made_as,
+            reading::a_reader_follows_and_begins_where_it_is_told,
+            reading::a_reader_takes_no_more_than_it_has_room_for,
+            reading::what_was_trimmed_is_gone_and_said_to_be,
+            reading::the_latest_record_of_each_key_stays,
+            fencing::an_owner_that_was_replaced_is_refused,
+            fencing::owners_in_turn_leave_no_gap_and_no_record_behind_the_next_claim,
+            fencing::nothing_of_an_owner_is_stored_after_what_was_refused,
+            fencing::trimming_takes_nothing_from_the_owner,
+            groups::members_know_each_other_and_share_partitions,
+            groups::a_partition_is_never_two_members,
+            groups::a_process_takes_the_place_of_another_by_its_name,
+            live::messages_reach_one_or_all_in_order,
+            live::what_finds_no_room_is_counted,
+        );
+    };
+}
+pub(crate) use suite;
+
+/// Gives those parts to a macro that kill servers.
+macro_rules! outages {
+    ($each:ident, $deployment:expr) => {
+        crate::$each!($deployment;
+            outage::what_is_appended_while_the_servers_are_away_is_stored_when_they_are_back,
+            outage::what_waits_for_too_long_fails_and_says_whether_it_may_be_stored,
+            outage::a_member_that_does_not_reach_the_bus_gives_up_and_comes_back,
+            outage::a_bus_is_opened_while_its_servers_are_away,
+        );
+    };
+}
+pub(crate) use outages;
+
+/// Makes a test of each part, with a deployment of its own.
+macro_rules! a_test_each {
+    ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                crate::$module::$test(&mut $deployment);
+            }
+        )*
+    };
+}
+pub(crate) use a_test_each;
+
+/// Calls one part after the other, each with a deployment of its own, and says which.
+#[cfg(feature = "kafka")]
+macro_rules! one_by_one {
+    ($deployment:expr; $($module:ident::$test:ident),* $(,)?) => {
+        $(
+            println!("{}::{}", stringify!($module), stringify!($test));
+            crate::$module::$test(&mut $deployment);
+        )*
+    };
+}
+#[cfg(feature = "kafka")]
+pub(crate) use one_by_one;

@@ -1,0 +1,91 @@
+//! Shards of other nodes come and go, and partitions change their homes.
+//!
+//! To an engine, a shard of another node is a shard like any other: the same records go over a link to it. What differs is that it
+//! can die alone. Then nobody may wait for it any more, and who was promised something that only it could confirm is sent away
+//! to ask again.
+
+use crate::durable::RESTORING_INDEX;
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, ShardId};
+use crate::link::envelope::Ticket;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::roster::Roster;
+
+/// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
+pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
+
+const _: () = assert!(WELCOME_INDEX != RESTORING_INDEX, "each kind of ticket has an index of its own");
+
+impl Engine {
+    /// Puts a roster in force. What shards of other nodes that are in it no longer still owed is not waited for; new ones are told
+    /// what is wanted here, and [`Engine::is_settled`] says when they know.
+    ///
+    /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
+    pub fn set_roster(&mut self, now: Now, roster: Roster) {
+        self.desk.journal.now = now;
+        let (before, after) = (self.roster.peers(), roster.peers());
+        for peer in before.without(after) {
+            self.end_peer(now, peer);
+        }
+        let old = std::mem::replace(&mut self.roster, roster);
+        for peer in after.without(before) {
+            self.welcome_peer(peer);
+        }
+        self.reseat_members(now, &old);
+        self.after_frame(now);
+    }
+
+    /// Tells a new shard of another node all that is wanted here.
+    fn welcome_peer(&mut self, peer: ShardId) {
+        self.links.open(peer);
+        for (tenant, filter) in self.index.local_filters() {
+            if self.roster.others_for(filter).has(peer) {
+                self.links.send(peer, Record::Interest { tenant, filter, present: true, ticket: None });
+            }
+        }
+        let ticket = Ticket { connection: ConnectionKey { index: WELCOME_INDEX, generation: 0 }, sequence: 0 };
+        self.links.send(peer, Record::InterestBarrier { ticket });
+        self.interest_under_way += 1;
+    }
+
+    /// A shard of another node is no more.
+    fn end_peer(&mut self, now: Now, peer: ShardId) {
+        let (waiting, awaited) = self.links.close(peer);
+        self.index.remove_remote(peer);
+        for publisher in waiting {
+            self.unpark(now, publisher);
+        }
+        for owed in awaited {
+            if owed.interest {
+                // Whoever is gone sends nothing: all that it had to know is known.
+                self.handle_interest_seen(now, owed.ticket);
+            } else {
+                // What it confirms never comes. Its own client asks again.
+                self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);
+            }
+        }
+        self.desk.overload.give_up_shard(peer);
+        self.desk.give_up_blocking(|publisher| publisher.shard == peer);
+        self.end_admissions_of(now, peer);
+        self.leave_groups_of(now, peer);
+        self.skip_fetches(peer);
+    }
+
+    /// Gives members of shared groups their seats where the groups are dealt for now.
+    fn reseat_members(&mut self, now: Now, old: &Roster) {
+        let mut moved = Vec::new();
+        for (key, session) in self.desk.sessions.iter() {
+            for membership in session.rare.iter().flat_map(|rare| &rare.memberships) {
+                if old.home_of(membership.partition) != self.roster.home_of(membership.partition) {
+                    moved.push((crate::ids::SessionKey(key), membership.clone()));
+                }
+            }
+        }
+        for (key, membership) in moved {
+            self.take_seat_anew(now, key, &membership);
+            self.leave_seat(now, key, &membership, old.home_of(membership.partition));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What other nodes have to say of what was sent to them: that it has arrived.
+//!
+//! Whoever is told that its interest is known asks the homes of topics for retained messages next. What this shard has sent there
+//! before must have arrived by then. Within a process it has, once it is handed over; from another node a mark has to come back.
+
+use std::collections::VecDeque;
+
+use crate::ids::ShardId;
+use crate::roster::Shards;
+
+/// Marks that were sent and have not come back.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Shards of other nodes that were sent messages since the last mark.
+    unmarked: Shards,
+    sent: u64,
+    waiting: VecDeque<(u64, Shards)>,
+}
+
+impl Marks {
+    /// A message was sent to a shard of another node.
+    #[inline]
+    pub(super) fn note_message(&mut self, peer: ShardId) {
+        self.unmarked.add(peer);
+    }
+
+    /// The number of the last mark, and to whom it has yet to be sent.
+    pub(super) fn set(&mut self) -> (u64, Shards) {
+        let to = std::mem::take(&mut self.unmarked);
+        if to != Shards::default() {
+            self.sent += 1;
+            self.waiting.push_back((self.sent, to));
+        }
+        (self.sent, to)
+    }
+
+    /// A mark has come back.
+    pub(super) fn take_back(&mut self, peer: ShardId, number: u64) {
+        for (mark, waiting) in &mut self.waiting {
+            if *mark == number {
+                *waiting = waiting.without(Shards::of(peer));
+            }
+        }
+        self.drop_complete();
+    }
+
+    /// A peer is gone, and nothing can arrive there.
+    pub(super) fn forget(&mut self, peer: ShardId) {
+        self.unmarked = self.unmarked.without(Shards::of(peer));
+        for (_, waiting) in &mut self.waiting {
+            *waiting = waiting.without(Shards::of(peer));
+        }
+        self.drop_complete();
+    }
+
+    fn drop_complete(&mut self) {
+        self.waiting.retain(|(_, waiting)| *waiting != Shards::default());
+    }
+
+    /// Whether all marks up to this one have come back but those of `peer`, who is asking and whose own link keeps the order.
+    pub(super) fn are_back(&self, number: u64, peer: ShardId) -> bool {
+        let mut before = self.waiting.iter().take_while(|(mark, _)| *mark <= number);
+        before.all(|(_, waiting)| waiting.without(Shards::of(peer)) == Shards::default())
+    }
+}

@@ -1,0 +1,160 @@
+//! The shards that an engine talks to: the others of its process, and those of the other nodes of its cluster.
+//!
+//! A shard of another node has a number behind those of the process's own. The shell gives these numbers, each process its own,
+//! and never the same one to two lives of a node at once: so a number stands for one life of one shard.
+
+use crate::ids::{MAX_SHARDS, PARTITIONS, PartitionId, Place, ShardId, TenantId, partition_of};
+use crate::publish::is_own_topic;
+
+/// The shards of a cluster and what each of them works, as one process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roster {
+    place: Place,
+    /// All that live, this one included, one bit each.
+    live: u64,
+    homes: [ShardId; PARTITIONS as usize],
+}
+
+const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
+
+impl Roster {
+    /// That of a process that is no node of a cluster.
+    pub fn alone(place: Place) -> Self {
+        let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
+        Self { place, live: own, homes: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))) }
+    }
+
+    /// Adds a shard of another node; a number of this process's own shards, or beyond [`MAX_SHARDS`], changes nothing.
+    #[must_use]
+    pub fn with_peer(mut self, shard: ShardId) -> Self {
+        if shard.0 < MAX_SHARDS {
+            self.live |= 1 << shard.0;
+        }
+        self
+    }
+
+    /// Says that a shard works a partition, also one of another node. A shard that is not in the roster changes nothing.
+    #[must_use]
+    pub fn with_home(mut self, partition: PartitionId, shard: ShardId) -> Self {
+        if self.has(shard)
+            && let Some(home) = self.homes.get_mut(usize::from(partition.0))
+        {
+            *home = shard;
+        }
+        self
+    }
+
+    /// Whether a shard is in it.
+    #[inline]
+    pub fn has(&self, shard: ShardId) -> bool {
+        shard.0 < MAX_SHARDS && self.live >> shard.0 & 1 != 0
+    }
+
+    /// Whether a shard is one of this process.
+    #[inline]
+    pub(crate) fn is_own(&self, shard: ShardId) -> bool {
+        shard.0 < self.place.shards
+    }
+
+    /// The shard that works a partition.
+    #[inline]
+    pub(crate) fn home_of(&self, partition: PartitionId) -> ShardId {
+        self.homes.get(usize::from(partition.0)).copied().unwrap_or(self.place.shard)
+    }
+
+    /// The home of a topic's retained message. What a node tells of itself stays its own.
+    #[inline]
+    pub(crate) fn home_of_topic(&self, tenant: TenantId, topic: &str) -> ShardId {
+        let partition = partition_of(tenant, topic);
+        if is_own_topic(topic) { self.place.home_of(partition) } else { self.home_of(partition) }
+    }
+
+    /// Whether there is no other shard.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.live.is_power_of_two()
+    }
+
+    /// How many shards there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.live.count_ones()
+    }
+
+    /// All other shards.
+    #[inline]
+    pub(crate) fn others(&self) -> Shards {
+        Shards(self.live & !(1 << self.place.shard.0))
+    }
+
+    /// The other shards that are told who is interested in a filter: all, but none of another node about what each tells of
+    /// itself.
+    #[inline]
+    pub(crate) fn others_for(&self, filter: &str) -> Shards {
+        let others = self.others();
+        if is_own_topic(filter) { Shards(others.0 & !self.peers().0) } else { others }
+    }
+
+    /// All shards of a filter with wildcards: where its retained messages can be.
+    pub(crate) fn homes_for(&self, filter: &str) -> Shards {
+        Shards(self.others_for(filter).0 | 1 << self.place.shard.0)
+    }
+
+    /// The shards of other nodes.
+    #[inline]
+    pub(crate) fn peers(&self) -> Shards {
+        Shards(self.live & !(u64::MAX >> (u64::BITS - u32::from(self.place.shards))))
+    }
+}
+
+/// Some shards, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shards(pub(crate) u64);
+
+impl Shards {
+    /// One alone.
+    pub(crate) fn of(shard: ShardId) -> Self {
+        Self(1 << (shard.0 & 63))
+    }
+
+    pub(crate) fn add(&mut self, shard: ShardId) {
+        self.0 |= Self::of(shard).0;
+    }
+
+    /// These without those.
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
+    #[inline]
+    pub(crate) fn has(self, shard: ShardId) -> bool {
+        self.0 >> (shard.0 & 63) & 1 != 0
+    }
+}
+
+impl IntoIterator for Shards {
+    type Item = ShardId;
+    type IntoIter = ShardsInOrder;
+
+    #[inline]
+    fn into_iter(self) -> ShardsInOrder {
+        ShardsInOrder(self.0)
+    }
+}
+
+/// Each of some shards.
+#[derive(Debug)]
+pub(crate) struct ShardsInOrder(u64);
+
+impl Iterator for ShardsInOrder {
+    type Item = ShardId;
+
+    #[inline]
+    fn next(&mut self) -> Option<ShardId> {
+        if self.0 == 0 {
+            return None;
+        }
+        let shard = ShardId(self.0.trailing_zeros() as u16);
+        self.0 &= self.0 - 1;
+        Some(shard)
+    }
+}

@@ -1,0 +1,160 @@
+//! The nodes of a cluster, and how each of them numbers the shards of all.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Batch, Engine, Home, Homes, Millis, Now, PARTITIONS, PartitionId, Place, Reason, Roster, ShardId,
+};
+
+use super::{Net, Stand};
+
+/// So many nodes of so many shards each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nodes {
+    count: u16,
+    shards: u16,
+    /// Those that are dead, one bit each.
+    dead: u64,
+}
+
+impl Nodes {
+    /// A process that is no node of a cluster.
+    pub(crate) fn one(shards: u16) -> Self {
+        Self { count: 1, shards, dead: 0 }
+    }
+
+    pub(crate) fn new(nodes: u16, shards: u16) -> Self {
+        Self { count: nodes, shards, dead: 0 }
+    }
+
+    pub(crate) fn are_several(self) -> bool {
+        self.count > 1
+    }
+
+    /// Whether a node lives.
+    pub(crate) fn lives(self, node: usize) -> bool {
+        self.dead >> node & 1 == 0
+    }
+
+    /// The engines of a node.
+    pub(crate) fn engines_of(self, node: usize) -> std::ops::Range<usize> {
+        let shards = usize::from(self.shards);
+        node * shards..(node + 1) * shards
+    }
+
+    /// Number of engines.
+    pub(crate) fn engines(self) -> u16 {
+        self.count * self.shards
+    }
+
+    pub(crate) fn node_of(self, engine: usize) -> usize {
+        engine / usize::from(self.shards)
+    }
+
+    /// Where an engine stands in its process.
+    pub(crate) fn place(self, engine: u16) -> Place {
+        Place { shard: ShardId(engine % self.shards), shards: self.shards }
+    }
+
+    /// The number that one engine's process has for another engine.
+    pub(crate) fn number(self, of: usize, other: usize) -> ShardId {
+        let (here, there) = (self.node_of(of), self.node_of(other));
+        let row = match there.cmp(&here) {
+            std::cmp::Ordering::Equal => 0,
+            std::cmp::Ordering::Less => there + 1,
+            std::cmp::Ordering::Greater => there,
+        };
+        ShardId((row * usize::from(self.shards) + other % usize::from(self.shards)) as u16)
+    }
+
+    /// A batch as it arrives: over the wire where that is another node.
+    pub(crate) fn carry(self, batch: Batch, from: usize, to: usize) -> Batch {
+        if self.node_of(from) == self.node_of(to) {
+            return batch;
+        }
+        let mut bytes = Vec::new();
+        batch.write_to(&mut bytes);
+        Batch::read_from(&bytes, self.number(to, from), 0).expect("a batch as it was written")
+    }
+
+    /// The engine that works a partition while these nodes live.
+    pub(crate) fn home_of(self, partition: PartitionId) -> usize {
+        let engines = usize::from(self.engines());
+        let first = usize::from(partition.0) % engines;
+        // What a dead node worked goes to the shard of the same number on the next one.
+        let on_nodes = (0..usize::from(self.count)).map(|step| (first + step * usize::from(self.shards)) % engines);
+        on_nodes.into_iter().find(|engine| self.lives(self.node_of(*engine))).expect("a node that lives")
+    }
+
+    /// Tells the engines of the nodes that live who else does, and who works what.
+    pub(crate) fn introduce(self, engines: &mut [Engine], now: Now) {
+        if !self.are_several() {
+            return;
+        }
+        for of in (0..engines.len()).filter(|engine| self.lives(self.node_of(*engine))) {
+            let mut roster = Roster::alone(self.place(of as u16));
+            for other in (0..engines.len()).filter(|other| self.lives(self.node_of(*other))) {
+                roster = roster.with_peer(self.number(of, other));
+            }
+            let mut homes = [Home::Here; PARTITIONS as usize];
+            for partition in (0..PARTITIONS).map(PartitionId) {
+                let home = self.home_of(partition);
+                roster = roster.with_home(partition, self.number(of, home));
+                if self.node_of(home) != self.node_of(of) {
+                    homes[usize::from(partition.0)] = Home::At(home as u16);
+                }
+            }
+            let references = Vec::new();
+            let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER };
+            engines[of].set_homes(now, Some(table));
+            engines[of].set_roster(now, roster);
+        }
+    }
+}
+
+impl Net {
+    /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its end.
+    pub(crate) fn end_node(&mut self, node: usize) {
+        self.trace.note(format!("node {node} dies"));
+        self.nodes.dead |= 1 << node;
+        for engine in self.nodes.engines_of(node) {
+            self.past.add(self.engines[engine].counters());
+            let place = self.nodes.place(engine as u16);
+            self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
+            self.by_key[engine] = BTreeMap::new();
+            self.inboxes[engine] = VecDeque::new();
+            self.shipping[engine] = None;
+            self.unshipped[engine] = false;
+        }
+        let of_node = |stand: &Stand| match stand {
+            Stand::At { shard, .. } | Stand::Moving { home: shard, .. } => self.nodes.node_of(*shard) == node,
+            Stand::Gone => false,
+        };
+        for (id, socket) in self.sockets.iter_mut().enumerate().filter(|(_, socket)| of_node(&socket.stand)) {
+            socket.stand = Stand::Gone;
+            socket.closed = Some(Reason::ConnectionLost);
+            self.live.remove(&id);
+        }
+        for (to, inbox) in self.inboxes.iter_mut().enumerate() {
+            let (of_dead, rest) =
+                inbox.drain(..).partition(|(from, _): &(usize, Batch)| self.nodes.node_of(*from) == node);
+            let of_dead: VecDeque<(usize, Batch)> = of_dead;
+            *inbox = rest;
+            for (_, batch) in of_dead {
+                self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+            }
+        }
+        self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+
+    /// A node that was dead joins with nothing.
+    pub(crate) fn begin_node(&mut self, node: usize) {
+        self.trace.note(format!("node {node} joins"));
+        self.nodes.dead &= !(1 << node);
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+}

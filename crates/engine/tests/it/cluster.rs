@@ -1,0 +1,226 @@
+//! Nodes of a cluster come, go and die; stories about what they do while all is well are played in clusters everywhere.
+
+use tidegate_engine::Reason;
+use tidegate_mqtt::QoS::{self, AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::ReasonCode;
+
+use crate::harness::*;
+
+/// Three nodes of one shard, and a client at home on each.
+fn three() -> (World, Vec<Client>) {
+    let world = World::cluster(3, 1, |_| {});
+    let clients = (0..3).map(|node| world.connect(v5(&world.name_on(node, "client ")))).collect();
+    (world, clients)
+}
+
+fn crossings(world: &World) -> u64 {
+    world.counters().shard_messages_out
+}
+
+#[test]
+fn a_message_goes_only_to_nodes_where_somebody_wants_it() {
+    let (world, clients) = three();
+    clients[1].subscribe("t/+", AtLeastOnce);
+    clients[0].publish(message("u", "nobody").qos1());
+    assert_eq!(crossings(&world), 0);
+    clients[0].publish(message("t/1", "one").qos1());
+    assert_eq!(crossings(&world), 1);
+    clients[2].subscribe("t/1", AtLeastOnce);
+    clients[0].publish(message("t/1", "two").qos1());
+    assert_eq!(
+        (crossings(&world), clients[1].payloads(), clients[2].payloads().len()),
+        (3, vec!["one".into(), "two".into()], 1)
+    );
+    clients[1].unsubscribe("t/+");
+    clients[0].publish(message("t/1", "three").qos1());
+    assert_eq!(crossings(&world), 4);
+}
+
+#[test]
+fn what_a_node_tells_of_itself_stays_there() {
+    let (world, clients) = three();
+    clients[1].subscribe("$SYS/#", AtLeastOnce);
+    world.advance(seconds(30));
+    assert!(!clients[1].messages().is_empty());
+    assert_eq!(crossings(&world), 0);
+}
+
+#[test]
+fn a_value_that_is_on_its_way_to_its_home_is_not_missed() {
+    let world = World::cluster(3, 1, |_| {});
+    let topic = world.name_on(2, "topic ");
+    let publisher = world.connect(v5(&world.name_on(0, "publisher ")));
+    let late = world.connect(v5(&world.name_on(1, "late ")));
+    publisher.publish(message(&topic, "old").qos1().retain());
+    // The new value is still under way to its topic's home while somebody else begins to ask for it.
+    world.hold(0, 2);
+    publisher.send_publish(message(&topic, "new").qos1().retain());
+    world.run();
+    late.send_subscribe(&[(&topic, tidegate_mqtt::SubscriptionOptions::new(AtLeastOnce))], None);
+    world.run();
+    late.expect_nothing();
+    world.release(0, 2);
+    let got: Vec<_> = late.messages_among_others().into_iter().map(|got| got.payload).collect();
+    assert_eq!(got, [b"new"]);
+}
+
+#[test]
+fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let (world, clients) = three();
+        clients[1].subscribe("t", qos);
+        let survivor = world.connect(v5(&world.name_on(2, "survivor ")));
+        survivor.subscribe("t", qos);
+        let publisher = v5(&world.name_on(0, "publisher ")).lasting();
+        let first = world.connect(publisher.clone());
+        world.hold(0, 1);
+        first.send_publish(message("t", "x").qos(qos));
+        world.run();
+        assert!(first.answers().is_empty(), "a node has not confirmed it");
+        world.end_node(1);
+        first.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(first.expect_closed(), Reason::NodeLost);
+        let again = world.connect(publisher.clean(false));
+        again.publish(message("t", "x").qos(qos));
+        // It had arrived where nobody died, and the acknowledgement was what was missing. At QoS 2 its packet id is known.
+        let wanted: &[&str] = if qos == ExactlyOnce { &["x"] } else { &["x", "x"] };
+        assert_eq!(survivor.payloads(), wanted);
+        clients[0].expect_open();
+    }
+}
+
+#[test]
+fn others_hear_nothing_of_a_node_that_dies() {
+    let (world, clients) = three();
+    let subscriber = world.connect(v5(&world.name_on(2, "s")));
+    subscriber.subscribe("t", AtLeastOnce);
+    clients[0].publish(message("t", "before").qos1());
+    world.end_node(1);
+    assert_eq!(clients[1].expect_closed(), Reason::ConnectionLost);
+    for (number, client) in clients.iter().enumerate().filter(|(number, _)| *number != 1) {
+        client.expect_open();
+        assert_eq!(client.publish(message("t", number.to_string()).qos1()), ReasonCode::Success);
+    }
+    assert_eq!(subscriber.payloads(), ["before", "0", "2"]);
+}
+
+#[test]
+fn a_subscribe_does_not_wait_for_a_node_that_dies() {
+    let (world, clients) = three();
+    world.hold(0, 1);
+    let id = clients[0].send_subscribe(&[("t/#", tidegate_mqtt::SubscriptionOptions::new(AtLeastOnce))], None);
+    world.run();
+    clients[0].expect_nothing();
+    world.end_node(1);
+    assert_eq!(clients[0].expect_sub_ack(id).len(), 1);
+    clients[2].publish(message("t/1", "x").qos1());
+    assert_eq!(clients[0].payloads(), ["x"]);
+}
+
+#[test]
+fn a_fetch_of_retained_messages_goes_on_without_the_node_that_dies() {
+    let (world, clients) = three();
+    let topics: Vec<String> = (0..3).map(|node| world.name_on(node, "t/")).collect();
+    for topic in &topics {
+        clients[0].publish(message(topic, "kept").qos1().retain());
+    }
+    world.hold(0, 1);
+    clients[0].subscribe_later("t/#");
+    world.run();
+    world.end_node(1);
+    let got: Vec<String> = clients[0].messages_among_others().into_iter().map(|got| got.topic).collect();
+    assert!(got.contains(&topics[0]) && got.contains(&topics[2]) && got.len() == 2, "{got:?}");
+}
+
+#[test]
+fn a_publisher_does_not_wait_for_the_link_to_a_node_that_dies() {
+    let world = World::cluster(2, 1, |settings| settings.limits.shard_link_bytes = 1000);
+    let here = world.connect(v5(&world.name_on(0, "here ")));
+    here.subscribe("t", QoS::AtMostOnce);
+    let there = world.connect(v5(&world.name_on(1, "there ")));
+    there.subscribe("t", QoS::AtMostOnce);
+    let publisher = world.connect(v5(&world.name_on(0, "publisher ")));
+    world.hold(0, 1);
+    for number in 0..50_u32 {
+        publisher.send_publish(message("t", format!("{number:0>100}")));
+    }
+    world.run();
+    assert_eq!(world.counters().publishers_parked, 1);
+    world.end_node(1);
+    assert_eq!(here.payloads().len(), 50);
+    assert_eq!(world.gauges().link_bytes, 0);
+}
+
+#[test]
+fn a_group_goes_on_with_the_members_that_live_wherever_it_is_dealt() {
+    for home in 0..3 {
+        let (world, clients) = three();
+        let group = world.name_on(home, "group ").replace('/', " ");
+        let group =
+            (0..1000).map(|number| format!("{group}{number}")).find(|it| world.home_of(&format!("{it}/t")) == home);
+        let filter = format!("$share/{}/t", group.expect("one of many names"));
+        for client in &clients {
+            client.subscribe(&filter, AtLeastOnce);
+        }
+        for number in 0..6 {
+            clients[0].publish(message("t", number.to_string()).qos1());
+        }
+        let got: Vec<usize> = clients.iter().map(|client| client.messages().len()).collect();
+        assert_eq!(got, [2, 2, 2], "home {home}");
+        world.end_node(1);
+        for number in 0..6 {
+            assert_eq!(clients[0].publish(message("t", number.to_string()).qos1()), ReasonCode::Success);
+        }
+        let got: Vec<usize> = [0, 2].iter().map(|node| clients[*node].messages().len()).collect();
+        assert_eq!(got, [3, 3], "home {home}");
+    }
+}
+
+#[test]
+fn a_node_that_joins_knows_what_is_wanted_before_it_serves() {
+    let (world, clients) = three();
+    world.end_node(1);
+    for filter in ["t/#", "exact"] {
+        clients[0].subscribe(filter, AtLeastOnce);
+    }
+    clients[2].subscribe("$share/g/t/#", AtLeastOnce);
+    world.hold(0, 1);
+    world.begin_node(1);
+    assert!(!world.engine(1, |engine, _| engine.is_settled()), "it does not know of all");
+    world.release(0, 1);
+    assert!(world.engine(1, |engine, _| engine.is_settled()));
+    let new = world.connect(v5(&world.name_on(1, "new ")));
+    new.publish(message("t/1", "x").qos1());
+    new.publish(message("exact", "y").qos1());
+    assert_eq!((clients[0].payloads(), clients[2].payloads()), (vec!["x".into(), "y".into()], vec!["x".to_owned()]));
+    new.subscribe("back", AtLeastOnce);
+    clients[0].publish(message("back", "z").qos1());
+    assert_eq!(new.payloads(), ["z"]);
+}
+
+#[test]
+fn nodes_that_die_and_come_back_again_and_again_leave_nothing_behind() {
+    let world = World::cluster(3, 2, |_| {});
+    let steady: Vec<Client> = (0..2).map(|shard| world.connect(v5(&world.name_on(shard, "steady ")))).collect();
+    steady[0].subscribe("t/#", ExactlyOnce);
+    steady[1].subscribe("$share/g/t/#", ExactlyOnce);
+    for round in 0..10 {
+        let node = 1 + round % 2;
+        let guests: Vec<Client> =
+            (0..4).map(|number| world.connect(v5(&world.name_on(2 + number, &format!("guest {round} "))))).collect();
+        for guest in &guests {
+            guest.subscribe("t/+", AtLeastOnce);
+            guest.subscribe("$share/g/t/#", AtLeastOnce);
+            guest.publish(message("t/1", "hello").qos2());
+        }
+        world.end_node(node);
+        steady[1].publish(message("t/2", "between").qos2());
+        world.begin_node(node);
+    }
+    steady[0].messages();
+    steady[1].messages();
+    for number in 0..10 {
+        steady[1].publish(message("t/3", number.to_string()).qos2());
+    }
+    assert_eq!(steady[0].payloads().len(), 10);
+}

@@ -1,0 +1,85 @@
+//! Whether all has come that brokers gave out before a moment.
+
+use tidegate_engine::Settling;
+use tidegate_mqtt::QoS::ExactlyOnce;
+
+use crate::harness::*;
+
+impl World {
+    fn begin_settling(&self) -> Settling {
+        self.run();
+        let settling = self.engine(0, tidegate_engine::Engine::begin_settling);
+        self.run();
+        settling
+    }
+
+    fn has_settled(&self, settling: &mut Settling) -> bool {
+        let settled = self.engine(0, |engine, now| engine.settle(now, settling));
+        self.run();
+        settled
+    }
+}
+
+#[test]
+fn all_has_come_when_every_broker_has_answered_a_probe() {
+    in_front_of(["a", "b"], |world, [a, _]| {
+        assert!(world.has_settled(&mut world.begin_settling()));
+        a.now(|ways| ways.hangs = true);
+        let mut settling = world.begin_settling();
+        assert!(!world.has_settled(&mut settling));
+        a.now(|ways| ways.hangs = false);
+        assert!(world.has_settled(&mut settling));
+    });
+}
+
+#[test]
+fn what_a_broker_was_given_before_has_come_back() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        client.subscribe("t", ExactlyOnce);
+        a.now(|ways| ways.withholds_messages = true);
+        client.publish(message("t", "1").qos1());
+        let mut settling = world.begin_settling();
+        assert!(!world.has_settled(&mut settling) && !world.has_settled(&mut settling));
+        // What it is given later is not waited for.
+        a.now(|ways| ways.withholds_messages = false);
+        client.expect_publish("t", "1");
+        a.now(|ways| ways.withholds_messages = true);
+        client.publish(message("t", "2").qos1());
+        assert!(world.has_settled(&mut settling));
+        assert_eq!(a.report().unreturned, 1);
+    });
+}
+
+#[test]
+fn what_a_broker_was_given_before_is_acknowledged() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        a.now(|ways| ways.withholds_acknowledgements = true);
+        client.publish(message("t", "1").qos1());
+        let mut settling = world.begin_settling();
+        assert!(!world.has_settled(&mut settling));
+        a.now(|ways| ways.withholds_acknowledgements = false);
+        assert!(world.has_settled(&mut settling));
+    });
+}
+
+#[test]
+fn a_broker_that_is_lost_meanwhile_is_waited_for_and_one_that_was_away_is_not() {
+    in_front_of(["a", "b"], |world, [a, b]| {
+        let mut settling = world.begin_settling();
+        a.die();
+        assert!(!world.has_settled(&mut settling));
+        assert!(world.has_settled(&mut world.begin_settling()), "it is away");
+        a.come_back();
+        world.advance(seconds(60));
+        // It is asked anew, on its new connection.
+        assert!(!world.has_settled(&mut settling));
+        assert!(world.has_settled(&mut settling));
+        b.now(|ways| ways.hangs = true);
+        let mut settling = world.begin_settling();
+        assert!(!world.has_settled(&mut settling));
+        b.remove(true).unwrap();
+        assert!(world.has_settled(&mut settling), "it is taken out");
+    });
+}

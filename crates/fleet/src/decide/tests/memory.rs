@@ -1,0 +1,130 @@
+//! What deciders remember over a restart.
+
+use super::*;
+
+/// The same level with a decider that has taken up what this one remembers.
+fn restarted(level: &Watched, settings: &Settings) -> Watched {
+    let memory = level.decider.memory().unwrap();
+    let mut decider = Decider::new(level.decider.name(), settings).unwrap();
+    decider.recall(&memory).unwrap();
+    let (sla, lead_time) = (level.sla, level.lead_time);
+    let Watched { time, serving, pending, leaving, .. } = *level;
+    Watched { decider, sla, time, serving, pending, leaving, lead_time }
+}
+
+#[test]
+fn counts_and_cool_downs_go_on_over_a_restart_and_begin_anew_after_a_long_gap() {
+    let settings = Settings::default();
+    for (gap, expected) in [(0, Change::Grow(1)), (60, Change::Hold)] {
+        let mut level = watched(PolicyName::Consecutive, 1);
+        level.see_all(cpu(0.9));
+        level.see_all(cpu(0.9));
+        let mut level = restarted(&level, &settings);
+        level.time += gap;
+        assert_eq!(level.see_all(cpu(0.9)).change, expected, "{gap}");
+    }
+    let mut level = watched(PolicyName::Brokel, 1);
+    level.see_all(cpu(1.0));
+    assert_eq!(level.see_all(cpu(1.0)).change, Change::Grow(1));
+    let mut level = restarted(&level, &settings);
+    let held = level.see_all(cpu(1.0));
+    assert_eq!(held.explanation.held_back, [HeldBack::CoolDownObservations { remaining: 2 }]);
+}
+
+#[test]
+fn an_action_that_ended_after_all_that_is_remembered_counts() {
+    let settings = Settings::default();
+    let mut level = watched(PolicyName::Brokel, 1);
+    level.see_all(cpu(1.0));
+    let memory = level.decider.memory().unwrap();
+    let held = |ended: u64| {
+        let mut decider = Decider::new(PolicyName::Brokel, &settings).unwrap();
+        decider.note_action(Duration::from_secs(ended));
+        decider.recall(&memory).unwrap();
+        let mut level = Watched { decider, time: 15, ..watched(PolicyName::Brokel, 1) };
+        level.see_all(cpu(1.0)).explanation.held_back.len()
+    };
+    assert_eq!((held(10), held(20)), (0, 1));
+}
+
+#[test]
+fn a_season_goes_on_where_it_is_after_what_was_missed() {
+    let settings = Settings { season: Duration::from_secs(60), ..Settings::default() };
+    let mut level = Watched::new(PolicyName::HoltWinters, &settings, 4);
+    let loads = [0.1, 0.5, 0.1, 0.3];
+    for step in 0..40 {
+        level.see_all(cpu(loads[step % 4]));
+    }
+    level.lead_time = Some(Duration::ZERO);
+    let mut level = restarted(&level, &settings);
+    // Two observations and a thousand seasons were missed: the next one is the third, and the fourth is forecast.
+    level.time += 30 + 1000 * 60;
+    let seen = level.see_all(cpu(0.1)).explanation;
+    assert_eq!(seen.rule, Rule::Forecast, "{seen:?}");
+    assert!((seen.value.unwrap() - 4.0 * loads[3]).abs() < 0.01, "{seen:?}");
+    let memory = level.decider.memory().unwrap();
+    assert_eq!(memory["remembered"][2]["place"], 3);
+    assert_eq!(memory["remembered"][2]["learned"], true);
+}
+
+#[test]
+fn what_others_remember_is_not_taken_up() {
+    let remembered = |name: PolicyName, settings: &Settings| {
+        let mut level = Watched::new(name, settings, 1);
+        level.see_all(cpu(0.9));
+        level.decider.memory().unwrap()
+    };
+    let settings = Settings { season: Duration::from_secs(60), ..Settings::default() };
+    let refusal = |name: PolicyName, memory: &serde_json::Value| {
+        Decider::new(name, &settings).unwrap().recall(memory).unwrap_err().to_string()
+    };
+    let other = remembered(PolicyName::Brokel, &settings);
+    assert!(refusal(PolicyName::Live, &other).contains("remembered by brokel"));
+    let often = Settings { interval: Duration::from_secs(1), ..settings.clone() };
+    assert!(refusal(PolicyName::Brokel, &remembered(PolicyName::Brokel, &often)).contains("every 1s"));
+    let mut strange = remembered(PolicyName::HoltWinters, &settings);
+    assert!(Decider::new(PolicyName::HoltWinters, &settings).unwrap().recall(&strange).is_ok());
+    for (key, value) in [("place", 7.into()), ("learned", true.into()), ("season", vec![1.0; 99].into())] {
+        let kept = strange["remembered"][2][key].clone();
+        strange["remembered"][2][key] = value;
+        assert!(refusal(PolicyName::HoltWinters, &strange).contains("another length"), "{key}");
+        strange["remembered"][2][key] = kept;
+    }
+    for name in PolicyName::ALL {
+        let mut memory = remembered(name, &settings);
+        memory["remembered"] = serde_json::json!({"a": 1});
+        assert!(refusal(name, &memory).contains("cannot be understood"), "{name}");
+    }
+}
+
+proptest! {
+    /// A decider that takes up what another one remembers decides as that one does, at whichever observations that happens.
+    #[test]
+    fn a_restart_changes_no_decision(
+        place in 0..PolicyName::ALL.len(),
+        steps in prop::collection::vec((prop::collection::vec(any_sample(), 0..6), 1_u64..40, 0_u32..5, any::<bool>()), 1..60),
+    ) {
+        let name = PolicyName::ALL[place];
+        // Seasons of four observations, so that they are learned.
+        let settings = Settings { season: Duration::from_secs(60), ..Settings::default() };
+        let mut deciders = [Decider::new(name, &settings).unwrap(), Decider::new(name, &settings).unwrap()];
+        let sla = sla(1, 20);
+        let mut time = 0;
+        for (samples, seconds, pending, restart) in steps {
+            time += seconds;
+            let serving = u32::try_from(samples.len()).unwrap().max(1);
+            let seen = LevelObservation {
+                time: Duration::from_secs(time), level: Level::Broker, serving, pending: pending.saturating_sub(3),
+                leaving: 0, elsewhere: 1, lead_time: None, samples: &samples,
+            };
+            let [going_on, restarted] = &mut deciders;
+            let (expected, found) = (going_on.decide(&seen, &sla), restarted.decide(&seen, &sla));
+            prop_assert_eq!((expected.change, expected.explanation.rule), (found.change, found.explanation.rule));
+            if restart {
+                let memory = restarted.memory().unwrap().to_string();
+                *restarted = Decider::new(name, &settings).unwrap();
+                restarted.recall(&serde_json::from_str(&memory).unwrap()).unwrap();
+            }
+        }
+    }
+}

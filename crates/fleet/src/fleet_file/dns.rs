@@ -1,0 +1,201 @@
+//! The section [dns]: the entry point.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::document::Keys;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// Longest name of a zone, bytes: names below it must fit into 255 with a label of 63 (RFC 1035, section 2.3.4).
+const MAX_NAME: usize = 255 - 64 - 2;
+/// Longest label, bytes (RFC 1035, section 2.3.4).
+const MAX_LABEL: usize = 63;
+
+/// The entry point of a fleet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dns {
+    /// The name that clients ask for, such as `mqtt.example.com`.
+    pub name: String,
+    /// Where it listens, UDP and TCP.
+    pub listen: Vec<SocketAddr>,
+    /// How long an answer may be kept, 5 to 30 s.
+    pub ttl: Duration,
+    /// How it chooses.
+    pub policy: DnsPolicy,
+    /// Whether SERVFAIL is answered when no orchestrator is healthy.
+    pub strict: bool,
+    /// Queries per second of one network; 0 for no limit, `None` for the usual one.
+    pub rate: Option<u32>,
+    /// Where askers are: lines of NETWORK LATITUDE LONGITUDE; absolute or relative to the file.
+    pub places: Option<PathBuf>,
+    /// Where askers are: a city database of the format of MaxMind; absolute or relative to the file.
+    pub maxmind: Option<PathBuf>,
+    /// What is said of orchestrators, by their name or that of their template.
+    pub endpoints: BTreeMap<String, DnsEndpoint>,
+}
+
+/// How an entry point chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DnsPolicy {
+    /// Each in turn.
+    #[default]
+    RoundRobin,
+    /// Each in turn, more often by its weight.
+    Weighted,
+    /// The one with the fewest clients.
+    LeastLoaded,
+    /// The one nearest to the asker.
+    Nearest,
+}
+
+/// What is said of an orchestrator for the entry point.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DnsEndpoint {
+    /// Its share with `weighted`, 0 to 65535; 1 where nothing is said.
+    pub weight: Option<u16>,
+    /// Its port for MQTT over TLS.
+    pub secure_port: Option<u16>,
+    /// Where it is: latitude and longitude, degrees.
+    pub at: Option<(f64, f64)>,
+}
+
+impl Dns {
+    /// What is said of an orchestrator: of itself, else of its template.
+    pub fn endpoint(&self, name: &str, template: &str) -> DnsEndpoint {
+        let own = self.endpoints.get(name).copied().unwrap_or_default();
+        let of_template = self.endpoints.get(template).copied().unwrap_or_default();
+        DnsEndpoint {
+            weight: own.weight.or(of_template.weight),
+            secure_port: own.secure_port.or(of_template.secure_port),
+            at: own.at.or(of_template.at),
+        }
+    }
+
+    /// The same with its files below a directory.
+    pub(super) fn below(self, parent: &Path) -> Self {
+        let below = |path: Option<PathBuf>| path.map(|path| parent.join(path));
+        Self { places: below(self.places), maxmind: below(self.maxmind), ..self }
+    }
+}
+
+/// Reads the section. `is_known` says whether there can be an orchestrator or template of a name.
+pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Option<Dns> {
+    let name = keys.need("name", "\"mqtt.fleet.example\"", Keys::text);
+    if let Some(problem) = name.as_deref().and_then(wrong_name) {
+        keys.refuse("name", &problem, "write, for example, name = \"mqtt.fleet.example\"");
+    }
+    let listen = keys.need("listen", "\"127.0.0.1:5353\"", |keys, _| Some(listen(keys)));
+    let ttl = keys.duration("ttl", SECOND * 5..=SECOND * 30).unwrap_or(SECOND * 10);
+    let policies = [
+        ("round-robin", DnsPolicy::RoundRobin),
+        ("weighted", DnsPolicy::Weighted),
+        ("least-loaded", DnsPolicy::LeastLoaded),
+        ("nearest", DnsPolicy::Nearest),
+    ];
+    let dns = Dns {
+        name: name.unwrap_or_default(),
+        listen: listen.unwrap_or_default(),
+        ttl,
+        policy: keys.word("policy", &policies).unwrap_or_default(),
+        strict: keys.truth("strict").unwrap_or(false),
+        rate: keys.number("rate", 0..=u64::from(u32::MAX)).and_then(|rate| u32::try_from(rate).ok()),
+        places: keys.text("places").map(PathBuf::from),
+        maxmind: keys.text("maxmind").map(PathBuf::from),
+        endpoints: keys.table("endpoints", |keys| Some(endpoints(keys, is_known))).unwrap_or_default(),
+    };
+    refuse_without_effect(&dns, keys);
+    Some(dns)
+}
+
+/// A setting that changes nothing is a misunderstanding.
+fn refuse_without_effect(dns: &Dns, keys: &mut Keys<'_>) {
+    let places = ["places", "maxmind"];
+    let located = dns.endpoints.values().any(|endpoint| endpoint.at.is_some());
+    if dns.policy == DnsPolicy::Nearest {
+        if !located {
+            let hint = "say where orchestrators are: [dns.endpoints.NAME] with at = \"LATITUDE,LONGITUDE\"";
+            keys.refuse("policy", "is `nearest`, and no place of any orchestrator is known", hint);
+        }
+        if dns.places.is_none() && dns.maxmind.is_none() {
+            let hint = "name a file with places = \"places.txt\" or maxmind = \"city.mmdb\"";
+            keys.refuse("policy", "is `nearest`, and where askers are is not known", hint);
+        }
+    } else if let Some(key) = places.into_iter().find(|key| keys.has(key)) {
+        keys.refuse(key, "has no effect with this policy", "set policy = \"nearest\", or leave it out");
+    }
+    let weighted = dns.endpoints.values().any(|endpoint| endpoint.weight.is_some());
+    if weighted && dns.policy != DnsPolicy::Weighted {
+        let hint = "set policy = \"weighted\", or leave the weights out";
+        keys.refuse("endpoints", "has weights, which have no effect with this policy", hint);
+    } else if dns.policy == DnsPolicy::Weighted && !weighted {
+        let hint = "write, for example, [dns.endpoints.orchestrator-1] with weight = 3";
+        keys.refuse("policy", "is `weighted`, and nobody has a weight", hint);
+    }
+}
+
+fn wrong_name(name: &str) -> Option<String> {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| {
+        let plain = label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        (1..=MAX_LABEL).contains(&label.len()) && plain
+    };
+    match name.split('.').find(|label| !is_label(label)) {
+        Some(label) => Some(format!("is no name: {label:?} is not 1 to {MAX_LABEL} letters, digits, `-` and `_`")),
+        None if name.len() > MAX_NAME => Some(format!("is longer than {MAX_NAME} bytes")),
+        None => None,
+    }
+}
+
+/// `listen = "HOST:PORT"`, or a list of them. A host may have several addresses: all are listened on.
+fn listen(keys: &mut Keys<'_>) -> Vec<SocketAddr> {
+    let texts = keys.texts("listen").unwrap_or_default();
+    let mut all = Vec::new();
+    for text in texts {
+        match text.to_socket_addrs() {
+            Ok(found) => all.extend(found),
+            Err(error) => {
+                let hint = "write ADDRESS:PORT, such as listen = \"127.0.0.1:5353\", or a list of them";
+                keys.refuse("listen", &format!("names {text:?}, where nobody can listen: {error}"), hint);
+            }
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn endpoints(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> BTreeMap<String, DnsEndpoint> {
+    let mut endpoints = BTreeMap::new();
+    for name in keys.names() {
+        if !is_known(&name) {
+            let hint = "name an orchestrator, such as orchestrator-1 or an attached one, or its template";
+            keys.refuse(&name, "is no orchestrator and no template of one", hint);
+        }
+        endpoints.extend(keys.table(&name, endpoint).map(|endpoint| (name, endpoint)));
+    }
+    endpoints
+}
+
+fn endpoint(keys: &mut Keys<'_>) -> Option<DnsEndpoint> {
+    let number = |keys: &mut Keys<'_>, key, least| {
+        keys.number(key, least..=65_535).and_then(|number| u16::try_from(number).ok())
+    };
+    let (weight, secure_port) = (number(keys, "weight", 0), number(keys, "secure_port", 1));
+    let at = keys.text("at").and_then(|text| {
+        let at = place(&text);
+        if at.is_none() {
+            let hint = "write LATITUDE,LONGITUDE in degrees, such as at = \"41.9,12.5\"";
+            keys.refuse("at", "is no place on the earth", hint);
+        }
+        at
+    });
+    Some(DnsEndpoint { weight, secure_port, at })
+}
+
+fn place(text: &str) -> Option<(f64, f64)> {
+    let (latitude, longitude) = text.split_once(',')?;
+    let (latitude, longitude): (f64, f64) = (latitude.trim().parse().ok()?, longitude.trim().parse().ok()?);
+    ((-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude)).then_some((latitude, longitude))
+}

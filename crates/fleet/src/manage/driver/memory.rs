@@ -1,0 +1,77 @@
+//! The file in which policies remember what they have observed.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::{Driver, DriverError, io_at, write};
+use crate::manage::Manager;
+
+/// What policies remember.
+const MEMORY_FILE: &str = "policies.json";
+/// Most bytes of it that are read: a season of a week, observed every 15 s, takes about one for each level.
+const MAX_MEMORY: u64 = 16 * 1024 * 1024;
+/// Time between two writings: a fleet that is observed more often forgets so much when its manager is killed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Has a manager take up what the one before has remembered. A file that cannot be understood costs memories and nothing else.
+pub(super) fn recall(manager: &mut Manager, directory: &Path) -> Result<(), DriverError> {
+    let path = directory.join(MEMORY_FILE);
+    let file = match File::open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(io_at("open", &path))?,
+    };
+    let mut text = String::new();
+    let read = file.take(MAX_MEMORY).read_to_string(&mut text).map_err(|error| error.to_string());
+    let problems = match read.and_then(|_| serde_json::from_str::<Value>(&text).map_err(|error| error.to_string())) {
+        Ok(memory) => manager.recall(&memory),
+        Err(error) => vec![format!("{}: {error}; all observations count anew", path.display())],
+    };
+    for problem in problems {
+        tracing::warn!(problem, "what a policy has remembered is not taken up");
+    }
+    Ok(())
+}
+
+impl Driver {
+    /// Keeps what policies remember.
+    pub(super) fn keep_memory(&mut self) -> Result<(), DriverError> {
+        if self.remembered.is_some_and(|at| at.elapsed() < PAUSE) {
+            return Ok(());
+        }
+        self.remembered = Some(Instant::now());
+        write(&self.directory.join(MEMORY_FILE), &self.manager.memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
+
+    use std::fs;
+
+    use super::*;
+    use crate::decide::PolicyName;
+    use crate::level::Level;
+    use crate::manage::tests::memory::manager;
+
+    #[test]
+    fn a_file_that_is_damaged_costs_memories_and_nothing_else() {
+        let directory = std::env::temp_dir().join(format!("tidegate-memory-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let mut manager = manager(PolicyName::Consecutive);
+        recall(&mut manager, &directory).unwrap();
+        for damaged in [&b"{\"broker\": {\"lead_time_ms\""[..], b"\xff\xfe", b"", b"[1]"] {
+            fs::write(directory.join(MEMORY_FILE), damaged).unwrap();
+            recall(&mut manager, &directory).unwrap();
+        }
+        assert!(manager.lead_times.is_empty());
+        write(&directory.join(MEMORY_FILE), &serde_json::json!({"broker": {"lead_time_ms": 1500}})).unwrap();
+        recall(&mut manager, &directory).unwrap();
+        assert_eq!(manager.lead_times.get(&Level::Broker), Some(&Duration::from_millis(1500)));
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

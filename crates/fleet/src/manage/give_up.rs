@@ -1,0 +1,104 @@
+//! Dead orchestrators for which nobody waits any longer.
+//!
+//! What a dead orchestrator has stored is promised to clients, so its partitions wait until it is started again, up to a limit. Then
+//! it is given up: whatever of it still runs is ended first, and what it has stored is set aside where nothing starts it, so that it can
+//! never serve a partition beside the new home. Once it is in neither the book nor with the provider, its partitions begin anew
+//! at others, which say so and count them.
+
+use std::time::Duration;
+
+use super::action::{Action, Kind};
+use super::book::{Member, Phase, Record};
+use super::command::Command;
+use super::homes::HomesState;
+use super::machine::Manager;
+use super::moment::Moment;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::ResourceName;
+
+/// Attempts at starting it again that must have failed before an orchestrator is given up: time alone passes also while a machine is off.
+const LEAST_ATTEMPTS: u32 = 3;
+
+impl Manager {
+    /// Gives up those whose time is over, when others are there to take their partitions.
+    pub(super) fn give_up(&mut self, level: Level, now: Moment, sight: &Sight) -> Option<String> {
+        if level != Level::Orchestrator || self.settings.stack(level).is_some() || !self.has_heirs(sight) {
+            return None;
+        }
+        let dead = [Phase::Lost, Phase::Stopped];
+        let members = self.book.level(level).filter(|member| dead.contains(&member.phase));
+        let over = |member: &&Member| {
+            let name = &member.wanted.name;
+            let tried = member.failed_restarts >= LEAST_ATTEMPTS;
+            tried && self.restart_left(member, now) == Some(Duration::ZERO) && self.is_dead(name, sight)
+        };
+        let given_up = members.filter(over).map(|member| member.wanted.name.clone());
+        let given_up: Vec<ResourceName> = given_up.filter(|name| !self.is_attached(name)).collect();
+        let first = given_up.first()?;
+        let attempts = self.book.members.get(first).map_or(0, |member| member.failed_restarts);
+        let limit = self.settings.restart_limit.as_secs();
+        let reason = format!(
+            "{first} could not be restarted within {limit} s, in {attempts} attempts: what it has stored is set aside, and its partitions begin anew at others"
+        );
+        // One at a time: what is set aside is gone, whatever becomes of another one.
+        Some(self.begin_action(Kind::GiveUp, level, vec![first.clone()], Vec::new(), &reason, now))
+    }
+
+    /// Whether there is a table of homes and somebody who serves and can take partitions over.
+    fn has_heirs(&self, sight: &Sight) -> bool {
+        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
+        let heir = |name: &ResourceName| {
+            let homes = sight.orchestrators.get(name).and_then(|view| view.homes.as_ref());
+            let table = homes.and_then(|homes| homes.table.as_ref());
+            table.is_some_and(|table| table.places.contains_key(name)) && !self.is_dead(name, sight)
+        };
+        serving.iter().any(heir) && self.homes_state(sight) != HomesState::Unkept
+    }
+
+    /// How long the partitions of a dead orchestrator still wait for it; `None` for one that is not dead.
+    pub(super) fn restart_left(&self, member: &Member, now: Moment) -> Option<Duration> {
+        let since = member.lost_since.filter(|_| member.wanted.level == Level::Orchestrator)?;
+        Some(self.settings.restart_limit.saturating_sub(Duration::from_millis(now.since(since))))
+    }
+
+    /// Whether a place of homes is gone for good.
+    pub(super) fn is_gone(&self, name: &ResourceName, sight: &Sight) -> bool {
+        self.book.phase(name).is_none() && sight.is_absent(name)
+    }
+
+    /// Whom of the dead the next action starts again: all that were not tried yet, then one at a time, whoever was tried least, so that
+    /// one that does not come up keeps no other one down.
+    pub(super) fn next_to_restart(&self, dead: Vec<ResourceName>) -> Vec<ResourceName> {
+        let failed = |name: &ResourceName| self.book.members.get(name).map_or(0, |member| member.failed_restarts);
+        let (new, tried): (Vec<_>, Vec<_>) = dead.into_iter().partition(|name| failed(name) == 0);
+        if new.is_empty() { tried.into_iter().min_by_key(failed).into_iter().collect() } else { new }
+    }
+
+    pub(super) fn set_aside(&mut self, action: &Action) {
+        for name in &action.targets {
+            self.command(Command::SetAside(name.clone()));
+        }
+    }
+
+    /// What could not be set aside is waited for anew, and started again meanwhile.
+    pub(super) fn wait_again(&mut self, action: &Action, now: Moment) {
+        for name in &action.targets {
+            let Some(member) = self.book.members.get(name) else { continue };
+            let member = Member { lost_since: Some(now), failed_restarts: 0, ..member.in_phase(Phase::Lost, now) };
+            self.record(Record::Member(member));
+        }
+    }
+
+    /// Those that an action could not start again are dead as before.
+    pub(super) fn note_failed_restart(&mut self, action: &Action, now: Moment) {
+        let phase = if action.kind == Kind::Resume { Phase::Stopped } else { Phase::Lost };
+        for name in &action.targets {
+            let Some(member) = self.book.members.get(name) else { continue };
+            let mut member = if member.phase == phase { member.clone() } else { member.in_phase(phase, now) };
+            member.lost_since.get_or_insert(now);
+            member.failed_restarts = member.failed_restarts.saturating_add(1);
+            self.record(Record::Member(member));
+        }
+    }
+}

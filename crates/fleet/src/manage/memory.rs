@@ -1,0 +1,40 @@
+//! What policies remember, for the manager after this one: windows, counts, seasons, cool-downs and measured lead times.
+//!
+//! It is no part of the book: without it everything still works, only from what is observed anew.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::machine::Manager;
+use crate::level::Level;
+
+impl Manager {
+    /// What the judges remember, and how long resources took to serve, by level.
+    pub fn memory(&self) -> Value {
+        let of = |level: &Level| {
+            let lead_time = self.lead_times.get(level).map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+            let judge = self.judges.get(level).and_then(|judge| judge.memory());
+            (level.name().to_owned(), json!({"lead_time_ms": lead_time, "policy": judge}))
+        };
+        Value::Object(Level::ALL.iter().map(of).collect())
+    }
+
+    /// Takes up what a manager before this one has remembered; returns what could not be taken up, in words for people.
+    pub fn recall(&mut self, memory: &Value) -> Vec<String> {
+        let mut problems = Vec::new();
+        for level in Level::ALL {
+            let Some(of) = memory.get(level.name()) else { continue };
+            if let Some(time) = of.get("lead_time_ms").and_then(Value::as_u64) {
+                self.lead_times.insert(level, Duration::from_millis(time));
+            }
+            let remembered = of.get("policy").filter(|policy| !policy.is_null());
+            if let (Some(remembered), Some(judge)) = (remembered, self.judges.get_mut(&level))
+                && let Err(problem) = judge.recall(remembered)
+            {
+                problems.push(format!("the policy of level {}: {problem}", level.name()));
+            }
+        }
+        problems
+    }
+}

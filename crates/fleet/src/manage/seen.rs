@@ -1,0 +1,88 @@
+//! What judges get to see of a level.
+
+use std::time::Duration;
+
+use super::book::Phase;
+use super::judge::{LevelSeen, MemberSeen};
+use super::machine::Manager;
+use super::moment::Moment;
+use super::sight::Sight;
+use crate::level::Level;
+use crate::provider::ResourceName;
+
+impl Manager {
+    /// A level as it is.
+    pub(super) fn seen(&mut self, level: Level, now: Moment, sight: &Sight) -> LevelSeen {
+        let all = self.book.names(level, &[Phase::Serving]);
+        // What is attached and dead is nobody's to replace, and does no work.
+        let (dead, serving): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|name| self.is_attached(name) && self.is_dead(name, sight));
+        let all_answered = self.all_answered(sight);
+        let members = &self.book.members;
+        self.counters.retain(|(of, by), _| members.contains_key(of) && members.contains_key(by));
+        let members = serving.iter().map(|name| self.member_seen(level, name, all_answered, now, sight)).collect();
+        let count = |names: &[Phase]| self.book.count(level, names);
+        let elsewhere = self.book.members.values().filter(|member| member.wanted.level != level).count();
+        LevelSeen {
+            at: now,
+            level,
+            serving: u32::try_from(serving.len()).unwrap_or(u32::MAX),
+            pending: count(&[Phase::Pending, Phase::Joining]),
+            leaving: count(&[Phase::Draining, Phase::Leaving, Phase::Lost, Phase::Stopped])
+                .saturating_add(u32::try_from(dead.len()).unwrap_or(u32::MAX)),
+            elsewhere: u32::try_from(elsewhere).unwrap_or(u32::MAX),
+            lead_time: self.lead_times.get(&level).copied(),
+            members,
+        }
+    }
+
+    /// Whether there are orchestrators that serve, and each of them has answered: what brokers do is known by all together only.
+    fn all_answered(&self, sight: &Sight) -> bool {
+        let serving = self.book.names(Level::Orchestrator, &[Phase::Serving]);
+        let mut serving = serving.iter().filter(|name| !self.is_dead(name, sight)).peekable();
+        serving.peek().is_some() && serving.all(|name| sight.orchestrators.contains_key(name))
+    }
+
+    fn member_seen(
+        &mut self,
+        level: Level,
+        name: &ResourceName,
+        all_answered: bool,
+        now: Moment,
+        sight: &Sight,
+    ) -> MemberSeen {
+        let view = sight.orchestrators.get(name);
+        let (totals, queued): (Vec<(&ResourceName, u64)>, _) = match level {
+            Level::Broker => {
+                let views = sight.orchestrators.iter();
+                let totals = views.filter_map(|(at, view)| Some((at, view.brokers.get(name)?.sent)));
+                (totals.collect(), all_answered.then(|| sight.owed(name)))
+            }
+            Level::Orchestrator => {
+                (view.map(|view| (name, view.messages_in)).into_iter().collect(), view.map(|view| view.owed))
+            }
+        };
+        let complete = if level == Level::Broker { all_answered } else { view.is_some() };
+        // Each counter has its own time: one that could not be read for a while is no burst when it can be read again.
+        let rates: Vec<Option<f64>> = totals.into_iter().map(|(by, total)| self.rate(name, by, total, now)).collect();
+        let rate = rates.into_iter().sum::<Option<f64>>().filter(|_| complete);
+        MemberSeen {
+            name: name.clone(),
+            cpu: sight.resource(name).and_then(|observed| observed.cpu),
+            cores: self.book.members.get(name).map_or(0.0, |member| member.wanted.cores),
+            rate,
+            queued,
+            loop_lag_ms: view.and_then(|view| view.loop_lag_ms),
+        }
+    }
+
+    /// Messages per second of somebody, by one counter, since it was read last; `None` at the first time.
+    fn rate(&mut self, of: &ResourceName, by: &ResourceName, total: u64, now: Moment) -> Option<f64> {
+        let (before, counted) = self.counters.insert((of.clone(), by.clone()), (now, total))?;
+        let seconds = Duration::from_millis(now.since(before)).as_secs_f64();
+        // A counter that is smaller than before began anew with its process.
+        let counted = total.checked_sub(counted).unwrap_or(total);
+        #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
+        (seconds > 0.0).then(|| counted as f64 / seconds)
+    }
+}

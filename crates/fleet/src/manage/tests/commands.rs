@@ -1,0 +1,147 @@
+//! What the model of the world does when it is asked.
+
+use super::super::*;
+use super::homes::Leaving;
+use super::world::*;
+use crate::level::Level;
+use crate::provider::{Allocation, ResourceName};
+
+impl World {
+    /// Does what is asked for; what cannot be done is an error, and what must never be asked for a violation.
+    pub(super) fn execute(&mut self, command: &Command) -> Result<(), String> {
+        match command {
+            Command::Keep(_) => {}
+            Command::Allocate(wanted) => self.allocate(wanted)?,
+            Command::Release(name) | Command::Discard(name) => self.release(name),
+            Command::SetAside(_) if self.full_aside => return Err("full".to_owned()),
+            Command::SetAside(name) => self.set_aside(name),
+            Command::AddBroker { at, broker, .. } => {
+                let since = self.now;
+                let known =
+                    self.asked(at)?.brokers.entry(broker.clone()).or_insert(Known { since, draining: false, owed: 0 });
+                known.draining = false;
+            }
+            Command::DrainBroker { at, broker } => {
+                self.asked(at)?.brokers.get_mut(broker).ok_or("unknown broker")?.draining = true;
+            }
+            Command::RemoveBroker { at, broker, force } => self.remove(at, broker, *force)?,
+            Command::Evict { at, .. } => self.asked(at)?.draining = true,
+            Command::EndEviction { at } => self.asked(at)?.draining = false,
+            Command::SetHomes { at, table, if_epoch, gone } => {
+                if let Some(name) = gone.iter().find(|name| self.orchestrators.contains_key(*name)) {
+                    self.violations.push(format!("{name} is called gone and is there"));
+                }
+                let arriving = self.is_arriving(at);
+                let homes = &mut self.asked(at)?.homes;
+                homes.leaving.take_if(|leaving| gone.contains(&leaving.to));
+                homes.set(table, *if_epoch, arriving)?;
+            }
+            Command::MovePartitions { at, to, partitions, epoch } => {
+                if !self.is_online(to) || self.is_arriving(to) || self.orchestrators[to].homes.leaving.is_some() {
+                    return Err(format!("{to} takes nothing in"));
+                }
+                let leaving = Leaving { to: to.clone(), partitions: partitions.clone(), until: self.now + TURN };
+                self.asked(at)?.homes.leave(at, leaving, *epoch)?;
+            }
+            Command::SetEndpoints(_) if self.refuses_names => return Err("the entry point refuses".to_owned()),
+            Command::SetEndpoints(endpoints) => self.endpoints.clone_from(endpoints),
+            Command::Tell(Entry(value)) => self.history.push(value.clone()),
+        }
+        Ok(())
+    }
+
+    fn asked(&mut self, at: &ResourceName) -> Result<&mut Orchestrator, String> {
+        if !self.is_online(at) {
+            return Err(format!("{at} does not answer"));
+        }
+        Ok(self.orchestrators.entry(at.clone()).or_default())
+    }
+
+    fn allocate(&mut self, wanted: &Allocation) -> Result<(), String> {
+        if self.refusals > 0 {
+            self.refusals -= 1;
+            return Err("refused".to_owned());
+        }
+        let until = self.now + BOOT;
+        let thing = self
+            .things
+            .entry(wanted.name.clone())
+            .or_insert(Thing { wanted: wanted.clone(), life: Life::Booting(until) });
+        if matches!(thing.life, Life::Ended | Life::Hanging) {
+            thing.life = Life::Booting(until);
+        }
+        if wanted.level == Level::Orchestrator {
+            self.orchestrators.entry(wanted.name.clone()).or_default();
+        }
+        for level in Level::ALL {
+            if self.names(level).len() > self.most[&level] {
+                self.violations.push(format!("more than the SLA's maximum: {:?}", self.names(level)));
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, name: &ResourceName) {
+        let Some(thing) = self.things.get(name) else { return };
+        if matches!(thing.life, Life::Stopping(_) | Life::Held(..)) {
+            return;
+        }
+        if self.stacked && self.names(thing.wanted.level).last() != Some(name) {
+            self.violations.push(format!("{name} was released and is not the last"));
+        }
+        let (level, life) = (thing.wanted.level, thing.life.clone());
+        let owed: u64 = match level {
+            Level::Broker if life == Life::Ended || life == Life::Hanging => 0,
+            Level::Broker => {
+                self.orchestrators.values().filter_map(|it| it.brokers.get(name)).map(|known| known.owed).sum()
+            }
+            Level::Orchestrator => self.view(name).owed + self.view(name).clients,
+        };
+        let own = self.orchestrators.get(name).map(|it| it.homes.own(name).len()).unwrap_or_default();
+        if own > 0 {
+            self.violations.push(format!("{name} was released while {own} partitions were at home there"));
+        }
+        if owed > 0 {
+            self.violations.push(format!("{name} was released while {owed} were owed"));
+        }
+        let others = self.things.values().filter(|thing| thing.wanted.level == level && thing.life == Life::Online);
+        let left = others.filter(|thing| thing.wanted.name != *name).count();
+        if life == Life::Online && left < self.least[&level] {
+            self.violations.push(format!("{name} was released although only {left} would be left"));
+        }
+        if level == Level::Orchestrator && !self.stacked {
+            self.orchestrators.remove(name);
+        }
+        if let Some(thing) = self.things.get_mut(name) {
+            let until = self.now + if self.stacked { GRACE } else { STOP };
+            thing.life = if self.stacked { Life::Held(until, false) } else { Life::Stopping(until) };
+        }
+    }
+
+    fn set_aside(&mut self, name: &ResourceName) {
+        if self.is_online(name) {
+            self.violations.push(format!("{name} was given up and works"));
+        }
+        if self.things.remove(name).is_some() {
+            self.set_aside += self.view(name).owed;
+            self.orchestrators.remove(name);
+        }
+    }
+
+    fn remove(&mut self, at: &ResourceName, broker: &ResourceName, force: bool) -> Result<(), String> {
+        let lives = self.things.contains_key(broker);
+        let orchestrator = self.asked(at)?;
+        let Some(known) = orchestrator.brokers.get(broker) else { return Ok(()) };
+        if known.owed > 0 && !force {
+            return Err(format!("{} are owed", known.owed));
+        }
+        if known.owed > 0 && lives {
+            self.violations.push(format!("{broker} was removed at {at} by force although it is there"));
+            return Ok(());
+        }
+        // Messages of a broker that is gone are sent to others.
+        orchestrator.parked += known.owed;
+        orchestrator.brokers.remove(broker);
+        Ok(())
+    }
+}

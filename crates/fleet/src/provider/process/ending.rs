@@ -1,0 +1,124 @@
+//! How processes end: for a rest, for good, or for good with what they have stored kept for a person.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::proc_files::{self, Identity};
+use super::template::StopSignal;
+use super::{Processes, cgroup, io, mark, spawn};
+use crate::provider::{ProviderError, Release, ResourceName};
+
+/// Where the logs of processes that are gone are.
+const ENDED: &str = "ended";
+/// How many of them are kept.
+const MAX_ENDED: usize = 8;
+/// Where the directories of those are that were given up.
+const SET_ASIDE: &str = "set-aside";
+/// How many of them there may be: nobody but a person may remove what was promised to clients.
+const MAX_SET_ASIDE: usize = 8;
+
+impl Processes {
+    /// Ends everything of a resource that runs.
+    pub(super) fn end(&mut self, name: &ResourceName) -> Result<Release, ProviderError> {
+        self.end_within(name, None)
+    }
+
+    /// The same with another limit than the template's until it is killed.
+    pub(super) fn end_within(
+        &mut self,
+        name: &ResourceName,
+        limit: Option<Duration>,
+    ) -> Result<Release, ProviderError> {
+        self.reap();
+        let directory = self.directory(name);
+        let Some(record) = self.records.get_mut(name) else { return Ok(Release::Gone) };
+        let template = self.settings.templates.get(&record.wanted.template);
+        let now = unix_ms();
+        let (signal, of_template) =
+            template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
+        let limit = limit.unwrap_or(of_template);
+        let lives = record.process.as_ref().is_some_and(Identity::lives);
+        let since = record.stopping_since_ms.unwrap_or(now);
+        if record.stopping_since_ms.is_none() {
+            record.stopping_since_ms = Some(now);
+            record.write(&directory)?;
+            if let Some(process) = &record.process {
+                process.signal(signal.into());
+            }
+        }
+        let waited = Duration::from_millis(now.saturating_sub(since));
+        if lives && waited < limit {
+            return Ok(Release::Stopping);
+        }
+        let cgroup = record.cgroup.clone();
+        // What the process has left, and the process itself when its time is over.
+        if !proc_files::kill_marked(&mark(&self.settings, name)) || !cgroup::remove(&cgroup) {
+            self.reap();
+            return Ok(Release::Stopping);
+        }
+        Ok(Release::Gone)
+    }
+
+    /// The logs of the last ones that are gone stay: one of them may say why it went.
+    fn keep_log(&self, name: &ResourceName) {
+        let ended = self.settings.directory.join(ENDED);
+        let kept = fs::create_dir_all(&ended)
+            .and_then(|()| fs::rename(self.directory(name).join(spawn::LOG), ended.join(format!("{name}.log"))))
+            .and_then(|()| drop_oldest(&ended));
+        if let Err(error) = kept {
+            tracing::debug!(%name, %error, "the log of a released process is not kept");
+        }
+    }
+
+    /// Nothing of its processes is left: its directory goes too, its record last.
+    pub(super) fn forget(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let directory = self.directory(name);
+        self.keep_log(name);
+        fs::remove_dir_all(&directory).map_err(|source| io("remove", &directory, source))?;
+        self.give_ports_back(name);
+        self.know_no_more(name);
+        Ok(())
+    }
+
+    /// Nothing of its processes is left: what it has stored goes where no manager looks for resources. Only a person removes it from there.
+    pub(super) fn keep_aside(&mut self, name: &ResourceName) -> Result<(), ProviderError> {
+        let aside = self.settings.directory.join(SET_ASIDE);
+        fs::create_dir_all(&aside).map_err(|source| io("make", &aside, source))?;
+        let there = fs::read_dir(&aside).map_err(|source| io("read", &aside, source))?.count();
+        if there >= MAX_SET_ASIDE {
+            return Err(ProviderError::TooManySetAside { path: aside, most: MAX_SET_ASIDE });
+        }
+        let (from, to) = (self.directory(name), aside.join(name.as_str()));
+        fs::rename(&from, &to).map_err(|source| io("move", &from, source))?;
+        self.give_ports_back(name);
+        tracing::warn!(%name, kept = %to.display(), "an orchestrator was given up; what it has stored is kept there until you remove it");
+        self.know_no_more(name);
+        Ok(())
+    }
+
+    fn know_no_more(&mut self, name: &ResourceName) {
+        self.records.remove(name);
+        self.children.remove(name);
+        self.samples.remove(name);
+        self.answered.remove(name);
+        self.hanging.remove(name);
+    }
+}
+
+/// Keeps as many logs as are kept, the newest.
+fn drop_oldest(ended: &Path) -> std::io::Result<()> {
+    let mut logs = Vec::new();
+    for entry in fs::read_dir(ended)? {
+        let entry = entry?;
+        logs.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    logs.sort();
+    let surplus = logs.len().saturating_sub(MAX_ENDED);
+    logs.iter().take(surplus).try_for_each(|(_, path)| fs::remove_file(path))
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

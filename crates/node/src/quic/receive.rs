@@ -1,0 +1,290 @@
+//! What arrives on a shard: datagrams from its sockets and from other shards, notices of connections, and time.
+
+use std::io;
+use std::time::Instant;
+
+use mio::Token;
+use mio::event::Event as Readiness;
+use quinn_proto::{ConnectionEvent, ConnectionHandle, Incoming};
+use tidegate_engine::{ConnectionKey, Millis, ShardId};
+
+use super::connection::{News, Quic};
+use super::endpoint::Arrived;
+use super::limits::{DATAGRAMS_PER_TURN, UNPROVED_HANDSHAKES_PER_TURN};
+use super::shared::{QuicBatch, QuicId, QuicNotice};
+use super::state::{Owner, number_of};
+use crate::shard::Shard;
+use crate::table::Flags;
+use crate::transport::Transport;
+
+/// What one reception from a socket has gathered for later.
+#[derive(Default)]
+struct Gathered {
+    /// Connections of this shard that something arrived for.
+    here: Vec<QuicId>,
+    /// What is for other shards, by their number.
+    elsewhere: Vec<Vec<(ConnectionHandle, ConnectionEvent)>>,
+    /// Handshakes begun for clients whose address is not proved.
+    unproved: usize,
+}
+
+impl Shard {
+    /// A connection that lives here, and who has it.
+    pub(super) fn quic(&mut self, id: QuicId) -> Option<(&mut Quic, Owner)> {
+        let owner = *self.quic.owners.get(&id)?;
+        let transport = match owner {
+            Owner::Client(key) => self.table.get(key)?.1,
+            Owner::Relay(key) => self.relays.client_transport(key)?,
+        };
+        match transport {
+            Transport::Quic(quic) => Some((quic, owner)),
+            _ => None,
+        }
+    }
+
+    /// Something happened at a UDP socket; says whether the token is one.
+    pub(crate) fn take_quic_readiness(&mut self, token: Token, event: &Readiness) -> bool {
+        let Some(number) = number_of(token) else { return false };
+        if event.is_readable()
+            && let Some(endpoint) = self.quic.endpoint(number)
+        {
+            endpoint.ready = true;
+        }
+        if event.is_writable() {
+            self.resume_sending(number);
+        }
+        true
+    }
+
+    /// Takes a bounded number of datagrams from each socket that has some.
+    pub(crate) fn receive_datagrams(&mut self) {
+        if !self.serving {
+            return;
+        }
+        for position in 0..self.quic.endpoints.len() {
+            let ready = self.quic.endpoints.get(position).is_some_and(|endpoint| endpoint.ready);
+            if ready {
+                self.receive_from(position);
+            }
+        }
+    }
+
+    fn receive_from(&mut self, position: usize) {
+        let Some(endpoint) = self.quic.endpoints.get_mut(position) else { return };
+        endpoint.follow_certificates();
+        let mut room = self.quic.receive_room.take().unwrap_or_default();
+        let mut arrived = std::mem::take(&mut self.quic.arrived);
+        let mut gathered = Gathered::default();
+        let mut count = 0;
+        while count < DATAGRAMS_PER_TURN && gathered.unproved < UNPROVED_HANDSHAKES_PER_TURN {
+            let Some(endpoint) = self.quic.endpoints.get_mut(position) else { break };
+            match endpoint.receive(&mut room, &mut arrived) {
+                Ok(received) => count += received,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    endpoint.ready = false;
+                    break;
+                }
+                // A datagram of ours that could not be delivered is reported here.
+                Err(error) => {
+                    tracing::debug!(%error, "receiving datagrams failed");
+                    count += 1;
+                }
+            }
+            for one in arrived.drain(..) {
+                self.take_arrived(position, one, &mut gathered);
+            }
+        }
+        self.counters.quic_datagrams_in += count as u64;
+        self.quic.receive_room = Some(room);
+        self.quic.arrived = arrived;
+        self.pass_on(position, gathered.elsewhere);
+        for id in gathered.here {
+            self.take_quic_news(id);
+        }
+    }
+
+    fn take_arrived(&mut self, position: usize, arrived: Arrived, gathered: &mut Gathered) {
+        let Some(endpoint) = self.quic.endpoints.get(position) else { return };
+        match arrived {
+            Arrived::Incoming(incoming) => {
+                let before = self.counters.quic_begun;
+                let proved = incoming.remote_address_validated();
+                self.take_incoming(position, incoming, gathered.unproved >= UNPROVED_HANDSHAKES_PER_TURN);
+                gathered.unproved += usize::from(!proved && self.counters.quic_begun > before);
+            }
+            Arrived::Event(handle, event) => match endpoint.shard_of(handle) {
+                Some(shard) if shard == self.place.shard => {
+                    let id = QuicId { endpoint: endpoint.shared.number, handle };
+                    if let Some((quic, _)) = self.quic(id) {
+                        quic.handle_event(event);
+                        if !std::mem::replace(&mut quic.touched, true) {
+                            self.quic.touched.push(id);
+                        }
+                        if gathered.here.last() != Some(&id) {
+                            gathered.here.push(id);
+                        }
+                    }
+                }
+                Some(shard) => {
+                    let shards = usize::from(self.place.shards);
+                    gathered.elsewhere.resize_with(shards, Vec::new);
+                    if let Some(events) = gathered.elsewhere.get_mut(usize::from(shard.0)) {
+                        events.push((handle, event));
+                    }
+                }
+                None => {}
+            },
+        }
+    }
+
+    /// Hands other shards what is for their connections.
+    fn pass_on(&mut self, position: usize, elsewhere: Vec<Vec<(ConnectionHandle, ConnectionEvent)>>) {
+        let Some(endpoint) = self.quic.endpoints.get(position) else { return };
+        for ((shard, inbox), events) in (0..).map(ShardId).zip(&self.inboxes).zip(elsewhere) {
+            self.counters.quic_passed_on += events.len() as u64;
+            self.counters.quic_dropped += endpoint.shared.pass_on(shard, inbox, events) as u64;
+        }
+    }
+
+    /// Somebody wants a connection. It is taken when its address need not be proved, or is, and nothing else is in the way.
+    fn take_incoming(&mut self, position: usize, incoming: Incoming, hurried: bool) {
+        let address = incoming.remote_address().ip();
+        let full = self.is_full();
+        let Some(endpoint) = self.quic.endpoints.get_mut(position) else { return };
+        if !endpoint.accepting {
+            endpoint.refuse(incoming);
+            return;
+        }
+        // Who is counted for an address has to be there.
+        let counts_addresses = self.shared.admission.counts_addresses();
+        if !incoming.remote_address_validated() && (hurried || counts_addresses || endpoint.is_busy()) {
+            self.counters.quic_retries += 1;
+            endpoint.ask_for_proof(incoming);
+            return;
+        }
+        let Some((_, slot)) = endpoint.tls.begin() else {
+            // Not refused: the client tries again by itself, and finds a place.
+            self.counters.quic_deferred += 1;
+            endpoint.forget(incoming);
+            return;
+        };
+        let listener = endpoint.listener;
+        if full {
+            endpoint.refuse(incoming);
+            self.counters.accepted += 1;
+            self.refuse_full(Some(address));
+            return;
+        }
+        match self.shared.admission.admit(self.now, Some(listener), Some(address)) {
+            Ok(seat) => {
+                if let Some(quic) = endpoint.accept(incoming, slot, self.place.shard) {
+                    self.counters.quic_begun += 1;
+                    self.take_in(Transport::Quic(Box::new(quic)), listener, seat);
+                } else {
+                    self.counters.quic_failed += 1;
+                    self.free_seat(seat);
+                }
+            }
+            Err(reason) => {
+                endpoint.refuse(incoming);
+                self.counters.accepted += 1;
+                self.refuse_at_accept(Some(address), reason);
+            }
+        }
+    }
+
+    /// What arrived at another shard's socket.
+    pub(crate) fn take_quic_batch(&mut self, batch: QuicBatch) {
+        let (endpoint, events) = batch.open();
+        let mut here = Vec::new();
+        for (handle, event) in events {
+            let id = QuicId { endpoint, handle };
+            // What comes for a connection that has ended meanwhile is nobody's.
+            let Some((quic, _)) = self.quic(id) else { continue };
+            quic.handle_event(event);
+            if here.last() != Some(&id) {
+                here.push(id);
+            }
+        }
+        for id in here {
+            self.touch_quic(id);
+            self.take_quic_news(id);
+        }
+    }
+
+    /// What a connection tells its socket's shard.
+    pub(crate) fn take_quic_notice(&mut self, notice: QuicNotice) {
+        let QuicNotice { endpoint: number, handle, events } = notice;
+        for event in events {
+            let Some(endpoint) = self.quic.endpoint(number) else { return };
+            let to = endpoint.shard_of(handle);
+            let Some(answer) = endpoint.take_notice(handle, event) else { continue };
+            let id = QuicId { endpoint: number, handle };
+            match to {
+                Some(shard) if shard == self.place.shard => {
+                    if let Some((quic, _)) = self.quic(id) {
+                        quic.handle_event(answer);
+                        self.touch_quic(id);
+                    }
+                }
+                Some(shard) => {
+                    if let Some(inbox) = self.inboxes.get(usize::from(shard.0)) {
+                        endpoint.shared.pass_answer(shard, inbox, (handle, answer));
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Works off the timers that are due.
+    pub(crate) fn run_quic_timers(&mut self) {
+        let now = Instant::now();
+        while let Some(id) = self.quic.pop_due(self.now.monotonic) {
+            let Some((quic, _)) = self.quic(id) else { continue };
+            quic.due = Millis::NEVER;
+            quic.connection.handle_timeout(now);
+            self.touch_quic(id);
+            self.take_quic_news(id);
+        }
+    }
+
+    /// Carries out what has happened to a connection.
+    fn take_quic_news(&mut self, id: QuicId) {
+        let Some((quic, owner)) = self.quic(id) else { return };
+        let news = quic.news();
+        self.counters.quic_moved += u64::from(news.moved_from.is_some());
+        match owner {
+            Owner::Client(key) => {
+                let stays = self.follow_client(key, news);
+                if stays {
+                    self.serve_quic(key, news);
+                }
+            }
+            Owner::Relay(key) => self.take_relay_news(key, news),
+        }
+    }
+
+    /// A client that has moved to another address is counted there. Says whether it may stay.
+    fn follow_client(&mut self, key: ConnectionKey, news: News) -> bool {
+        let Some(before) = news.moved_from else { return true };
+        let Some((_, transport)) = self.table.get(key) else { return false };
+        let peer = transport.peer();
+        tracing::debug!(%before, now = %peer, "a client has moved");
+        let same = matches!(peer, crate::observer::Peer::Address(now) if now.ip() == before.ip());
+        same || self.admit_introduced(key)
+    }
+
+    fn serve_quic(&mut self, key: ConnectionKey, news: News) {
+        if news.writable {
+            self.unblock(key);
+        }
+        let Some(flags) = self.table.flags(key) else { return };
+        if news.ended && flags.has(Flags::CLOSING) {
+            // Nothing of what waits can leave any more.
+            self.lose(key);
+        } else if news.readable || news.ended {
+            self.become_readable(key);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What the shard of a UDP socket shares with the shards of its connections: the socket to send with, and the way back.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use mio::net::UdpSocket;
+use quinn_proto::{ConnectionEvent, ConnectionHandle, EndpointEvent};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use tidegate_engine::ShardId;
+
+use super::limits::{DATAGRAMS_UNDER_WAY, SEGMENTS_PER_SEND};
+use crate::inbox::{InboxSender, ToShard};
+
+/// A connection of this node: its socket's number, and its own number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QuicId {
+    pub endpoint: u16,
+    pub handle: ConnectionHandle,
+}
+
+/// What arrived for connections whose clients have their home on another shard, in order.
+pub(crate) struct QuicBatch {
+    endpoint: Arc<EndpointShared>,
+    to: ShardId,
+    events: Vec<(ConnectionHandle, ConnectionEvent)>,
+}
+
+/// What a connection tells its endpoint, wherever its home is.
+pub(crate) struct QuicNotice {
+    pub endpoint: u16,
+    pub handle: ConnectionHandle,
+    pub events: Vec<EndpointEvent>,
+}
+
+/// What became of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// They are on their way, or lost as on any network.
+    Gone,
+    /// The socket takes nothing at the moment.
+    Blocked,
+}
+
+/// A UDP socket as all shards see it.
+pub(crate) struct EndpointShared {
+    pub number: u16,
+    socket: UdpSocket,
+    state: UdpSocketState,
+    home: InboxSender,
+    /// Datagrams under way to each shard.
+    under_way: Box<[AtomicUsize]>,
+}
+
+impl EndpointShared {
+    pub(super) fn new(number: u16, socket: UdpSocket, state: UdpSocketState, home: InboxSender, shards: u16) -> Self {
+        let under_way = (0..shards).map(|_| AtomicUsize::new(0)).collect();
+        Self { number, socket, state, home, under_way }
+    }
+
+    /// The socket, for a poller.
+    pub(super) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Datagrams that one system call may carry.
+    pub(super) fn segments(&self) -> usize {
+        self.state.max_gso_segments().min(SEGMENTS_PER_SEND)
+    }
+
+    /// Sends once. Whatever is wrong with a datagram is the network's: it is lost, and sent again where that matters.
+    pub(super) fn send(&self, transmit: &quinn_proto::Transmit, contents: &[u8]) -> Sent {
+        let transmit = quinn_udp::Transmit {
+            destination: transmit.destination,
+            ecn: transmit.ecn.and_then(|mark| quinn_udp::EcnCodepoint::from_bits(mark as u8)),
+            contents: contents.get(..transmit.size).unwrap_or(contents),
+            segment_size: transmit.segment_size,
+            src_ip: transmit.src_ip,
+        };
+        match self.state.try_send((&self.socket).into(), &transmit) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Blocked,
+            Err(error) => {
+                tracing::trace!(%error, to = %transmit.destination, "a datagram was not sent");
+                Sent::Gone
+            }
+            Ok(()) => Sent::Gone,
+        }
+    }
+
+    /// Receives once and returns the number of buffers that were filled.
+    pub(super) fn receive(&self, buffers: &mut [io::IoSliceMut<'_>], metas: &mut [RecvMeta]) -> io::Result<usize> {
+        self.state.recv((&self.socket).into(), buffers, metas)
+    }
+
+    /// Tells the endpoint what a connection has for it.
+    pub(super) fn tell(&self, handle: ConnectionHandle, events: Vec<EndpointEvent>) {
+        self.home.send(ToShard::QuicNotice(Box::new(QuicNotice { endpoint: self.number, handle, events })));
+    }
+
+    /// Puts what arrived before the shard of its connections. Returns how many were dropped because the shard has too many
+    /// waiting.
+    pub(super) fn pass_on(
+        self: &Arc<Self>,
+        to: ShardId,
+        inbox: &InboxSender,
+        mut events: Vec<(ConnectionHandle, ConnectionEvent)>,
+    ) -> usize {
+        let Some(under_way) = self.under_way.get(usize::from(to.0)) else { return events.len() };
+        let room = DATAGRAMS_UNDER_WAY.saturating_sub(under_way.load(Ordering::Relaxed));
+        let dropped = events.len().saturating_sub(room);
+        events.truncate(room);
+        if !events.is_empty() {
+            under_way.fetch_add(events.len(), Ordering::Relaxed);
+            inbox.send(ToShard::QuicBatch(Box::new(QuicBatch { endpoint: Arc::clone(self), to, events })));
+        }
+        dropped
+    }
+}
+
+impl EndpointShared {
+    /// Puts the answer to a connection's notice before its shard. There is no more of them than of notices.
+    pub(super) fn pass_answer(
+        self: &Arc<Self>,
+        to: ShardId,
+        inbox: &InboxSender,
+        answer: (ConnectionHandle, ConnectionEvent),
+    ) {
+        let Some(under_way) = self.under_way.get(usize::from(to.0)) else { return };
+        under_way.fetch_add(1, Ordering::Relaxed);
+        let batch = QuicBatch { endpoint: Arc::clone(self), to, events: vec![answer] };
+        inbox.send(ToShard::QuicBatch(Box::new(batch)));
+    }
+}
+
+impl QuicBatch {
+    /// The number of the socket, and what arrived.
+    pub(super) fn open(mut self) -> (u16, Vec<(ConnectionHandle, ConnectionEvent)>) {
+        let events = std::mem::take(&mut self.events);
+        self.settle(events.len());
+        (self.endpoint.number, events)
+    }
+
+    fn settle(&self, count: usize) {
+        if let Some(under_way) = self.endpoint.under_way.get(usize::from(self.to.0)) {
+            under_way.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for QuicBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicBatch").field("to", &self.to).field("events", &self.events.len()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for QuicNotice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicNotice")
+            .field("handle", &self.handle)
+            .field("events", &self.events.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for EndpointShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointShared").field("number", &self.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! What a shard knows of QUIC: its sockets, and the connections whose clients have their home here, by whichever socket.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use mio::Token;
+use tidegate_engine::{ConnectionKey, Millis};
+
+use super::endpoint::{Arrived, QuicEndpoint, ReceiveRoom};
+use super::limits::MAX_ENDPOINTS;
+use super::shared::{EndpointShared, QuicId};
+use crate::relay::RelayKey;
+use crate::table::RESERVED_INDEX;
+
+/// Who has a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The engine.
+    Client(ConnectionKey),
+    /// A relay, whose client's end it is.
+    Relay(RelayKey),
+}
+
+/// The tokens of UDP sockets come behind those of listeners.
+const FIRST_TOKEN: usize = RESERVED_INDEX as usize + 512;
+
+/// The token of a UDP socket.
+pub(crate) fn token_of(number: u16) -> Token {
+    Token(FIRST_TOKEN + usize::from(number))
+}
+
+/// The number of the UDP socket that a token names.
+pub(crate) fn number_of(token: Token) -> Option<u16> {
+    let number = token.0.checked_sub(FIRST_TOKEN).filter(|number| *number < MAX_ENDPOINTS)?;
+    u16::try_from(number).ok()
+}
+
+/// QUIC on a shard.
+#[derive(Default)]
+pub(crate) struct QuicState {
+    /// The sockets of this shard.
+    pub(super) endpoints: Vec<QuicEndpoint>,
+    /// Who has each connection that lives here.
+    pub(super) owners: HashMap<QuicId, Owner>,
+    /// When their timers are worked off.
+    timers: BTreeSet<(Millis, QuicId)>,
+    /// Connections that may have something to send.
+    pub(super) touched: Vec<QuicId>,
+    /// Connections whose socket takes nothing.
+    pub(super) stuck: Vec<QuicId>,
+    /// Sockets that this shard waits to write to, its own and those of others.
+    pub(super) waited_for: Vec<Arc<EndpointShared>>,
+    pub(super) receive_room: Option<Box<ReceiveRoom>>,
+    pub(super) arrived: Vec<Arrived>,
+    /// Room for datagrams to be sent.
+    pub(super) room: Vec<u8>,
+}
+
+impl QuicState {
+    /// A shard with these sockets.
+    pub(crate) fn new(endpoints: Vec<QuicEndpoint>) -> Self {
+        Self { endpoints, ..Self::default() }
+    }
+
+    /// The socket of this shard with a number.
+    pub(super) fn endpoint(&mut self, number: u16) -> Option<&mut QuicEndpoint> {
+        self.endpoints.iter_mut().find(|endpoint| endpoint.shared.number == number)
+    }
+
+    /// Notes when a connection's timers are due, in place of what was noted before.
+    pub(super) fn set_timer(&mut self, id: QuicId, before: Millis, due: Millis) {
+        if before != Millis::NEVER {
+            self.timers.remove(&(before, id));
+        }
+        if due != Millis::NEVER {
+            self.timers.insert((due, id));
+        }
+    }
+
+    /// The next connection whose timers are due.
+    pub(super) fn pop_due(&mut self, now: Millis) -> Option<QuicId> {
+        let (at, _) = self.timers.first()?;
+        if *at > now {
+            return None;
+        }
+        self.timers.pop_first().map(|(_, id)| id)
+    }
+
+    /// When timers are due next.
+    pub(crate) fn deadline(&self) -> Millis {
+        self.timers.first().map_or(Millis::NEVER, |(at, _)| *at)
+    }
+
+    /// Whether there is something to do at once.
+    pub(crate) fn is_busy(&self, serving: bool) -> bool {
+        !self.touched.is_empty() || (serving && self.endpoints.iter().any(|endpoint| endpoint.ready))
+    }
+
+    /// Takes no new connections from now on.
+    pub(crate) fn stop_accepting(&mut self) {
+        for endpoint in &mut self.endpoints {
+            endpoint.accepting = false;
+        }
+    }
+
+    /// Gives memory back after a peak.
+    pub(crate) fn shrink(&mut self) {
+        self.owners.shrink_to_fit();
+        self.touched.shrink_to_fit();
+        self.stuck.shrink_to_fit();
+        self.arrived.shrink_to_fit();
+    }
+}

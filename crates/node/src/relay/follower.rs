@@ -1,0 +1,127 @@
+//! Where packets of a stream begin and end, without keeping any of it.
+
+use tidegate_mqtt::PacketType;
+
+/// Longest remaining length, bytes of its encoding ([MQTT 5.0, 1.5.5]).
+const LENGTH_BYTES: u8 = 4;
+
+/// What comes next in a stream of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The first byte of a packet.
+    First,
+    /// A byte of the remaining length, so many of which have come.
+    Length { so_far: u32, bytes: u8 },
+    /// So many bytes of the body, behind so many that have come.
+    Body { left: u32, passed: u32 },
+    /// What came is no packet: nothing is known from there on.
+    Lost,
+}
+
+/// Follows the packets that a server sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Follower {
+    next: Next,
+    /// The packet under way is a CONNACK.
+    of_connack: bool,
+    /// The server has accepted the client.
+    accepted: bool,
+}
+
+impl Default for Follower {
+    fn default() -> Self {
+        Self { next: Next::First, of_connack: false, accepted: false }
+    }
+}
+
+impl Follower {
+    /// Whether a DISCONNECT may come next: between two packets, behind a CONNACK that accepts ([MQTT-3.14.0-1]).
+    pub(super) fn is_between_packets(&self) -> bool {
+        self.accepted && self.next == Next::First
+    }
+
+    /// Follows some bytes. With `stop` only up to the first place where a DISCONNECT may come; returns where that is.
+    pub(super) fn follow(&mut self, bytes: &[u8], stop: bool) -> Option<usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            if stop && self.is_between_packets() {
+                return Some(at);
+            }
+            at += self.step(&bytes[at..]);
+        }
+        (stop && self.is_between_packets()).then_some(at)
+    }
+
+    /// Follows one byte, or what there is of a body; returns how many bytes that were.
+    fn step(&mut self, bytes: &[u8]) -> usize {
+        let Some(&byte) = bytes.first() else { return 0 };
+        match self.next {
+            Next::First => {
+                self.of_connack = byte >> 4 == PacketType::ConnAck as u8;
+                self.next = Next::Length { so_far: 0, bytes: 0 };
+            }
+            Next::Length { so_far, bytes } => {
+                let length = so_far | u32::from(byte & 0x7f) << (7 * u32::from(bytes));
+                self.next = match byte & 0x80 != 0 {
+                    true if bytes + 1 < LENGTH_BYTES => Next::Length { so_far: length, bytes: bytes + 1 },
+                    true => Next::Lost,
+                    false if length == 0 => Next::First,
+                    false => Next::Body { left: length, passed: 0 },
+                };
+            }
+            Next::Body { left, passed } => {
+                let taken = bytes.len().min(left as usize);
+                // The reason code is the second byte of a CONNACK.
+                let code = 1_usize.checked_sub(passed as usize).and_then(|at| bytes[..taken].get(at));
+                self.accepted |= self.of_connack && code.is_some_and(|code| *code < 0x80);
+                let (left, passed) = (left - taken as u32, passed + taken as u32);
+                self.next = if left == 0 { Next::First } else { Next::Body { left, passed } };
+                return taken;
+            }
+            Next::Lost => return bytes.len(),
+        }
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CONNACK that accepts, with a property; an empty PINGRESP; a PUBLISH of 300 bytes.
+    fn stream() -> (Vec<u8>, [usize; 3]) {
+        let mut bytes = vec![0x20, 6, 0, 0, 3, 0x21, 0, 9, 0xd0, 0];
+        bytes.extend([0x30, 0xac, 0x02]);
+        bytes.extend([b'x'; 300]);
+        (bytes, [8, 10, 313])
+    }
+
+    #[test]
+    fn ends_of_packets_are_found_however_the_stream_is_cut() {
+        let (bytes, ends) = stream();
+        for cut in 0..bytes.len() {
+            let mut follower = Follower::default();
+            assert_eq!(follower.follow(&bytes[..cut], false), None);
+            let next = ends.iter().copied().find(|end| *end >= cut.max(1)).unwrap();
+            assert_eq!(follower.is_between_packets(), ends.contains(&cut), "{cut}");
+            assert_eq!(follower.follow(&bytes[cut..], true), Some(next - cut), "{cut}");
+        }
+        let mut one_by_one = Follower::default();
+        let between = (1..=bytes.len()).filter(|at| {
+            one_by_one.follow(&bytes[at - 1..*at], false);
+            one_by_one.is_between_packets()
+        });
+        assert_eq!(between.collect::<Vec<_>>(), ends);
+    }
+
+    #[test]
+    fn nothing_comes_before_or_without_an_accepting_connack() {
+        let mut refused = Follower::default();
+        assert_eq!(refused.follow(&[0x20, 3, 0, 0x87, 0], true), None);
+        let mut authenticating = Follower::default();
+        assert_eq!(authenticating.follow(&[0xf0, 2, 0x18, 0], true), None);
+        let mut strange = Follower::default();
+        assert_eq!(strange.follow(&[0x20, 2, 0, 0, 0x30, 0xff, 0xff, 0xff, 0xff, 0, 0], false), None);
+        assert!(!strange.is_between_packets());
+    }
+}

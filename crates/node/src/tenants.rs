@@ -1,0 +1,205 @@
+//! What tenants have on all shards together, and how much they may have.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+use tidegate_engine::{Holding, TenantId, TenantLedger, TenantQuota};
+
+/// Tenants are counted in rows of so many; a row is made when one of them has something.
+const ROW: usize = 256;
+const ROWS: usize = (u16::MAX as usize + 1) / ROW;
+const KINDS: usize = Holding::ALL.len();
+const NANOSECONDS: u64 = 1_000_000_000;
+
+/// What each tenant has on all shards together, and its quotas, which may change at any time. Numbers only: no shard waits
+/// for another. The default tenant has no quotas and is not counted.
+#[derive(Debug)]
+pub struct TenantCounts {
+    rows: Box<[OnceLock<Box<[TenantUse]>>]>,
+    /// Whether any tenant may publish only so fast.
+    limits_rates: AtomicBool,
+}
+
+/// What one tenant has and may have.
+#[derive(Debug, Default)]
+struct TenantUse {
+    /// By the numbers of [`Holding`], as all below.
+    counts: [AtomicU64; KINDS],
+    refused: [AtomicU64; KINDS],
+    /// 0 is no limit.
+    quotas: [AtomicU32; KINDS],
+    max_message_rate: AtomicU32,
+    /// When what may be published at once is there again as a whole, nanoseconds of the monotonic clock.
+    full_at: AtomicU64,
+}
+
+/// What a tenant has, by the numbers of [`Holding`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TenantHoldings {
+    /// How many there are.
+    pub counts: [u64; KINDS],
+    /// How many were refused for the quota since the start.
+    pub refused: [u64; KINDS],
+    /// How many there may be; 0 is no limit.
+    pub quotas: [u32; KINDS],
+}
+
+impl Default for TenantCounts {
+    fn default() -> Self {
+        let rows = std::iter::repeat_with(OnceLock::new).take(ROWS).collect();
+        Self { rows, limits_rates: AtomicBool::new(false) }
+    }
+}
+
+impl TenantCounts {
+    /// Puts quotas in force; who is not named has none. Who has more than it may have from now on keeps it, and gets no more.
+    pub fn set_quotas(&self, quotas: &BTreeMap<TenantId, TenantQuota>) {
+        let none = TenantQuota::default();
+        for tenant in quotas.keys() {
+            self.make(*tenant);
+        }
+        for (row, made) in self.rows.iter().enumerate() {
+            for (place, of) in made.get().into_iter().flatten().enumerate() {
+                let tenant = TenantId((row * ROW + place) as u16);
+                let quota = quotas.get(&tenant).unwrap_or(&none);
+                for (holding, max) in Holding::ALL.into_iter().zip(&of.quotas) {
+                    max.store(quota.max_of(holding), Relaxed);
+                }
+                of.max_message_rate.store(quota.max_message_rate, Relaxed);
+            }
+        }
+        self.limits_rates.store(quotas.values().any(|quota| quota.max_message_rate != 0), Relaxed);
+    }
+
+    /// What a tenant has at the moment.
+    pub fn holdings(&self, tenant: TenantId) -> TenantHoldings {
+        let Some(of) = self.get(tenant) else { return TenantHoldings::default() };
+        TenantHoldings {
+            counts: of.counts.each_ref().map(|count| count.load(Relaxed)),
+            refused: of.refused.each_ref().map(|count| count.load(Relaxed)),
+            quotas: of.quotas.each_ref().map(|max| max.load(Relaxed)),
+        }
+    }
+
+    fn get(&self, tenant: TenantId) -> Option<&TenantUse> {
+        if tenant == TenantId::DEFAULT {
+            return None;
+        }
+        let number = usize::from(tenant.0);
+        self.rows.get(number / ROW)?.get()?.get(number % ROW)
+    }
+
+    fn make(&self, tenant: TenantId) -> Option<&TenantUse> {
+        if tenant == TenantId::DEFAULT {
+            return None;
+        }
+        let number = usize::from(tenant.0);
+        let row = self.rows.get(number / ROW)?;
+        row.get_or_init(|| std::iter::repeat_with(TenantUse::default).take(ROW).collect()).get(number % ROW)
+    }
+}
+
+impl TenantLedger for TenantCounts {
+    fn claim(&self, tenant: TenantId, holding: Holding) -> bool {
+        let Some(of) = self.make(tenant) else { return true };
+        let kind = holding as usize;
+        let max = u64::from(of.quotas[kind].load(Relaxed));
+        let one_more = |count: u64| (max == 0 || count < max).then_some(count + 1);
+        let claimed = of.counts[kind].fetch_update(Relaxed, Relaxed, one_more).is_ok();
+        if !claimed {
+            of.refused[kind].fetch_add(1, Relaxed);
+        }
+        claimed
+    }
+
+    fn add(&self, tenant: TenantId, holding: Holding, count: u64) {
+        if let Some(of) = self.make(tenant) {
+            of.counts[holding as usize].fetch_add(count, Relaxed);
+        }
+    }
+
+    fn release(&self, tenant: TenantId, holding: Holding, count: u64) {
+        if let Some(of) = self.get(tenant) {
+            of.counts[holding as usize].fetch_sub(count, Relaxed);
+        }
+    }
+
+    fn limits_rates(&self) -> bool {
+        self.limits_rates.load(Relaxed)
+    }
+
+    fn take_message(&self, tenant: TenantId, now: u64) -> Option<u64> {
+        let of = self.get(tenant)?;
+        let rate = u64::from(of.max_message_rate.load(Relaxed));
+        let each = NANOSECONDS.checked_div(rate)?;
+        let after = |full_at: u64| full_at.max(now).saturating_add(each);
+        let before = of.full_at.fetch_update(Relaxed, Relaxed, |full_at| Some(after(full_at)));
+        let full_at = after(before.unwrap_or_else(|unchanged| unchanged));
+        // What comes back within a second may come at once.
+        Some(full_at.saturating_sub(now.saturating_add(NANOSECONDS)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: TenantId = TenantId(1);
+    const OTHER: TenantId = TenantId(700);
+
+    fn counts(quota: TenantQuota) -> TenantCounts {
+        let counts = TenantCounts::default();
+        counts.set_quotas(&BTreeMap::from([(ONE, quota)]));
+        counts
+    }
+
+    #[test]
+    fn a_quota_is_kept_to_whoever_claims_at_the_same_time() {
+        let counts = counts(TenantQuota { max_connections: 1000, ..TenantQuota::default() });
+        let claim = || (0..400).filter(|_| counts.claim(ONE, Holding::Connections)).count();
+        let claimed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(0)).sum()
+        });
+        assert_eq!(claimed, 1000);
+        let holdings = counts.holdings(ONE);
+        assert_eq!((holdings.counts[0], holdings.refused[0], holdings.quotas[0]), (1000, 600, 1000));
+        counts.release(ONE, Holding::Connections, 1);
+        assert!(counts.claim(ONE, Holding::Connections) && !counts.claim(ONE, Holding::Connections));
+        assert!(counts.claim(ONE, Holding::Sessions) && counts.claim(OTHER, Holding::Connections));
+        assert!(counts.claim(TenantId::DEFAULT, Holding::Connections));
+        assert_eq!(counts.holdings(TenantId::DEFAULT), TenantHoldings::default());
+    }
+
+    #[test]
+    fn other_quotas_take_nothing_away_and_give_nothing_more() {
+        let counts = counts(TenantQuota::default());
+        for _ in 0..5 {
+            assert!(counts.claim(ONE, Holding::Retained));
+        }
+        counts.set_quotas(&BTreeMap::from([(ONE, TenantQuota { max_retained: 3, ..TenantQuota::default() })]));
+        assert!(!counts.claim(ONE, Holding::Retained));
+        counts.add(ONE, Holding::Retained, 1);
+        counts.release(ONE, Holding::Retained, 4);
+        assert!(counts.claim(ONE, Holding::Retained) && !counts.claim(ONE, Holding::Retained));
+        counts.set_quotas(&BTreeMap::new());
+        assert!(counts.claim(ONE, Holding::Retained));
+        assert_eq!(counts.holdings(ONE).counts[Holding::Retained as usize], 4);
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_tenant_wherever_its_messages_come_in() {
+        let counts = counts(TenantQuota { max_message_rate: 4, ..TenantQuota::default() });
+        assert!(counts.limits_rates());
+        assert_eq!(counts.take_message(OTHER, 0), None);
+        let second = NANOSECONDS;
+        let short: Vec<_> = (0..6).map(|_| counts.take_message(ONE, 10 * second)).collect();
+        assert_eq!(short, [Some(0), Some(0), Some(0), Some(0), Some(second / 4), Some(second / 2)]);
+        assert_eq!(counts.take_message(ONE, 20 * second), Some(0));
+        counts.set_quotas(&BTreeMap::new());
+        assert_eq!(counts.take_message(ONE, 20 * second), None);
+        assert!(!counts.limits_rates());
+    }
+}

@@ -1,0 +1,106 @@
+//! How much journal there may be: when it is merged, when writing slows down so that merges keep up, and when it is worth a
+//! merge that nothing else is to do. Pure, so that the policy can be read and tested in one place.
+
+use std::time::Duration;
+
+use crate::Settings;
+
+/// Longest pause before a group while the journal is between half of what a start may have to replay and all of it.
+const LONGEST_SLOWING: Duration = Duration::from_millis(50);
+/// How often a writer that waits for a merge looks whether it is over.
+const WAITING: Duration = Duration::from_millis(10);
+/// A checkpoint rewrites the table: it is worth it when the journal is at least this part of it.
+const CHECKPOINT_PART: u64 = 8;
+
+/// Whether the next group may be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// At once.
+    Go,
+    /// After a pause.
+    Slow(Duration),
+    /// Not before a merge has given room; to be asked again after a while.
+    Wait(Duration),
+}
+
+/// Most bytes of journal that a start has to replay: what is set, or as much as the table holds if that is more, since a
+/// start reads the table anyway.
+pub(crate) fn replay_limit(settings: &Settings, table_bytes: u64) -> u64 {
+    // Less than a few files cannot be kept to: only closed files are merged.
+    settings.replay_max_bytes.max(settings.segment_bytes.saturating_mul(4)).max(table_bytes)
+}
+
+/// Bytes of closed files above which a merge is wanted.
+pub(crate) fn merge_threshold(settings: &Settings, table_bytes: u64, is_full: bool) -> u64 {
+    let usual = settings.merge_min_bytes.max(table_bytes / 2).min(replay_limit(settings, table_bytes) / 2);
+    if is_full { usual.min(settings.segment_bytes.max(table_bytes / 8)) } else { usual }
+}
+
+/// How fast groups may be written with so much journal. Merges that fail hold nobody up: then the journal grows, as it
+/// does while the disk has no room for a table, and the log says so.
+pub(crate) fn pace(settings: &Settings, journal_bytes: u64, table_bytes: u64, merges_fail: bool) -> Pace {
+    let limit = replay_limit(settings, table_bytes);
+    let half = limit / 2;
+    if merges_fail || journal_bytes <= half {
+        return Pace::Go;
+    }
+    if journal_bytes >= limit {
+        return Pace::Wait(WAITING);
+    }
+    let permille = u32::try_from((journal_bytes - half).saturating_mul(1000) / (limit - half)).unwrap_or(1000);
+    Pace::Slow(LONGEST_SLOWING * permille / 1000)
+}
+
+/// Whether a store to which nothing comes should be merged, so that the next start has little to replay.
+pub(crate) fn wants_checkpoint(settings: &Settings, journal_bytes: u64, table_bytes: u64) -> bool {
+    journal_bytes > settings.checkpoint_min_bytes.max(table_bytes / CHECKPOINT_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    #[test]
+    fn a_merge_is_wanted_long_before_the_limit_of_a_start_is_reached() {
+        let settings = Settings::default();
+        assert_eq!(merge_threshold(&settings, 0, false), settings.merge_min_bytes);
+        let large = Settings { merge_min_bytes: 64 * 1024 * MIB, ..settings.clone() };
+        assert_eq!(merge_threshold(&large, 0, false), large.replay_max_bytes / 2);
+        for table in [0, MIB, 512 * MIB, 4096 * MIB] {
+            for settings in [&settings, &large] {
+                assert!(merge_threshold(settings, table, false) <= replay_limit(settings, table) / 2);
+                assert!(merge_threshold(settings, table, true) <= merge_threshold(settings, table, false));
+            }
+        }
+    }
+
+    #[test]
+    fn writing_slows_down_from_half_the_limit_on_and_waits_at_the_limit() {
+        let settings = Settings { replay_max_bytes: 400 * MIB, ..Settings::default() };
+        let at = |journal| pace(&settings, journal * MIB, 0, false);
+        assert_eq!(at(0), Pace::Go);
+        assert_eq!(at(200), Pace::Go);
+        assert_eq!(at(300), Pace::Slow(LONGEST_SLOWING / 2));
+        assert_eq!(at(400), Pace::Wait(WAITING));
+        assert_eq!(at(4_000), Pace::Wait(WAITING));
+        let large_table = pace(&settings, 400 * MIB, 1_000 * MIB, false);
+        assert_eq!(large_table, Pace::Go, "a start reads the table anyway");
+    }
+
+    #[test]
+    fn merges_that_fail_hold_nobody_up() {
+        let settings = Settings::default();
+        assert_eq!(pace(&settings, u64::MAX, 0, true), Pace::Go);
+    }
+
+    #[test]
+    fn a_small_journal_or_a_much_larger_table_is_left_alone() {
+        let settings = Settings { checkpoint_min_bytes: 4 * MIB, ..Settings::default() };
+        assert!(!wants_checkpoint(&settings, 4 * MIB, 0));
+        assert!(wants_checkpoint(&settings, 5 * MIB, 0));
+        assert!(!wants_checkpoint(&settings, 5 * MIB, 1_000 * MIB));
+        assert!(wants_checkpoint(&settings, 126 * MIB, 1_000 * MIB));
+    }
+}

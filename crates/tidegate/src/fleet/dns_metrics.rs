@@ -1,0 +1,27 @@
+//! What an entry point has answered, for Prometheus.
+
+use std::fmt::Write;
+
+use tidegate_dns::{AnswerKind, Counters, DropReason, Event, QueryKind};
+
+/// The counters of a DNS server in the text format of Prometheus.
+pub(super) fn page(counters: &Counters) -> String {
+    let mut page = String::new();
+    let queries = QueryKind::ALL.iter().map(|kind| (kind.label(), counters.queries(*kind)));
+    metric(&mut page, "tidegate_dns_queries_total", "type", "Queries that were understood, by type.", queries);
+    let answers = AnswerKind::ALL.iter().map(|kind| (kind.label(), counters.answers(*kind)));
+    metric(&mut page, "tidegate_dns_answers_total", "answer", "Answers of the entry point, by kind.", answers);
+    let drops = DropReason::ALL.iter().map(|reason| (reason.label(), counters.dropped(*reason)));
+    metric(&mut page, "tidegate_dns_dropped_total", "reason", "Packets that were not answered, by reason.", drops);
+    let events = Event::ALL.iter().map(|event| (event.label(), counters.events(*event)));
+    metric(&mut page, "tidegate_dns_events_total", "event", "What else happened at the entry point.", events);
+    page
+}
+
+fn metric<'a>(page: &mut String, name: &str, label: &str, help: &str, values: impl Iterator<Item = (&'a str, u64)>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter");
+    for (value, count) in values {
+        let _ = writeln!(page, "{name}{{{label}=\"{value}\"}} {count}");
+    }
+}

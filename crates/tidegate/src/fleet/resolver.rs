@@ -1,0 +1,135 @@
+//! Addresses of names, looked up beside the manager's loop: who asks gets what is known, and never waits.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time after which what is known is looked up again.
+const FRESH: Duration = Duration::from_secs(30);
+/// Time after which a name is looked up again that could not be found.
+const RETRY: Duration = Duration::from_secs(1);
+
+type Lookup = Result<Vec<SocketAddr>, String>;
+
+/// What is known of a name.
+#[derive(Debug, Default)]
+struct Known {
+    /// Where it was last, also when it could not be found since.
+    addresses: Vec<SocketAddr>,
+    /// Why it could not be found.
+    problem: Option<String>,
+    /// When its newest lookup ended; `None` while there was none.
+    at: Option<Instant>,
+    /// Whether it is being looked up.
+    asked: bool,
+}
+
+/// A thread that looks names up, one after the other.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    known: BTreeMap<String, Known>,
+    wanted: Sender<String>,
+    found: Receiver<(String, Lookup)>,
+}
+
+impl Resolver {
+    /// Starts the thread; it ends with this.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub(super) fn start() -> std::io::Result<Self> {
+        Self::with(|name| {
+            let found = name.to_socket_addrs().map_err(|error| format!("cannot find {name}: {error}"))?;
+            Ok(found.collect())
+        })
+    }
+
+    fn with(look: impl Fn(&str) -> Lookup + Send + 'static) -> std::io::Result<Self> {
+        let (wanted, names) = channel::<String>();
+        let (told, found) = channel();
+        thread::Builder::new().name("fleet-names".to_owned()).spawn(move || {
+            for name in names {
+                let lookup = look(&name);
+                if told.send((name, lookup)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { known: BTreeMap::new(), wanted, found })
+    }
+
+    /// Where `HOST:PORT` is, as far as that is known: what is not is looked up, for whoever asks again.
+    ///
+    /// # Errors
+    /// Why nothing is known.
+    pub(super) fn addresses(&mut self, name: &str) -> Lookup {
+        if let Ok(address) = name.parse() {
+            return Ok(vec![address]);
+        }
+        self.take_found();
+        let known = self.known.entry(name.to_owned()).or_default();
+        let rest = if known.problem.is_some() { RETRY } else { FRESH };
+        if !known.asked && known.at.is_none_or(|at| at.elapsed() >= rest) {
+            known.asked = self.wanted.send(name.to_owned()).is_ok();
+        }
+        match (&known.problem, known.addresses.as_slice()) {
+            // Where it was is better than nothing while it cannot be found.
+            (_, addresses) if !addresses.is_empty() => Ok(addresses.to_vec()),
+            (Some(problem), _) => Err(problem.clone()),
+            (None, _) => Err(format!("{name} is being looked up")),
+        }
+    }
+
+    /// Forgets all names but these.
+    pub(super) fn keep<'a>(&mut self, names: impl Iterator<Item = &'a str> + Clone) {
+        self.known.retain(|known, _| names.clone().any(|name| name == known));
+    }
+
+    fn take_found(&mut self) {
+        for (name, lookup) in self.found.try_iter() {
+            let Some(known) = self.known.get_mut(&name) else { continue };
+            (known.asked, known.at) = (false, Some(Instant::now()));
+            match lookup {
+                Ok(addresses) if !addresses.is_empty() => (known.addresses, known.problem) = (addresses, None),
+                Ok(_) => known.problem = Some(format!("{name} has no address")),
+                Err(problem) => known.problem = Some(problem),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks until something is known.
+    fn asked(resolver: &mut Resolver, name: &str) -> Lookup {
+        loop {
+            let lookup = resolver.addresses(name);
+            if !lookup.as_ref().is_err_and(|problem| problem.contains("being looked up")) {
+                return lookup;
+            }
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_name_and_one_that_is_not_found_does_not_concern_another() {
+        let (release, held) = channel::<()>();
+        let mut resolver = Resolver::with(move |name| {
+            let _ = held.recv();
+            if name == "good:1" { Ok(vec!["192.0.2.1:1".parse().unwrap()]) } else { Err("no such host".to_owned()) }
+        })
+        .unwrap();
+        assert!(resolver.addresses("bad:1").unwrap_err().contains("being looked up"));
+        assert!(resolver.addresses("good:1").unwrap_err().contains("being looked up"));
+        assert_eq!(resolver.addresses("192.0.2.7:1883").unwrap(), ["192.0.2.7:1883".parse().unwrap()]);
+        drop(release);
+        assert_eq!(asked(&mut resolver, "bad:1"), Err("no such host".to_owned()));
+        assert_eq!(asked(&mut resolver, "good:1").unwrap(), ["192.0.2.1:1".parse().unwrap()]);
+        resolver.keep(["good:1"].into_iter());
+        assert_eq!(resolver.known.len(), 1);
+    }
+}

@@ -1,0 +1,44 @@
+//! Who belongs to which tenant, and how much each may have.
+
+use crate::access::Tenancy;
+use crate::config::Config;
+use crate::config::path::KeyPath;
+
+use super::{Prepared, Reloadable};
+
+/// The sections `[[tenant]]`. Who is connected stays where it is.
+pub(crate) struct TenantSections {
+    tenancy: Tenancy,
+}
+
+impl TenantSections {
+    /// Of the broker with these tenants.
+    pub(crate) fn new(tenancy: Tenancy) -> Self {
+        Self { tenancy }
+    }
+}
+
+struct NewTenants {
+    tenancy: Tenancy,
+    config: Config,
+}
+
+impl Reloadable for TenantSections {
+    fn name(&self) -> &'static str {
+        "tenants"
+    }
+
+    fn takes(&self, key: &KeyPath) -> bool {
+        key.section == "tenant"
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        Ok(Box::new(NewTenants { tenancy: self.tenancy.clone(), config: new.clone() }))
+    }
+}
+
+impl Prepared for NewTenants {
+    fn commit(self: Box<Self>) {
+        self.tenancy.put_in_force(&self.config);
+    }
+}
