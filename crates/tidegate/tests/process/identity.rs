@@ -33,6 +33,11 @@ fn set_password(users: &str, name: &str, password: &str) {
 
 /// An orchestrator in front of brokers, with settings of `[orchestrator]`.
 fn orchestrator(brokers: &[&Broker], settings: &[(&str, &str)]) -> Broker {
+    orchestrator_with(brokers, settings, &[])
+}
+
+/// The same with further arguments.
+fn orchestrator_with(brokers: &[&Broker], settings: &[(&str, &str)], more: &[&str]) -> Broker {
     let fleet: Vec<String> = brokers
         .iter()
         .zip(0..)
@@ -46,7 +51,7 @@ fn orchestrator(brokers: &[&Broker], settings: &[(&str, &str)]) -> Broker {
         arguments.extend(["--set".to_owned(), format!("orchestrator.{key}={value}")]);
     }
     let usual = ["orchestrator", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
-    let arguments: Vec<&str> = usual.into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let arguments: Vec<&str> = usual.iter().chain(more).copied().chain(arguments.iter().map(String::as_str)).collect();
     let orchestrator = Broker::start_with(&arguments);
     fleet_when(&orchestrator, |fleet| {
         fleet["brokers"].as_array().is_some_and(|all| all.iter().all(|one| one["state"] == "serving"))
@@ -200,6 +205,28 @@ fn one_user_too_many_is_refused_and_more_clients_of_a_user_are_not() {
     server.signal("TERM");
     let told = server.wait().err;
     assert!(told.contains("raise orchestrator.max_identities"), "{told}");
+}
+
+#[test]
+fn each_user_gets_its_share_of_reloaded_limits() {
+    let folder = Folder::new();
+    let at_home = broker(&folder);
+    let config = folder.write("orchestrator.toml", "[limits]\nmax_sessions = 4\n");
+    let server = orchestrator_with(&[&at_home], &[("max_identities", "2")], &["--config", &config]);
+    let comes_in = |client_id: &str, user: &str| {
+        let (client, code) = Client::dial(&server, client_id, Some((user, &format!("{user}-secret"))));
+        (code == 0).then_some(client)
+    };
+    let mut in_now: Vec<Option<Client>> = ["1", "2"].iter().map(|id| comes_in(id, "ann")).collect();
+    assert!(in_now.iter().all(Option::is_some) && comes_in("3", "ann").is_none());
+    folder.write("orchestrator.toml", "[limits]\nmax_sessions = 6\n");
+    let ended = run(&["reload", "--admin", &format!("http://{}", server.address("admin=http://"))]);
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    // Also a user who comes now; neither gets what all users may have together.
+    in_now.push(comes_in("3", "ann"));
+    in_now.extend(["1", "2", "3"].iter().map(|id| comes_in(id, "bob")));
+    assert!(in_now.iter().all(Option::is_some));
+    assert!(comes_in("4", "ann").is_none() && comes_in("4", "bob").is_none());
 }
 
 #[test]
