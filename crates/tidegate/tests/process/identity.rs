@@ -211,7 +211,8 @@ fn one_user_too_many_is_refused_and_more_clients_of_a_user_are_not() {
 fn each_user_gets_its_share_of_reloaded_limits() {
     let folder = Folder::new();
     let at_home = broker(&folder);
-    let config = folder.write("orchestrator.toml", "[limits]\nmax_sessions = 4\n");
+    // Of a user's three, the one broker's session is one.
+    let config = folder.write("orchestrator.toml", "[limits]\nmax_sessions = 6\n");
     let server = orchestrator_with(&[&at_home], &[("max_identities", "2")], &["--config", &config]);
     let comes_in = |client_id: &str, user: &str| {
         let (client, code) = Client::dial(&server, client_id, Some((user, &format!("{user}-secret"))));
@@ -219,7 +220,7 @@ fn each_user_gets_its_share_of_reloaded_limits() {
     };
     let mut in_now: Vec<Option<Client>> = ["1", "2"].iter().map(|id| comes_in(id, "ann")).collect();
     assert!(in_now.iter().all(Option::is_some) && comes_in("3", "ann").is_none());
-    folder.write("orchestrator.toml", "[limits]\nmax_sessions = 6\n");
+    folder.write("orchestrator.toml", "[limits]\nmax_sessions = 8\n");
     let ended = run(&["reload", "--admin", &format!("http://{}", server.address("admin=http://"))]);
     assert_eq!(ended.code, Some(0), "{}", ended.err);
     // Also a user who comes now; neither gets what all users may have together.
