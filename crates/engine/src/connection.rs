@@ -226,6 +226,8 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct SubAckAnswer {
     pub codes: Vec<ReasonCode>,
+    /// The filters, where brokers may still refuse some.
+    pub filters: Vec<Box<str>>,
     pub fetches: Vec<FetchRequest>,
     /// Why some are refused, for a client that wants to know.
     pub refusals: Refusals,
@@ -283,6 +285,14 @@ impl AckQueue {
             && let Some(reason) = refused
         {
             *answer = Err(reason);
+        }
+    }
+
+    /// A SUBACK that lacks something.
+    pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
+        match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
+            Answer::SubAck(answer) => Some(answer),
+            _ => None,
         }
     }
 

@@ -68,9 +68,14 @@ impl Engine {
         let requested = subscribe.filters().count();
         let mut answer = Box::new(SubAckAnswer {
             codes: Vec::with_capacity(requested),
+            filters: Vec::new(),
             fetches: Vec::with_capacity(requested),
             refusals: Refusals::new(self.wants_reasons(key), requested),
         });
+        if self.desk.uplinks.brokers_decide() {
+            let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
+            answer.filters = asked.collect();
+        }
         let mut waits = SubAckWaits::default();
         // More filters than a client may have can only be repetitions, whose work nothing else would bound.
         let max_filters = self.settings.limits.max_subscriptions_per_client as usize;

@@ -31,17 +31,17 @@ const GONE_MAX: usize = 100_000;
 pub(super) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
-    waits: BTreeMap<u64, Waiter>,
+    pub(super) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
-    behind: VecDeque<(u64, ShardId, Ticket)>,
+    pub(super) behind: VecDeque<(u64, ShardId, Ticket)>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     shard: ShardId,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     /// Brokers that have not answered.
     left: u32,
 }
@@ -55,11 +55,11 @@ impl WantedFilters {
 
 /// One filter that a broker is asked for, or to forget.
 #[derive(Clone, Debug)]
-struct Change {
-    filter: Box<str>,
+pub(super) struct Change {
+    pub(super) filter: Box<str>,
     subscribe: bool,
     /// Whose wait it ends, 0 for nobody's.
-    wait: u64,
+    pub(super) wait: u64,
 }
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it has kept.
@@ -73,7 +73,7 @@ pub(super) struct FilterSync {
     /// To be asked for, in order.
     queue: VecDeque<Change>,
     /// Asked for and not answered.
-    asked: VecDeque<(PacketId, Vec<Change>)>,
+    pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
     asked_since: Millis,
     /// How many of the first round are not confirmed.
@@ -303,6 +303,7 @@ impl Engine {
         let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_refused(now, uplink, &ack);
+        self.pass_refusals_on(now, uplink, &ack);
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
     }

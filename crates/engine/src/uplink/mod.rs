@@ -10,6 +10,7 @@
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
+//! - `refusal.rs`: what a broker refuses a user is refused to its clients.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `settled.rs`: whether all has come that brokers gave out before a moment.
@@ -32,6 +33,7 @@ mod life;
 mod order;
 mod quota;
 mod receive;
+mod refusal;
 mod removals;
 mod report;
 mod route;
@@ -232,6 +234,12 @@ impl Uplinks {
 
     pub(crate) fn settings(&self) -> Option<&UplinkSettings> {
         self.settings.as_ref()
+    }
+
+    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no broker has let pass.
+    #[inline]
+    pub(crate) fn brokers_decide(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
     }
 
     /// How many uplinks there are.
