@@ -181,6 +181,8 @@ reasons! {
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
     /// A node of the cluster has gone that had to confirm something.
     NodeLost = 72, "node_lost", ServerBusy, "a node of the cluster has gone that had to confirm what the client has sent";
+    /// A message that makes brokers close the connection.
+    ClosesConnections = 73, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -270,10 +270,12 @@ impl super::Uplinks {
 }
 
 impl crate::desk::Desk {
-    /// Messages that a broker was given and has not settled.
+    /// Messages that a broker was given and has not settled, those too that it has acknowledged and not brought back.
     pub(crate) fn load_of(&self, session: SessionKey) -> u64 {
         let (queued, in_flight) = self.owed_by(session);
-        queued + in_flight
+        let uplinks = &self.uplinks;
+        let uplink = uplinks.by_session.get(&session.0).and_then(|key| uplinks.all.get(key));
+        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
     }
 
     /// How many messages wait for a broker, and how many it was sent and has not acknowledged.

@@ -44,7 +44,7 @@ impl Resends {
     }
 
     /// The message is settled.
-    fn forget(&mut self, id: &MessageId) {
+    pub(super) fn forget(&mut self, id: &MessageId) {
         if !self.0.is_empty() {
             self.0.remove(id);
         }
@@ -110,6 +110,9 @@ impl Engine {
         }
         while let Some(id) = self.desk.uplinks.denied.pop() {
             self.wait_no_longer_for(&id);
+        }
+        while let Some(key) = self.desk.uplinks.trusted.pop() {
+            self.end_care(now, key);
         }
         self.check_gate_now_and_then(now);
     }
@@ -181,7 +184,10 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
         let window = if closed { 0 } else { usize::from(uplink.window) };
-        let left = window.saturating_sub(uplink.unreturned.len()) as u16;
+        let left = match window.saturating_sub(uplink.unreturned.len()) as u16 {
+            _ if uplink.suspicion.is_careful() && !closed => 1,
+            left => left,
+        };
         if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
             session.receive_maximum = left;
         }
@@ -361,7 +367,7 @@ impl Engine {
     }
 
     /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.
-    fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
+    pub(super) fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
         let mut numbers = entry.item.numbers;
         let id = entry.id();
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);
