@@ -183,6 +183,8 @@ reasons! {
     NodeLost = 72, "node_lost", ServerBusy, "a node of the cluster has gone that had to confirm what the client has sent";
     /// A message that makes brokers close the connection.
     ClosesConnections = 73, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
+    /// An orchestrator has no broker.
+    NoBroker = 74, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -99,9 +99,10 @@ impl Engine {
             self.park(now, key);
             return AtGate::Waits;
         }
-        self.desk.counters.drop_message(Reason::FleetFull);
+        let reason = if gate == Gate::NoBroker { Reason::NoBroker } else { Reason::FleetFull };
+        self.desk.counters.drop_message(reason);
         if let Ok(topic) = std::str::from_utf8(raw.topic) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::FleetFull);
+            self.desk.tell_denied(Attempt::Publish, session, topic, reason);
         }
         let mark = self.desk.journal.mark();
         self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);

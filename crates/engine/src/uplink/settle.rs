@@ -280,6 +280,13 @@ impl Engine {
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
+        if wait > 0 {
+            let why = std::mem::take(&mut uplink.last_error);
+            uplink.last_error = format!("{why}; {wait} exactly-once messages wait for it, since it speaks no MQTT 5");
+        }
     }
 
     /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for it, in
