@@ -81,7 +81,7 @@ impl Dns {
 }
 
 /// Reads the section. `is_known` says whether there can be an orchestrator or template of a name.
-pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Option<Dns> {
+pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Dns {
     let name = keys.need("name", "\"mqtt.fleet.example\"", Keys::text);
     if let Some(problem) = name.as_deref().and_then(wrong_name) {
         keys.refuse("name", &problem, "write, for example, name = \"mqtt.fleet.example\"");
@@ -106,7 +106,7 @@ pub(super) fn read(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> Opti
         endpoints: keys.table("endpoints", |keys| Some(endpoints(keys, is_known))).unwrap_or_default(),
     };
     refuse_without_effect(&dns, keys);
-    Some(dns)
+    dns
 }
 
 /// A setting that changes nothing is a misunderstanding.
@@ -173,12 +173,12 @@ fn endpoints(keys: &mut Keys<'_>, is_known: impl Fn(&str) -> bool) -> BTreeMap<S
             let hint = "name an orchestrator, such as orchestrator-1 or an attached one, or its template";
             keys.refuse(&name, "is no orchestrator and no template of one", hint);
         }
-        endpoints.extend(keys.table(&name, endpoint).map(|endpoint| (name, endpoint)));
+        endpoints.extend(keys.table(&name, |keys| Some(endpoint(keys))).map(|endpoint| (name, endpoint)));
     }
     endpoints
 }
 
-fn endpoint(keys: &mut Keys<'_>) -> Option<DnsEndpoint> {
+fn endpoint(keys: &mut Keys<'_>) -> DnsEndpoint {
     let number = |keys: &mut Keys<'_>, key, least| {
         keys.number(key, least..=65_535).and_then(|number| u16::try_from(number).ok())
     };
@@ -191,7 +191,7 @@ fn endpoint(keys: &mut Keys<'_>) -> Option<DnsEndpoint> {
         }
         at
     });
-    Some(DnsEndpoint { weight, secure_port, at })
+    DnsEndpoint { weight, secure_port, at }
 }
 
 fn place(text: &str) -> Option<(f64, f64)> {

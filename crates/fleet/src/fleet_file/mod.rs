@@ -197,7 +197,7 @@ fn read(keys: &mut Keys<'_>) -> Option<FleetFile> {
     let numbered = |name: &str| name.strip_prefix("orchestrator-").is_some_and(|number| number.parse::<u64>().is_ok());
     let of_cluster = kubernetes.is_some();
     let is_known = |name: &str| of_cluster || of_level(name) || attached(name) || numbered(name);
-    let dns = keys.table("dns", |keys| dns::read(keys, is_known));
+    let dns = keys.table("dns", |keys| Some(dns::read(keys, is_known)));
     let fleet = fleet?;
     let (name, policy) = policy::read(keys, fleet.settings.interval);
     let mut attached = std::mem::take(&mut brokers.attached);

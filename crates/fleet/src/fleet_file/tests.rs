@@ -198,7 +198,8 @@ fn the_examples_can_be_read() {
         names.push((path.file_name().unwrap().to_owned(), file.settings.level(Level::Broker).unwrap().templates.len()));
     }
     names.sort();
-    let expected = [("mixed.toml", 2), ("mosquitto.toml", 1), ("rabbitmq.toml", 1), ("tidegate.toml", 1)];
+    let expected =
+        [("mixed.toml", 2), ("mosquitto.toml", 1), ("nats.toml", 1), ("rabbitmq.toml", 1), ("tidegate.toml", 1)];
     assert_eq!(names, expected.map(|(name, count)| (name.into(), count)));
 }
 

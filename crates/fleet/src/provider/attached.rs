@@ -2,7 +2,10 @@
 //! orchestrators. They are observed, never made, never taken away.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::btree_map::Entry;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::process::{Probe, probe};
 use super::{Allocation, Condition, Look, Observed, Provider, ProviderError, Release, Resource, ResourceName, Stack};
@@ -12,6 +15,8 @@ use crate::level::Level;
 pub const ATTACHED: &str = "attached";
 /// Time for an answer to a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that an observation waits for all probes together. A name that nobody can resolve may take longer; it is then heard of later.
+const PATIENCE: Duration = Duration::from_millis(2500);
 
 /// One that is attached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,17 +36,60 @@ pub struct Attached {
 /// Attached resources, and beside them a provider of others.
 pub struct WithAttached {
     attached: Vec<Attached>,
+    /// Probes under way, one for each at most.
+    asked: BTreeMap<ResourceName, Asked>,
     others: Box<dyn Provider>,
 }
 
 impl WithAttached {
     /// A provider that has both.
     pub fn new(attached: Vec<Attached>, others: Box<dyn Provider>) -> Self {
-        Self { attached, others }
+        Self { attached, asked: BTreeMap::new(), others }
     }
 
     fn knows(&self, name: &ResourceName) -> bool {
         self.attached.iter().any(|attached| attached.name == *name)
+    }
+
+    /// All that are attached, asked at once.
+    fn observe_attached(&mut self, patience: Duration) -> Vec<Observed> {
+        let deadline = Instant::now() + patience;
+        let mut problems = BTreeMap::new();
+        // Who has kept one observation waiting keeps no other one.
+        let late: Vec<ResourceName> = self.asked.keys().cloned().collect();
+        for attached in &self.attached {
+            if let Entry::Vacant(place) = self.asked.entry(attached.name.clone()) {
+                match Asked::begin(attached) {
+                    Ok(asked) => drop(place.insert(asked)),
+                    Err(problem) => drop(problems.insert(attached.name.clone(), problem)),
+                }
+            }
+        }
+        let asked = &mut self.asked;
+        let observe = |attached: &Attached| {
+            let name = &attached.name;
+            let left =
+                if late.contains(name) { Duration::ZERO } else { deadline.saturating_duration_since(Instant::now()) };
+            let Some(under_way) = asked.remove(name) else {
+                let why = problems.remove(name).unwrap_or_default();
+                return Observed { resource: attached.resource(), condition: Condition::Down(why), cpu: None };
+            };
+            let condition = match under_way.0.recv_timeout(left) {
+                Err(RecvTimeoutError::Timeout) => {
+                    // Its answer is waited for at the next observation.
+                    asked.insert(name.clone(), under_way);
+                    let (host, port) = &attached.mqtt;
+                    Condition::Down(format!(
+                        "no answer at {host}:{port} yet: the address of {host} is still looked for"
+                    ))
+                }
+                Ok(Ok(())) => Condition::Online,
+                Ok(Err(problem)) => Condition::Down(problem),
+                Err(RecvTimeoutError::Disconnected) => Condition::Down("the probe failed".to_owned()),
+            };
+            Observed { resource: attached.resource(), condition, cpu: None }
+        };
+        self.attached.iter().map(observe).collect()
     }
 
     fn resources(&self) -> Vec<Resource> {
@@ -63,11 +111,27 @@ impl Attached {
         }
     }
 
-    fn observe(&self) -> Observed {
+    fn probe(&self) -> Result<(), String> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
-        let answer = probe::ask(&Probe::Mqtt("mqtt".to_owned()), &self.mqtt.0, &ports, PROBE_TIMEOUT);
-        let condition = answer.map_or_else(Condition::Down, |()| Condition::Online);
-        Observed { resource: self.resource(), condition, cpu: None }
+        probe::ask(&Probe::Mqtt("mqtt".to_owned()), &self.mqtt.0, &ports, PROBE_TIMEOUT)
+    }
+}
+
+/// A probe that has been sent and not answered.
+#[derive(Debug)]
+struct Asked(Receiver<Result<(), String>>);
+
+impl Asked {
+    /// Asks beside the manager's loop, which must not wait for names.
+    fn begin(attached: &Attached) -> Result<Self, String> {
+        let (told, answer) = channel();
+        let attached = attached.clone();
+        let ask = move || {
+            // Nobody listens when the manager has ended meanwhile.
+            let _ = told.send(attached.probe());
+        };
+        let begun = thread::Builder::new().name("fleet-probe".to_owned()).spawn(ask);
+        begun.map(|_| Self(answer)).map_err(|error| format!("cannot start a thread for a probe: {error}"))
     }
 }
 
@@ -118,8 +182,77 @@ impl Provider for WithAttached {
     }
 
     fn observe(&mut self, look: Look) -> Result<Vec<Observed>, ProviderError> {
-        let mut all: Vec<Observed> = self.attached.iter().map(Attached::observe).collect();
+        let mut all = self.observe_attached(PATIENCE);
         all.extend(self.others.observe(look)?);
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Nothing else.
+    struct Nothing;
+
+    impl Provider for Nothing {
+        fn allocate(&mut self, wanted: &Allocation) -> Result<Resource, ProviderError> {
+            Err(ProviderError::UnknownTemplate(wanted.template.clone()))
+        }
+
+        fn list(&mut self) -> Result<Vec<Resource>, ProviderError> {
+            Ok(Vec::new())
+        }
+
+        fn release(&mut self, _: &ResourceName) -> Result<Release, ProviderError> {
+            Ok(Release::Gone)
+        }
+
+        fn stop(&mut self, _: &ResourceName) -> Result<Release, ProviderError> {
+            Ok(Release::Gone)
+        }
+
+        fn observe(&mut self, _: Look) -> Result<Vec<Observed>, ProviderError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn an_answer_that_takes_long_is_heard_of_later_and_holds_up_no_observation() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let attached = |name: &str, port| Attached {
+            name: name.parse().unwrap(),
+            level: Level::Broker,
+            mqtt: ("127.0.0.1".to_owned(), port),
+            admin: None,
+            relay: None,
+        };
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let all = vec![attached("slow", port), attached("closed", closed)];
+        let mut provider = WithAttached::new(all, Box::new(Nothing));
+        let conditions = |provider: &mut WithAttached, patience| -> Vec<Condition> {
+            provider.observe_attached(patience).into_iter().map(|observed| observed.condition).collect()
+        };
+        let first = conditions(&mut provider, Duration::ZERO);
+        assert!(matches!(&first[0], Condition::Down(why) if why.contains("still looked for")), "{first:?}");
+        assert!(provider.asked.contains_key(&provider.attached[0].name), "it is asked anew each time");
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut connect = [0; 28];
+        stream.read_exact(&mut connect).unwrap();
+        stream.write_all(b"\x20\x02\x00\x00").unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let then = loop {
+            let then = conditions(&mut provider, Duration::from_secs(60));
+            if then[0] == Condition::Online {
+                break then;
+            }
+            assert!(Instant::now() < deadline, "{then:?}");
+            thread::yield_now();
+        };
+        assert!(matches!(&then[1], Condition::Down(why) if why.contains("no answer")), "{then:?}");
     }
 }

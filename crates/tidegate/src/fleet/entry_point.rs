@@ -72,7 +72,7 @@ impl EntryPoint for DnsEntryPoint {
     fn set_endpoints(&mut self, endpoints: &[Orchestrator]) -> Result<Unnamed, String> {
         let most = endpoints.iter().map(|endpoint| endpoint.clients).max().unwrap_or_default().max(1);
         let (mut named, mut unnamed) = (Vec::new(), Unnamed::new());
-        self.resolver.keep(endpoints.iter().map(place));
+        self.resolver.keep(&endpoints.iter().map(place).collect());
         for orchestrator in endpoints {
             match self.endpoint(orchestrator, most) {
                 Ok(endpoint) => named.push(endpoint),

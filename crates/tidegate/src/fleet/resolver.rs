@@ -1,6 +1,6 @@
 //! Addresses of names, looked up beside the manager's loop: who asks gets what is known, and never waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -83,8 +83,8 @@ impl Resolver {
     }
 
     /// Forgets all names but these.
-    pub(super) fn keep<'a>(&mut self, names: impl Iterator<Item = &'a str> + Clone) {
-        self.known.retain(|known, _| names.clone().any(|name| name == known));
+    pub(super) fn keep(&mut self, names: &BTreeSet<&str>) {
+        self.known.retain(|known, _| names.contains(known.as_str()));
     }
 
     fn take_found(&mut self) {
@@ -129,7 +129,7 @@ mod tests {
         drop(release);
         assert_eq!(asked(&mut resolver, "bad:1"), Err("no such host".to_owned()));
         assert_eq!(asked(&mut resolver, "good:1").unwrap(), ["192.0.2.1:1".parse().unwrap()]);
-        resolver.keep(["good:1"].into_iter());
+        resolver.keep(&BTreeSet::from(["good:1"]));
         assert_eq!(resolver.known.len(), 1);
     }
 }

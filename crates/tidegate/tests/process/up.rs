@@ -11,18 +11,18 @@ use crate::broker::{Broker, Ended, Folder, command, run};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A fleet in a folder of its own, whose processes are ended with the test.
-struct Fleet {
-    folder: Folder,
+pub(crate) struct Fleet {
+    pub(crate) folder: Folder,
     process: Option<(Child, BufReader<ChildStdout>)>,
 }
 
 impl Fleet {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: Folder::new(), process: None }
     }
 
     /// Writes the fleet file with such numbers of resources.
-    fn file(&self, brokers: &str, orchestrators: &str) -> String {
+    pub(crate) fn file(&self, brokers: &str, orchestrators: &str) -> String {
         let text = format!(
             "[fleet]\nname = \"test\"\ninterval = \"200ms\"\ncheck = \"50ms\"\ndrain_limit = \"60s\"\nevict_per_second = 1000\n\
              [sla]\nbrokers = {brokers}\norchestrators = {orchestrators}\n"
@@ -37,7 +37,7 @@ impl Fleet {
     }
 
     /// Starts a manager, and gives the line that says that it is ready.
-    fn start(&mut self, arguments: &[&str]) -> String {
+    pub(crate) fn start(&mut self, arguments: &[&str]) -> String {
         let mut child = self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -47,20 +47,20 @@ impl Fleet {
         line
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.process.as_ref().unwrap().0.id();
         kill(name, u64::from(id));
     }
 
-    fn wait(&mut self) -> Option<i32> {
+    pub(crate) fn wait(&mut self) -> Option<i32> {
         self.process.take().unwrap().0.wait().unwrap().code()
     }
 
-    fn fleet(&self, arguments: &[&str]) -> Ended {
+    pub(crate) fn fleet(&self, arguments: &[&str]) -> Ended {
         self.command(&[&["fleet"], arguments].concat()).output().unwrap().into()
     }
 
-    fn status(&self) -> serde_json::Value {
+    pub(crate) fn status(&self) -> serde_json::Value {
         self.status_with(0)
     }
 
@@ -83,7 +83,7 @@ impl Fleet {
     }
 
     /// Waits until so many serve and nothing is under way.
-    fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
+    pub(crate) fn sized(&self, brokers: u64, orchestrators: u64) -> serde_json::Value {
         self.status_when(&format!("a fleet of {brokers} and {orchestrators}"), |status| {
             let levels = &status["levels"];
             let count = |level: &serde_json::Value| level["resources"].as_array().unwrap().len() as u64;
@@ -96,7 +96,7 @@ impl Fleet {
     }
 
     /// Sends a message through an orchestrator of the fleet and waits until it has come.
-    fn carries_messages(status: &serde_json::Value) {
+    pub(crate) fn carries_messages(status: &serde_json::Value) {
         let address = status["endpoints"][0].as_str().unwrap();
         let port = address.rsplit_once(':').unwrap().1;
         let mut subscriber = command(&["sub", "-p", port, "-t", "a/#", "-q", "1", "-C", "1", "-W", "60"])
@@ -138,13 +138,13 @@ fn kill(signal: &str, id: u64) {
     let _ = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &id.to_string()]).status();
 }
 
-fn pids(status: &serde_json::Value) -> Vec<u64> {
+pub(crate) fn pids(status: &serde_json::Value) -> Vec<u64> {
     let levels =
         ["broker", "orchestrator"].map(|level| status["levels"][level]["resources"].as_array().unwrap().clone());
     levels.into_iter().flatten().map(|resource| resource["pid"].as_u64().unwrap()).collect()
 }
 
-fn lives(pid: u64) -> bool {
+pub(crate) fn lives(pid: u64) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|text| !text.contains(") Z "))
 }
 
@@ -256,6 +256,10 @@ fn a_fleet_outlives_its_manager_and_the_next_one_takes_it_over_and_changes_its_s
     fleet.signal("TERM");
     assert_eq!(fleet.wait(), Some(0));
     assert!(all.iter().all(|pid| lives(*pid)));
+    let left = fleet.status();
+    assert_eq!((&left["manager"]["state"], &left["state"]), (&"left".into(), &"running".into()));
+    let told = fleet.fleet(&["status"]).out;
+    assert!(told.contains("manager stopped at") && told.contains("the fleet runs on"), "{told}");
 
     // No manager runs, and clients are served all the same.
     let leaver = grown["endpoints"][1].as_str().unwrap();
@@ -425,12 +429,19 @@ fn a_broker_that_was_there_is_put_behind_an_orchestrator_with_a_name() {
     let text = format!(
         "[fleet]\nname = \"attached\"\ninterval = \"200ms\"\ncheck = \"50ms\"\n[sla]\nbrokers = {{ min = 1, max = 2 }}\n\
          [[brokers.attached]]\nname = \"old\"\naddress = \"mqtt://{address}\"\n\
+         [[brokers.attached]]\nname = \"gone\"\naddress = \"mqtt://127.0.0.1:1\"\n\
          [dns]\nname = \"fleet.example\"\nlisten = \"127.0.0.1:0\"\n"
     );
     let file = fleet.folder.write("fleet.toml", &text);
     let line = fleet.start(&["up", &file]);
-    let status = fleet.sized(1, 1);
-    assert_eq!(status["levels"]["broker"]["resources"][0]["address"], format!("mqtt://{address}"));
+    // The other one does not answer, and holds nothing up.
+    let serves =
+        |status: &serde_json::Value| status["levels"]["broker"]["serving"] == 1 && status["endpoints"][0].is_string();
+    let status = fleet.status_when("one broker", serves);
+    let brokers = &status["levels"]["broker"]["resources"];
+    assert_eq!(brokers[0]["address"], format!("mqtt://{address}"));
+    assert_eq!((&brokers[1]["name"], &brokers[1]["state"]), (&"gone".into(), &"dead".into()), "{brokers}");
+    assert!(brokers[1]["note"].as_str().unwrap().contains("no answer to MQTT at 127.0.0.1:1"), "{brokers}");
     Fleet::carries_messages(&status);
     let dns = line.split_whitespace().find_map(|word| word.strip_prefix("dns=")).unwrap();
     assert_eq!(resolve(dns), [127, 0, 0, 1]);
@@ -467,6 +478,8 @@ fn what_is_wrong_with_a_fleet_is_told_before_anything_runs() {
     let port = taken.local_addr().unwrap().port();
     let api = fleet.folder.write("api.toml", &head.replace("[sla]", &format!("api_port = {port}\n[sla]")));
     told(&["up", &api], 1, &[&format!("127.0.0.1:{port}"), "`fleet.api_port`"]);
+    let dns = fleet.folder.write("dns.toml", &format!("{head}[dns]\nname = \"a.example\"\nlisten = \"nowhere\"\n"));
+    told(&["up", &dns], 2, &["dns.toml:6:10", "nobody can listen"]);
     let ports = fleet.folder.write("ports.toml", &format!("{head}[brokers]\nports = \"30-20\"\n"));
     told(&["up", &ports], 2, &["FIRST <= LAST", "30 comes after 20"]);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::proc_files::{self, Identity};
 use super::template::StopSignal;
@@ -39,7 +39,8 @@ impl Processes {
             template.map_or((StopSignal::Term, Duration::ZERO), |template| (template.stop_signal, template.stop_limit));
         let limit = limit.unwrap_or(of_template);
         let lives = record.process.as_ref().is_some_and(Identity::lives);
-        let since = record.stopping_since_ms.unwrap_or(now);
+        // By a clock that nobody can set: a manager that goes on with a stop gives it the whole limit again.
+        let since = *self.stopping.entry(name.clone()).or_insert_with(Instant::now);
         if record.stopping_since_ms.is_none() {
             record.stopping_since_ms = Some(now);
             record.write(&directory)?;
@@ -47,8 +48,7 @@ impl Processes {
                 process.signal(signal.into());
             }
         }
-        let waited = Duration::from_millis(now.saturating_sub(since));
-        if lives && waited < limit {
+        if lives && since.elapsed() < limit {
             return Ok(Release::Stopping);
         }
         let cgroup = record.cgroup.clone();
@@ -99,6 +99,7 @@ impl Processes {
 
     fn know_no_more(&mut self, name: &ResourceName) {
         self.records.remove(name);
+        self.stopping.remove(name);
         self.children.remove(name);
         self.samples.remove(name);
         self.answered.remove(name);

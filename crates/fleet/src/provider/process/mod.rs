@@ -94,6 +94,8 @@ pub struct Processes {
     samples: BTreeMap<ResourceName, (Instant, Duration)>,
     /// Those that have answered since they were spawned, or were there before this manager.
     answered: BTreeSet<ResourceName>,
+    /// Since when those are being ended that are.
+    stopping: BTreeMap<ResourceName, Instant>,
     /// Those that live and did not answer at the last observation.
     hanging: BTreeSet<ResourceName>,
 }
@@ -126,8 +128,8 @@ impl Processes {
         // Those that live have had their time to start: without an answer they are down.
         let lives = |record: &Record| record.process.as_ref().is_some_and(Identity::lives);
         let answered = records.iter().filter(|(_, record)| lives(record)).map(|(name, _)| name.clone()).collect();
-        let (children, samples, hanging) = Default::default();
-        let processes = Self { settings, cgroups, records, children, samples, answered, hanging };
+        let (children, samples, stopping, hanging) = Default::default();
+        let processes = Self { settings, cgroups, records, children, samples, answered, stopping, hanging };
         processes.claim_known()?;
         Ok(processes)
     }
@@ -217,6 +219,7 @@ impl Processes {
         self.samples.remove(name);
         self.answered.remove(name);
         self.hanging.remove(name);
+        self.stopping.remove(name);
         if let Some(record) = self.records.get_mut(name) {
             record.process = process;
             record.stopping_since_ms = None;
