@@ -221,6 +221,8 @@ pub(crate) enum Answer {
 #[derive(Debug, Default)]
 pub(crate) struct SubAckAnswer {
     pub codes: Vec<ReasonCode>,
+    /// The filters, where brokers may still refuse some.
+    pub filters: Vec<Box<str>>,
     pub fetches: Vec<FetchRequest>,
 }
 
@@ -236,6 +238,14 @@ pub(crate) struct FetchRequest {
 impl AckQueue {
     pub(crate) fn is_empty(&self) -> bool {
         self.pending.is_empty()
+    }
+
+    /// A SUBACK that lacks something.
+    pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
+        match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
+            Answer::SubAck(answer) => Some(answer),
+            _ => None,
+        }
     }
 
     /// QoS 1 publishes received and not yet acknowledged.

@@ -65,8 +65,15 @@ impl Engine {
         let ticket = self.next_ticket(key);
         let mark = self.desk.journal.mark();
         let requested = subscribe.filters().count();
-        let mut answer =
-            Box::new(SubAckAnswer { codes: Vec::with_capacity(requested), fetches: Vec::with_capacity(requested) });
+        let mut answer = Box::new(SubAckAnswer {
+            codes: Vec::with_capacity(requested),
+            filters: Vec::new(),
+            fetches: Vec::with_capacity(requested),
+        });
+        if self.desk.uplinks.is_on() {
+            let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
+            answer.filters = asked.collect();
+        }
         let mut waits = SubAckWaits::default();
         // More filters than a client may have can only be repetitions, whose work nothing else would bound.
         let max_filters = self.settings.limits.max_subscriptions_per_client as usize;
@@ -105,6 +112,7 @@ impl Engine {
         self.expect_fetches(session, &answer.fetches);
         let promises = self.desk.journal.has_written_since(mark);
         self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations, promises);
+        self.end_decided_waits(now);
         self.wait_for_full_links(now, key);
         Ok(())
     }

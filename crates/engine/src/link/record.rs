@@ -43,6 +43,8 @@ pub(crate) enum Record<'a> {
     InterestBarrier { ticket: Ticket },
     /// The sender has taken note of an interest.
     InterestSeen { ticket: Ticket },
+    /// No broker of the fleet takes a filter that the ticket stands for.
+    InterestRefused { ticket: Ticket, filter: &'a str, code: ReasonCode },
     /// Asks for retained messages behind `after` that match the filter.
     RetainedQuery { fetch: u32, tenant: TenantId, filter: &'a str, after: &'a str },
     /// One retained message for a fetch.
@@ -247,6 +249,12 @@ impl<'a> Record<'a> {
             Self::InterestSeen { ticket } => {
                 out.put_u8(15);
                 put_ticket(out, Some(*ticket));
+            }
+            Self::InterestRefused { ticket, filter, code } => {
+                out.put_u8(43);
+                put_ticket(out, Some(*ticket));
+                out.put_bytes(filter.as_bytes());
+                out.put_u8(code.byte());
             }
             Self::Park { connection } => put_waiting(out, 12, *connection),
             Self::Unpark { connection } => put_waiting(out, 13, *connection),
@@ -466,6 +474,11 @@ impl<'a> Record<'a> {
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
             30..=33 => Self::read_reservation(kind, reader)?,
+            43 => Self::InterestRefused {
+                ticket: read_some_ticket(reader)?,
+                filter: reader.text("a topic filter")?,
+                code: read_code(reader)?,
+            },
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{Frame, PacketId, PacketType, SubAck, UnsubAck, Version};
+use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck, Version};
 
 use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
 use super::ending::Ending;
+use super::refusal::Verdict;
 use super::{Stage, UplinkKey};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
@@ -26,19 +27,22 @@ const GONE_MAX: usize = 100_000;
 pub(super) struct WantedFilters {
     /// The shards that want a filter, one bit each.
     pub(super) filters: BTreeMap<Box<str>, u64>,
-    waits: BTreeMap<u64, Waiter>,
+    pub(super) waits: BTreeMap<u64, Waiter>,
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
-    behind: VecDeque<(u64, ShardId, Ticket)>,
+    pub(super) behind: VecDeque<(u64, ShardId, Ticket)>,
+    /// Waits that end with the packet at hand, since no broker has to be asked.
+    pub(super) decided: Vec<u64>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     shard: ShardId,
     ticket: Ticket,
     /// Brokers that have not answered.
     left: u32,
+    pub(super) verdict: Verdict,
 }
 
 impl WantedFilters {
@@ -54,7 +58,7 @@ pub(super) struct Change {
     pub(super) filter: Box<str>,
     pub(super) subscribe: bool,
     /// Whose wait it ends, 0 for nobody's.
-    wait: u64,
+    pub(super) wait: u64,
 }
 
 /// How many times the time for a probe's answer a broker has to answer for filters: it may have to look up much that it has kept.
@@ -83,6 +87,8 @@ pub(super) struct FilterSync {
     gone: BTreeSet<Box<str>>,
     /// Filters that it has refused.
     pub(super) refused: BTreeSet<Box<str>>,
+    /// Those that it had refused and is to forget all the same.
+    not_held: BTreeSet<Box<str>>,
     /// When it is asked for these again.
     ask_again_at: Millis,
     /// Filters that end its connections.
@@ -103,6 +109,7 @@ impl Default for FilterSync {
             identifies: false,
             gone: BTreeSet::new(),
             refused: BTreeSet::new(),
+            not_held: BTreeSet::new(),
             ask_again_at: Millis::NEVER,
             ending: Ending::default(),
             kept_back: BTreeSet::new(),
@@ -220,9 +227,7 @@ impl Engine {
         }
         for (key, uplink) in &mut uplinks.all {
             if uplink.stage == Stage::Open {
-                if !subscribe {
-                    uplink.filters.refused.remove(filter);
-                }
+                let was_refused = !subscribe && uplink.filters.refused.remove(filter);
                 if uplink.filters.ending.is_known(filter) {
                     if subscribe {
                         uplink.filters.refused.insert(filter.into());
@@ -230,15 +235,21 @@ impl Engine {
                     flawed.push(*key);
                     continue;
                 }
+                uplink.filters.not_held.extend(was_refused.then(|| filter.into()));
                 uplink.filters.queue.push_back(Change { filter: filter.into(), subscribe, wait });
                 told.push(*key);
             } else if !subscribe && uplink.filters.gone.len() < GONE_MAX {
                 uplink.filters.gone.insert(filter.into());
             }
         }
-        let waited = wait != 0 && !told.is_empty();
+        let waited = wait != 0 && (!told.is_empty() || subscribe);
         if let (Some((shard, ticket)), true) = (waits, waited) {
-            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left: told.len() as u32 });
+            let refused = flawed.len() as u32;
+            let asked = told.len() as u32 + refused;
+            let verdict = Verdict { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
+            let left = (told.len() as u32).max(1);
+            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left, verdict });
+            uplinks.wanted.decided.extend(told.is_empty().then_some(wait));
         }
         for key in flawed {
             self.note_flaws(key);
@@ -287,6 +298,7 @@ impl Engine {
         filters.asked_since = Millis::NEVER;
         filters.first_unasked = 0;
         filters.refused.clear();
+        filters.not_held.clear();
         filters.ask_again_at = Millis::NEVER;
         filters.kept_back.clear();
         let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
@@ -330,6 +342,7 @@ impl Engine {
         let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_refused(now, uplink, &ack);
+        self.note_verdicts(uplink, &ack);
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
     }
@@ -414,9 +427,12 @@ impl Engine {
         let asked_before = filters.are_asked();
         for change in &changes {
             filters.ending.note_answered(&change.filter);
-            let granted = change.subscribe && !filters.refused.contains(&change.filter);
-            filters.held =
-                if granted { filters.held + 1 } else { filters.held.saturating_sub(u64::from(!change.subscribe)) };
+            if change.subscribe {
+                filters.not_held.remove(&change.filter);
+                filters.held += u64::from(!filters.refused.contains(&change.filter));
+            } else if !filters.not_held.remove(&change.filter) {
+                filters.held = filters.held.saturating_sub(1);
+            }
         }
         let before = filters.first_left;
         filters.first_left = before.saturating_sub(changes.len() as u64);
@@ -437,14 +453,15 @@ impl Engine {
     }
 
     /// One broker less is waited for.
-    fn end_wait(&mut self, now: Now, wait: u64) {
+    pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
         let wanted = &mut self.desk.uplinks.wanted;
         let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
         waiter.left = waiter.left.saturating_sub(1);
         if waiter.left > 0 {
             return;
         }
-        let Some(Waiter { shard, ticket, .. }) = wanted.waits.remove(&wait) else { return };
+        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
+        self.pass_verdict_on(now, shard, ticket, &verdict);
         self.confirm_wait(now, shard, ticket);
         while let Some((last, shard, ticket)) = self.desk.uplinks.wanted.behind.front().copied() {
             if self.desk.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {

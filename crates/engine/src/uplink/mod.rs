@@ -10,6 +10,7 @@
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
+//! - `refusal.rs`: a filter that no broker takes is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is not asked for.
@@ -35,6 +36,7 @@ mod life;
 mod order;
 mod quota;
 mod receive;
+mod refusal;
 mod removals;
 mod report;
 mod route;

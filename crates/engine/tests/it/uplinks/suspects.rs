@@ -80,43 +80,51 @@ fn a_message_whose_broker_dies_again_and_again_is_kept_as_long_as_it_answers_pro
 
 #[test]
 fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_others_are_held() {
-    in_front_of([], |world, []| {
-        let client = world.connect(v5("c"));
-        client.subscribe("good/1", AtLeastOnce);
-        let brokers = ["a", "b"].map(|name| world.broker_with(name, lasting(), picky()));
-        client.subscribe_later("bad/+");
-        client.subscribe_later("good/2");
-        world.advance(seconds(20));
-        client.expect(PacketType::SubAck);
-        client.expect(PacketType::SubAck);
-        for broker in &brokers {
-            let report = broker.report();
-            assert_eq!(
-                (report.state, report.filters, report.filters_refused),
-                (UplinkState::Serving, 2, 1),
-                "{report:?}"
-            );
-            assert_eq!(broker.held(), ["good/1", "good/2"]);
-            assert!(report.last_error.contains("bad/+"), "{report:?}");
-        }
-        assert_eq!(client.publish(message("good/2", "x").qos1()), ReasonCode::Success);
-        client.expect_publish("good/2", "x");
-        // Neither forgetting it nor asking anew costs a connection.
-        let lost = |broker: &Broker| broker.report().counters.lost;
-        let before: Vec<u64> = brokers.iter().map(lost).collect();
-        client.unsubscribe("bad/+");
-        client.subscribe_later("bad/+");
-        client.expect(PacketType::SubAck);
-        world.advance(minutes(2));
-        assert_eq!(brokers.iter().map(lost).collect::<Vec<_>>(), before);
-        // Once in a while it is tried again: a broker may have become another one.
-        for broker in &brokers {
-            broker.now(|ways| ways.closes_on = None);
-        }
-        world.advance(minutes(10));
-        assert!(brokers.iter().all(|broker| broker.held().contains(&"bad/+".to_owned())));
-        assert!(brokers.iter().all(|broker| broker.report().filters_refused == 0));
-    });
+    for forgets in [false, true] {
+        in_front_of([], |world, []| {
+            let client = world.connect(v5("c"));
+            client.subscribe("good/1", AtLeastOnce);
+            let brokers = ["a", "b"].map(|name| world.broker_with(name, lasting(), picky()));
+            client.subscribe_later("bad/+");
+            client.subscribe_later("good/2");
+            world.advance(seconds(20));
+            client.expect(PacketType::SubAck);
+            client.expect(PacketType::SubAck);
+            for broker in &brokers {
+                let report = broker.report();
+                assert_eq!(
+                    (report.state, report.filters, report.filters_refused),
+                    (UplinkState::Serving, 2, 1),
+                    "{report:?}"
+                );
+                assert_eq!(broker.held(), ["good/1", "good/2"]);
+                assert!(report.last_error.contains("bad/+"), "{report:?}");
+            }
+            assert_eq!(client.publish(message("good/2", "x").qos1()), ReasonCode::Success);
+            client.expect_publish("good/2", "x");
+            if forgets {
+                // Neither forgetting it nor asking anew costs a connection.
+                let lost = |broker: &Broker| broker.report().counters.lost;
+                let before: Vec<u64> = brokers.iter().map(lost).collect();
+                client.unsubscribe("bad/+");
+                assert_eq!(client.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::TopicFilterInvalid));
+                let other = world.connect(v5("other"));
+                assert_eq!(other.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::TopicFilterInvalid));
+                world.advance(minutes(2));
+                assert_eq!(brokers.iter().map(lost).collect::<Vec<_>>(), before);
+            }
+            // Once in a while it is tried again: a broker may have become another one.
+            for broker in &brokers {
+                broker.now(|ways| ways.closes_on = None);
+            }
+            world.advance(minutes(10));
+            if forgets {
+                assert_eq!(client.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::GrantedQos1));
+            }
+            assert!(brokers.iter().all(|broker| broker.held().contains(&"bad/+".to_owned())));
+            assert!(brokers.iter().all(|broker| broker.report().filters_refused == 0));
+        });
+    }
 }
 
 #[test]
