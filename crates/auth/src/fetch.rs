@@ -131,7 +131,8 @@ pub(crate) fn check_header(name: &str, value: &Secret) -> Result<(), FetchError>
 
 /// Whether it is a URL that can be asked; true when with TLS.
 fn check(url: &str) -> Result<bool, FetchError> {
-    let wrong = || FetchError::Url(url.to_owned());
+    // What is asked for may hold a token.
+    let wrong = || FetchError::Url(url.split('?').next().unwrap_or_default().to_owned());
     if url.split_once("://").is_some_and(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or("").contains('@')) {
         return Err(FetchError::UserInfo);
     }

@@ -54,6 +54,9 @@ pub trait Access: fmt::Debug {
 /// Sessions and subscriptions looked at in one turn after the rules have changed.
 const RECHECKED_PER_TURN: usize = 512;
 
+/// Clients of one route of whom it is told that they may not be sent its messages.
+const WITHHELD_TOLD: usize = 16;
+
 /// The rules in force, and how far sessions were asked for again.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
@@ -140,16 +143,24 @@ impl Engine {
         session.is_inner() || access.may_receive(subject_of(session), topic)
     }
 
-    /// Leaves those out of a route that may not be sent messages of its topic.
+    /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message; that
+    /// they do not get it is told whenever the route is made.
     pub(crate) fn keep_receivers(&mut self, slot: RouteSlot) {
         let access = self.rules.access.as_ref().filter(|access| access.decides_on_delivery());
         let Some(access) = access else { return };
         let sessions = &self.desk.sessions;
-        self.cache.retain(slot, |topic, session| {
-            sessions
-                .get(session.0)
-                .is_some_and(|session| session.is_inner() || access.may_receive(subject_of(session), topic))
+        let mut withheld = Vec::new();
+        self.cache.retain(slot, |topic, key| {
+            let Some(session) = sessions.get(key.0) else { return false };
+            let may = session.is_inner() || access.may_receive(subject_of(session), topic);
+            if !may && withheld.len() < WITHHELD_TOLD {
+                withheld.push(key);
+            }
+            may
         });
+        for key in withheld {
+            self.desk.tell_withheld(key, self.cache.get(slot).0);
+        }
     }
 
     /// A client is back: what it subscribed to and what waits for it was allowed by the rules of that time.
@@ -220,7 +231,7 @@ impl Engine {
         for filter in ended {
             if let Ok(filter) = tidegate_mqtt::TopicFilter::new(&filter) {
                 self.unsubscribe(now, key, filter);
-                self.desk.tell_denied(Attempt::Subscribe, key, filter.as_str(), Reason::NotAuthorized);
+                self.desk.tell_denied(Attempt::StaySubscribed, key, filter.as_str(), Reason::NotAuthorized);
                 self.desk.counters.requests_refused[Reason::NotAuthorized.number()] += 1;
             }
         }

@@ -40,10 +40,12 @@ pub(crate) enum Reserving {
 pub(crate) enum Admission {
     /// It goes its way.
     Open,
-    /// Nobody gets it, and its publisher is told.
-    Refused,
+    /// Nobody gets it, and its publisher is told why.
+    Refused(Reason),
     /// Its publisher has been parked, and it is to be kept back.
     Waits,
+    /// Nobody gets it, since the store has no room for what a subscriber of another shard would have stored.
+    StoreFull,
     /// Nobody gets it, and its publisher, who cannot be told, has waited long enough or is gone.
     Over,
 }
@@ -56,6 +58,8 @@ struct Asked {
     waiting: u64,
     granted: u64,
     refused: bool,
+    /// Whether queues without room were asked to say when they have some.
+    waits: bool,
 }
 
 /// Messages for which other shards were asked, by number: one for each parked publisher at most.
@@ -83,6 +87,15 @@ impl<'a> Wanted<'a> {
     }
 }
 
+/// Queues that reject a message.
+#[derive(Clone, Copy, Debug)]
+struct Full {
+    /// How many of them will say when they have room; at least 1.
+    asked: u32,
+    /// Whose the first of them is.
+    first: SessionKey,
+}
+
 impl Desk {
     /// The sessions of a route that reject what they have no room for, if all of them have it. Those without room note who
     /// waits for it, if anyone does; their number is returned.
@@ -92,9 +105,9 @@ impl Desk {
         wanted: &Wanted<'_>,
         not_to: Option<SessionKey>,
         waits: Option<BlockedPublisher>,
-    ) -> Result<Vec<SessionKey>, u32> {
+    ) -> Result<Vec<SessionKey>, Full> {
         let mut sessions = Vec::new();
-        let (mut full, mut asked) = (false, 0);
+        let (mut first, mut asked) = (None, 0);
         for target in route.targets() {
             let qos = target.qos().min(wanted.qos);
             let own = target.options.no_local() && not_to == Some(target.session);
@@ -106,7 +119,7 @@ impl Desk {
                 sessions.push(target.session);
                 continue;
             }
-            full = true;
+            first = first.or(Some(target.session));
             let Some(flow) = self.sessions.get_mut(target.session.0).map(crate::session::Session::flow_mut) else {
                 continue;
             };
@@ -119,7 +132,7 @@ impl Desk {
                 self.blockers.insert(target.session.0);
             }
         }
-        if full { Err(asked.max(1)) } else { Ok(sessions) }
+        first.map_or(Ok(sessions), |first| Err(Full { asked: asked.max(1), first }))
     }
 
     /// Whether a session's queue could take a message now without dropping any.
@@ -149,7 +162,9 @@ impl Engine {
         publication: &Publication<'_>,
     ) -> Admission {
         let Some(connection) = self.desk.connections.get_mut(key) else { return Admission::Over };
-        let (waits, leaving) = (!connection.version.is_v5(), connection.leaving);
+        // Nobody would say when the store has room.
+        let waits = !connection.version.is_v5() && !self.desk.journal.full;
+        let leaving = connection.leaving;
         let before = connection.extra.as_mut().map_or(Reserving::Not, |extra| std::mem::take(&mut extra.reserving));
         let (topic, route) = self.cache.get(slot);
         let cost = publication.delivery_cost();
@@ -162,23 +177,23 @@ impl Engine {
             Reserving::Asked(number) => {
                 // It has waited as long as it may.
                 self.abandon(number);
-                return self.not_admitted(now, key, waits, publication);
+                return self.not_admitted(now, key, waits, publication, None);
             }
-            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication),
+            Reserving::Refused if !waits => return self.not_admitted(now, key, waits, publication, None),
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
         let remote = route.remote_bits();
         match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
             Err(_) if leaving && waits => Admission::Over,
-            Err(full) if waits => self.withhold(now, key, full),
-            Err(_) => self.not_admitted(now, key, waits, publication),
+            Err(full) if waits => self.withhold(now, key, full.asked, Some(full.first)),
+            Err(full) => self.not_admitted(now, key, waits, publication, Some(full.first)),
             Ok(_) if remote == 0 || leaving => self.admitted(key),
             Ok(sessions) => {
                 let number = self.admissions.next;
                 self.admissions.next = number.wrapping_add(1);
                 self.desk.reservations.keep((self.place.shard, number), &sessions, cost);
-                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false };
+                let asked = Asked { connection: key, waiting: remote, granted: 0, refused: false, waits };
                 self.admissions.asked.insert(number, asked);
                 for shard in shards_of(remote) {
                     let waits = waits.then_some(key);
@@ -210,10 +225,20 @@ impl Engine {
 
     /// Nobody has got the message. An MQTT 5 publisher is told; the link of another, who cannot be, is closed: it will send
     /// again what was not acknowledged.
-    fn not_admitted(&mut self, now: Now, key: ConnectionKey, waits: bool, publication: &Publication<'_>) -> Admission {
+    fn not_admitted(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        waits: bool,
+        publication: &Publication<'_>,
+        whose: Option<SessionKey>,
+    ) -> Admission {
+        if self.desk.journal.full {
+            return Admission::StoreFull;
+        }
         self.desk.discard_publication(Reason::QueueFullReject, &mut publication.clone());
         if let Some(session) = self.desk.session_of(key) {
-            self.desk.tell_denied(Attempt::Publish, session, publication.topic, Reason::QueueFullReject);
+            self.desk.tell_denied_by(Attempt::Publish, session, publication.topic, Reason::QueueFullReject, whose);
         }
         if self.desk.connections.get(key).is_none_or(|connection| connection.leaving) {
             return Admission::Over;
@@ -223,13 +248,15 @@ impl Engine {
             return Admission::Over;
         }
         self.admitted(key);
-        Admission::Refused
+        Admission::Refused(Reason::QueueFullReject)
     }
 
-    /// The publisher waits, without an acknowledgement, until so many queues have room.
-    fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32) -> Admission {
+    /// The publisher waits, without an acknowledgement, until so many queues have room; on another shard it is not known whose.
+    fn withhold(&mut self, now: Now, key: ConnectionKey, full: u32, whose: Option<SessionKey>) -> Admission {
         self.start_withholding(now, key);
-        self.desk.tell_delayed(Delay::Queue(None), key);
+        let whose = whose.and_then(|whose| self.desk.sessions.get(whose.0));
+        let delay = Delay::Queue(whose.map(|session| session.client_id.to_string()));
+        self.desk.tell_delayed(delay, key);
         for _ in 0..full.max(1) {
             self.park(now, key);
         }
@@ -286,11 +313,12 @@ impl Engine {
         let (_, route) = self.cache.get(slot);
         let publisher = waits.map(|connection| BlockedPublisher { shard: from, connection });
         let full = match self.desk.rejecting(route, wanted, None, publisher) {
+            Ok(_) if self.desk.journal.full && self.has_to_be_stored_for_receivers(slot, wanted) => 1,
             Ok(sessions) => {
                 self.desk.reservations.keep((from, number), &sessions, wanted.cost);
                 0
             }
-            Err(full) => full,
+            Err(full) => full.asked,
         };
         self.links.send(from, Record::Reserved { number, full });
     }
@@ -303,16 +331,16 @@ impl Engine {
         asked.granted |= if full == 0 { bit } else { 0 };
         asked.refused |= full > 0;
         let (key, over, refused, shards) = (asked.connection, asked.waiting == 0, asked.refused, asked.granted);
+        let waits = asked.waits;
         let connection = self.desk.connections.get(key);
         let extra = connection.and_then(|connection| connection.extra.as_ref());
         if extra.is_none_or(|extra| extra.reserving != Reserving::Asked(number)) {
             self.abandon(number);
             return;
         }
-        let waits = connection.is_some_and(|connection| !connection.version.is_v5());
         if full > 0 && waits {
             // Its queues will say when they have room.
-            self.withhold(now, key, full);
+            self.withhold(now, key, full, None);
         }
         if !over {
             return;

@@ -39,6 +39,28 @@ impl Engine {
         self.after_frame(now);
     }
 
+    /// The transport of a connection has failed in a way that has a reason of its own, such as a certificate that is missing. Where
+    /// there is a client already, its connection is lost as any other.
+    pub fn handle_transport_failed(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: &str) {
+        let heard = self.desk.connections.get(key).is_some_and(|connection| connection.phase != Phase::AwaitConnect);
+        if heard {
+            return self.handle_transport_closed(now, key);
+        }
+        self.end_connection(now, key, reason, Some(detail.to_owned()));
+        self.after_frame(now);
+    }
+
+    /// A connection of which nothing was heard yet is refused by the shell, which counts and tells it. Says whether it was one.
+    pub fn close_unheard(&mut self, key: ConnectionKey, reason: Reason) -> bool {
+        let unheard = |connection: &&mut crate::connection::Connection| connection.phase == Phase::AwaitConnect;
+        let Some(connection) = self.desk.connections.get_mut(key).filter(unheard) else { return false };
+        connection.phase = Phase::Closing;
+        connection.extra = None;
+        self.desk.set_connection_timer(key, Millis::NEVER);
+        self.desk.events.push_back(Event::Close { key, reason });
+        true
+    }
+
     /// Ends the connection of a client by name; says whether there was one.
     pub fn disconnect_client(&mut self, now: Now, tenant: TenantId, client_id: &str, reason: Reason) -> bool {
         let session = self.session_named(tenant, client_id);
@@ -88,6 +110,10 @@ impl Engine {
         detail: Option<String>,
         reference: Option<&str>,
     ) {
+        if !self.fan_outs.is_empty() {
+            // What it is still owed of them goes before the DISCONNECT.
+            self.finish_fan_out(now, key);
+        }
         let Some(connection) = self.desk.connections.get(key) else { return };
         if connection.listener == UPLINK_LISTENER {
             self.say_goodbye(key, false);
@@ -196,10 +222,14 @@ impl Engine {
 
     /// A session has lost its connection.
     fn detach_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        self.publish_client_event(now, key, Some(reason));
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         session.connection = None;
         let expiry = session.expiry_seconds;
+        // Nothing goes out over the connection any more. The client itself may watch who goes, and behind a DISCONNECT nothing may
+        // follow ([MQTT-3.14.4-1]).
+        let event = self.client_event(now, key, Some(reason));
+        self.publish_client_event(now, event);
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         if let Some(flow) = session.flow.as_mut() {
             self.desk.to_unpark.append(&mut flow.blocking);
             flow.to_resend = 0;

@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{PacketId, PacketType, PubAck, PubRec, ReasonCode, SubAck, UnsubAck, Version};
 
-use crate::connection::{Answer, PendingAck};
+use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswer};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
@@ -47,11 +47,11 @@ impl Engine {
 
     /// One confirmation for a ticket of this shard. `promises` says whether whoever confirms has written something into its
     /// journal; its batch lies before the one that this shard is gathering.
-    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, code: ReasonCode, promises: bool) {
+    pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
-        extra.acks.confirm(ticket.sequence, code, promises);
+        extra.acks.confirm(ticket.sequence, refused, promises);
         while let Some(ack) = self.pop_ready_answer(key) {
             let rare = matches!(ack.answer, Answer::SubAck(_) | Answer::UnsubAck(_));
             self.send_answer(now, key, ack);
@@ -71,14 +71,14 @@ impl Engine {
         now: Now,
         shard: ShardId,
         ticket: Option<Ticket>,
-        code: ReasonCode,
+        refused: Option<Reason>,
         promises: bool,
     ) {
         let Some(ticket) = ticket else { return };
         if shard == self.place.shard {
-            self.confirm(now, ticket, code, promises);
+            self.confirm(now, ticket, refused, promises);
         } else {
-            self.links.send(shard, Record::Confirm { ticket, code, promises });
+            self.links.send(shard, Record::Confirm { ticket, refused, promises });
         }
     }
 
@@ -89,47 +89,61 @@ impl Engine {
             self.note_confirmed(key, packet_id);
         }
         match answer {
-            Answer::PubAck(code) => self.send_pub_ack(key, packet_id, code, promises),
-            Answer::PubRec(code) => {
-                if code.is_error() {
+            Answer::PubAck(outcome) => self.send_pub_ack(key, packet_id, outcome, promises),
+            Answer::PubRec(outcome) => {
+                if outcome.is_err() {
                     self.forget_received(key, packet_id);
                 }
-                self.send_pub_rec(key, packet_id, code, promises);
+                self.send_pub_rec(key, packet_id, outcome, promises);
             }
             Answer::SubAck(answer) => {
-                self.send_sub_ack(now, key, packet_id, &answer.codes, promises);
+                self.send_sub_ack(now, key, packet_id, &answer, promises);
                 self.start_fetches(now, key, answer.fetches);
             }
-            Answer::UnsubAck(codes) => self.send_unsub_ack(now, key, packet_id, &codes, promises),
+            Answer::UnsubAck(answer) => self.send_unsub_ack(now, key, packet_id, &answer, promises),
         }
     }
 
     #[inline]
-    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode, promises: bool) {
+    fn send_pub_ack(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        let version = connection.version;
-        self.desk.send_promise(key, PacketType::PubAck, promises, |out| {
-            if code == ReasonCode::Success {
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let explains = version.is_v5() && connection.problem_information;
+        self.desk.send_promise(key, PacketType::PubAck, promises, |out| match outcome {
+            Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x40, 2, id[0], id[1]]);
                 true
-            } else {
-                PubAck::new(packet_id, code).encode(version, out).is_ok()
+            }
+            Ok(code) => PubAck::new(packet_id, code).encode(version, out).is_ok(),
+            Err(reason) => {
+                let text = Some(reason.text()).filter(|_| explains);
+                let ack = PubAck { reason_string: text, ..PubAck::new(packet_id, reason.code()) };
+                // A limit that not even the code fits into is no reason to leave the packet identifier taken.
+                ack.encode_within(version, max, out).is_ok()
+                    || PubAck::new(packet_id, reason.code()).encode(version, out).is_ok()
             }
         });
     }
 
     #[inline]
-    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, code: ReasonCode, promises: bool) {
+    fn send_pub_rec(&mut self, key: ConnectionKey, packet_id: PacketId, outcome: Outcome, promises: bool) {
         let Some(connection) = self.desk.connections.get(key) else { return };
-        let version = connection.version;
-        self.desk.send_promise(key, PacketType::PubRec, promises, |out| {
-            if code == ReasonCode::Success {
+        let (version, max) = (connection.version, connection.max_packet_out);
+        let explains = version.is_v5() && connection.problem_information;
+        self.desk.send_promise(key, PacketType::PubRec, promises, |out| match outcome {
+            Ok(ReasonCode::Success) => {
                 let id = packet_id.get().to_be_bytes();
                 out.extend_from_slice(&[0x50, 2, id[0], id[1]]);
                 true
-            } else {
-                PubRec::new(packet_id, code).encode(version, out).is_ok()
+            }
+            Ok(code) => PubRec::new(packet_id, code).encode(version, out).is_ok(),
+            Err(reason) => {
+                let text = Some(reason.text()).filter(|_| explains);
+                let ack = PubRec { reason_string: text, ..PubRec::new(packet_id, reason.code()) };
+                // A limit that not even the code fits into is no reason to leave the packet identifier taken.
+                ack.encode_within(version, max, out).is_ok()
+                    || PubRec::new(packet_id, reason.code()).encode(version, out).is_ok()
             }
         });
     }
@@ -139,10 +153,10 @@ impl Engine {
         now: Now,
         key: ConnectionKey,
         packet_id: PacketId,
-        codes: &[ReasonCode],
+        answer: &SubAckAnswer,
         promises: bool,
     ) {
-        let ack = SubAck::new(packet_id, codes);
+        let ack = SubAck { reason_string: answer.refusals.text(), ..SubAck::new(packet_id, &answer.codes) };
         self.send_codes(now, key, PacketType::SubAck, promises, |version, max, out| {
             ack.encode_within(version, max, out).is_ok()
         });
@@ -153,10 +167,10 @@ impl Engine {
         now: Now,
         key: ConnectionKey,
         packet_id: PacketId,
-        codes: &[ReasonCode],
+        answer: &UnsubAckAnswer,
         promises: bool,
     ) {
-        let ack = UnsubAck::new(packet_id, codes);
+        let ack = UnsubAck { reason_string: answer.refusals.text(), ..UnsubAck::new(packet_id, &answer.codes) };
         self.send_codes(now, key, PacketType::UnsubAck, promises, |version, max, out| {
             ack.encode_within(version, max, out).is_ok()
         });

@@ -226,7 +226,8 @@ impl Engine {
             // What the wait for a verdict needed is over.
             connection.settle();
         }
-        self.publish_client_event(now, session, None);
+        let event = self.client_event(now, session, None);
+        self.publish_client_event(now, event);
         if resumed.is_some() {
             self.ask_for_rights_again(now, session);
             self.announce_presence(session, true);

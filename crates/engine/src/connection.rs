@@ -10,6 +10,8 @@ use crate::ids::{ListenerId, SessionKey, TenantId};
 use crate::now::Millis;
 use crate::output::Output;
 use crate::rate::Rate;
+use crate::reason::Reason;
+use crate::refusals::Refusals;
 use crate::topics::RouteSlot;
 
 /// Where a connection stands.
@@ -207,14 +209,17 @@ pub(crate) struct PendingAck {
     pub promises: bool,
 }
 
+/// What became of a PUBLISH: the code that says so, or why it was refused.
+pub(crate) type Outcome = Result<ReasonCode, Reason>;
+
 /// What is sent once all is confirmed.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    PubAck(ReasonCode),
-    PubRec(ReasonCode),
+    PubAck(Outcome),
+    PubRec(Outcome),
     /// The codes, and the subscriptions whose retained messages are fetched then.
     SubAck(Box<SubAckAnswer>),
-    UnsubAck(Box<[ReasonCode]>),
+    UnsubAck(Box<UnsubAckAnswer>),
 }
 
 /// A SUBACK and what follows it.
@@ -224,6 +229,16 @@ pub(crate) struct SubAckAnswer {
     /// The filters, where brokers may still refuse some.
     pub filters: Vec<Box<str>>,
     pub fetches: Vec<FetchRequest>,
+    /// Why some are refused, for a client that wants to know.
+    pub refusals: Refusals,
+}
+
+/// What an UNSUBACK says.
+#[derive(Debug, Default)]
+pub(crate) struct UnsubAckAnswer {
+    pub codes: Vec<ReasonCode>,
+    /// As in [`SubAckAnswer`].
+    pub refusals: Refusals,
 }
 
 /// Retained messages that a new subscription is owed.
@@ -268,16 +283,16 @@ impl AckQueue {
         self.pending.push_back(ack);
     }
 
-    /// One confirmation less is lacking; an error that it brings becomes the answer. Unknown sequences are ignored:
+    /// One confirmation less is lacking; a refusal that it brings becomes the answer. Unknown sequences are ignored:
     /// their connection was replaced.
-    pub(crate) fn confirm(&mut self, sequence: u32, code: ReasonCode, promises: bool) {
+    pub(crate) fn confirm(&mut self, sequence: u32, refused: Option<Reason>, promises: bool) {
         let Some(ack) = self.pending.get_mut(sequence.wrapping_sub(self.base) as usize) else { return };
         ack.waits = ack.waits.saturating_sub(1);
         ack.promises |= promises;
         if let Answer::PubAck(answer) | Answer::PubRec(answer) = &mut ack.answer
-            && code.is_error()
+            && let Some(reason) = refused
         {
-            *answer = code;
+            *answer = Err(reason);
         }
     }
 
@@ -362,7 +377,7 @@ mod tests {
         PendingAck {
             waits,
             packet_id: PacketId::new(id).unwrap(),
-            answer: Answer::PubAck(ReasonCode::Success),
+            answer: Answer::PubAck(Ok(ReasonCode::Success)),
             promises: false,
         }
     }
@@ -374,14 +389,14 @@ mod tests {
         queue.push(ack(2, 0));
         queue.push(ack(3, 1));
         assert!(queue.pop_ready().is_none(), "the first one still waits");
-        queue.confirm(0, ReasonCode::Success, false);
+        queue.confirm(0, None, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 1);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 2);
         assert!(queue.pop_ready().is_none());
-        queue.confirm(2, ReasonCode::Success, false);
+        queue.confirm(2, None, false);
         assert_eq!(queue.pop_ready().unwrap().packet_id.get(), 3);
         assert_eq!(queue.next_sequence(), 3);
-        queue.confirm(0, ReasonCode::Success, false);
+        queue.confirm(0, None, false);
         assert!(queue.is_empty(), "a late confirmation changes nothing");
     }
 

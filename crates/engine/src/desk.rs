@@ -65,6 +65,8 @@ pub(crate) struct Desk {
     pub reservations: Reservations,
     /// Dropped messages on their way to being published again, if that is wanted.
     pub dead_letters: Option<DeadLetters>,
+    /// Whether someone gave up waiting for a queue that the message at hand was promised to.
+    pub gave_up: bool,
     /// How much of what happens to messages was told.
     pub telling: Telling,
     pub connections: GenSlab<Connection>,
@@ -138,6 +140,7 @@ impl Desk {
             overload: Overload::default(),
             reservations: Reservations::default(),
             dead_letters,
+            gave_up: false,
             telling: Telling::default(),
             connections: GenSlab::default(),
             moving: Partitions::NONE,
@@ -373,6 +376,11 @@ impl Desk {
     pub(crate) fn session_of(&self, key: ConnectionKey) -> Option<SessionKey> {
         let connection = self.connections.get(key)?;
         if connection.phase == Phase::Open { connection.session } else { None }
+    }
+
+    /// Whether a session outlives the process.
+    pub(crate) fn is_stored(&self, key: SessionKey) -> bool {
+        self.sessions.get(key.0).is_some_and(|session| session.stored.is_some())
     }
 
     /// Gives memory back after a peak.

@@ -147,6 +147,10 @@ impl Engine {
             self.desk.counters.drop_message(Reason::InvalidTopicName);
             return Some(Reason::InvalidTopicName);
         }
+        if self.has_no_room_to_retain(publication) {
+            self.desk.counters.drop_message(Reason::StoreFull);
+            return Some(Reason::StoreFull);
+        }
         let message = publication.keep();
         let refused = self.retained.set(publication.tenant, publication.topic, message, now.monotonic).err();
         // Before the new value is put: the topic itself may be among those that have just expired.
@@ -157,6 +161,16 @@ impl Engine {
             self.desk.journal.put_retained(publication);
         }
         refused
+    }
+
+    /// Whether the store is too full for a value that nobody was promised would be kept; above QoS 0 it is refused before
+    /// anyone gets it.
+    pub(crate) fn has_no_room_to_retain(&self, publication: &Publication<'_>) -> bool {
+        self.desk.journal.full
+            && self.desk.journal.is_on()
+            && publication.qos == QoS::AtMostOnce
+            && !publication.payload.is_empty()
+            && !is_own_topic(publication.topic)
     }
 
     /// Retained messages that have expired are forgotten by the store as well.
@@ -194,6 +208,7 @@ impl Reach<'_> {
         source: &Source,
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
+        self.count_withheld(route);
         let remote = route.remote_bits();
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
@@ -219,10 +234,17 @@ impl Reach<'_> {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
+        self.count_withheld(route);
         self.deliver_here(now, route, publication, source);
         if !publication.from_retained {
             self.deal(now, route, publication, source);
         }
+    }
+
+    /// Counts a message for those who subscribed and may not be sent it.
+    #[inline]
+    fn count_withheld(&mut self, route: &Route) {
+        self.desk.counters.dropped[Reason::NotAuthorized.number()] += u64::from(route.withheld());
     }
 
     /// Delivers to this shard's own sessions.

@@ -269,6 +269,8 @@ pub enum LogEvent {
         topic: String,
         /// Why not.
         reason: Reason,
+        /// Whose queue had no room, if that was the reason and it is a client of this shard.
+        held_up_by: Option<String>,
         /// Events about the client since the last one that were not told.
         untold: u64,
     },
@@ -290,10 +292,14 @@ pub enum LogEvent {
 pub enum Attempt {
     /// Publish a message.
     Publish,
+    /// Have a message kept for those who subscribe later.
+    Retain,
     /// Have its will published.
     Will,
-    /// Subscribe to a filter, or stay subscribed.
+    /// Subscribe to a filter.
     Subscribe,
+    /// Stay subscribed to a filter, after the rules have changed.
+    StaySubscribed,
 }
 
 impl Attempt {
@@ -301,8 +307,10 @@ impl Attempt {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Publish => "to publish",
+            Self::Retain => "to have a message retained",
             Self::Will => "to have its will published",
             Self::Subscribe => "to subscribe",
+            Self::StaySubscribed => "to stay subscribed",
         }
     }
 }

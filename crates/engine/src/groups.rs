@@ -7,8 +7,6 @@ mod reseat;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_mqtt::ReasonCode;
-
 use crate::admission::Wanted;
 use crate::deliver::Terms;
 use crate::desk::Desk;
@@ -46,7 +44,7 @@ struct DealtGroup {
 }
 
 /// A member: a session of a shard.
-type Receiver = (ShardId, u32);
+pub(crate) type Receiver = (ShardId, u32);
 
 /// A member's place at the table.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +184,7 @@ impl Engine {
         let told = self.take_seat(now, from, group, session, seat, Some(own));
         let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
         if waits == 0 {
-            self.confirm_to(now, from, ticket, ReasonCode::Success, false);
+            self.confirm_to(now, from, ticket, None, false);
         } else {
             self.groups.joining.insert(id, Joining { shard: from, ticket, waits });
         }
@@ -200,7 +198,7 @@ impl Engine {
             return;
         }
         if let Some(joining) = self.groups.joining.remove(&id) {
-            self.confirm_to(now, joining.shard, joining.ticket, ReasonCode::Success, false);
+            self.confirm_to(now, joining.shard, joining.ticket, None, false);
         }
     }
 
@@ -333,6 +331,13 @@ impl Engine {
             self.links.send(from, Record::Return { group, not_to: session.0, envelope });
             self.links.send_crossing(from, crossing);
         }
+    }
+}
+
+impl Groups {
+    /// The members of a group that this shard deals for.
+    pub(crate) fn members(&self, key: GroupKey) -> impl Iterator<Item = Receiver> {
+        self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).map(|member| member.receiver)
     }
 }
 

@@ -99,6 +99,7 @@ mod publish;
 mod queue;
 mod rate;
 mod reason;
+mod refusals;
 mod reservations;
 mod retained;
 mod retained_fetch;

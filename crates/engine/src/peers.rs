@@ -1,6 +1,6 @@
 //! What other shards send.
 
-use tidegate_mqtt::ReasonCode;
+use tidegate_mqtt::QoS;
 
 use crate::admission::Wanted;
 use crate::desk::Desk;
@@ -72,9 +72,9 @@ impl Engine {
     fn handle_record(&mut self, now: Now, from: ShardId, record: Record<'_>) {
         match record {
             Record::Publish(envelope) => self.handle_envelope(now, from, envelope),
-            Record::Confirm { ticket, code, promises } => {
+            Record::Confirm { ticket, refused, promises } => {
                 self.links.answered(from, ticket, false);
-                self.confirm(now, ticket, code, promises);
+                self.confirm(now, ticket, refused, promises);
             }
             other => self.handle_rare_record(now, from, other),
         }
@@ -170,15 +170,14 @@ impl Engine {
         self.desk.reservations.use_committed(from);
         let source = source_of(&envelope);
         let mark = self.desk.journal.mark();
-        let mut code = ReasonCode::Success;
+        let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
         if envelope.purpose & RETAIN_AT_HOME != 0 {
             let publication = &mut envelope.publication;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
-            let refused =
+            refused =
                 if kept_by_a_broker { self.take_over_at_home(now, publication) } else { self.retain(now, publication) };
-            code = refused.map_or(code, Reason::code);
         }
         if envelope.publication.expires_at <= now.monotonic {
             // The way here took longer than it has to live ([MQTT-3.3.2-5]).
@@ -186,13 +185,16 @@ impl Engine {
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
+            self.desk.gave_up = false;
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
+            let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
+            refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             if envelope.publication.tenant == TenantId::UPLINK {
                 self.check_gate_now_and_then(now);
             }
         }
         let promises = self.desk.journal.has_written_since(mark);
-        self.confirm_to(now, envelope.origin, envelope.ticket, code, promises);
+        self.confirm_to(now, envelope.origin, envelope.ticket, refused, promises);
     }
 
     fn handle_interest(
@@ -219,7 +221,7 @@ impl Engine {
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
         } else {
-            self.confirm(now, ticket, ReasonCode::Success, false);
+            self.confirm(now, ticket, None, false);
         }
     }
 

@@ -1,11 +1,12 @@
 //! PUBLISH from a client: checks, aliases, exactly-once, and the way to its subscribers.
 
+mod store_full;
 mod with_properties;
 
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
 
 use crate::admission::Admission;
-use crate::connection::Answer;
+use crate::connection::{Answer, Outcome};
 use crate::dispatch::{Source, reach};
 use crate::durable::{Key, Mark};
 use crate::engine::Engine;
@@ -52,11 +53,13 @@ impl Engine {
         if raw.qos != QoS::AtMostOnce {
             self.check_receive_maximum(key, session, version, &raw)?;
         }
-        if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) && !self.is_repeated(session, &raw) {
-            return self.refuse_for_full_store(now, key, version, &raw);
-        }
         let fleet = self.desk.uplinks.is_on();
         if fleet && !self.is_repeated(session, &raw) {
+            if self.desk.journal.full && (raw.qos != QoS::AtMostOnce || raw.retain) {
+                // Brokers get all of it, and their queues are stored.
+                self.refuse_for_full_store(now, key, &String::from_utf8_lossy(raw.topic), &raw);
+                return Ok(());
+            }
             match self.pass_gate(now, key, session, version, &raw) {
                 AtGate::Open => {}
                 AtGate::Over => return Ok(()),
@@ -91,28 +94,6 @@ impl Engine {
         let flow = self.desk.sessions.get(session.0).and_then(|session| session.flow.as_ref());
         raw.qos == QoS::ExactlyOnce
             && raw.packet_id.is_some_and(|id| flow.is_some_and(|flow| flow.received.contains(id)))
-    }
-
-    /// The store has no room for what this message may have to be kept as. An MQTT 5 publisher is told; another one could
-    /// only be told that all is well, so its connection ends, and it has the message still.
-    #[cold]
-    fn refuse_for_full_store(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        version: Version,
-        raw: &RawPublish<'_>,
-    ) -> Result<(), Refused> {
-        self.desk.counters.drop_message(Reason::StoreFull);
-        if let (Some(session), Ok(topic)) = (self.desk.session_of(key), std::str::from_utf8(raw.topic)) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::StoreFull);
-        }
-        if !version.is_v5() && raw.packet_id.is_some() {
-            return Err(Refused::new(Reason::StoreFull, "the store has no room for the message"));
-        }
-        let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, Reason::StoreFull.code(), 0, mark);
-        Ok(())
     }
 
     /// The route of a topic as it stands in a packet. A topic that is found in the cache is known to be valid.
@@ -185,7 +166,9 @@ impl Engine {
             return self.hold_back(raw);
         }
         let traits = self.cache.traits(slot);
-        if traits.may_reject && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding) {
+        if (traits.may_reject || self.desk.journal.full)
+            && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
+        {
             return;
         }
         let mut ticket = None;
@@ -208,9 +191,9 @@ impl Engine {
             entered_at: now.monotonic,
             hops: 0,
         };
-        let mut code = ReasonCode::Success;
+        let mut refused = None;
         if raw.retain {
-            code = self.retain_published(now, slot, raw, forwarding, tenant, session);
+            refused = self.retain_published(now, slot, raw, forwarding, tenant, session);
         }
         let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
@@ -226,18 +209,26 @@ impl Engine {
         );
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
+        self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
         self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
         }
         if raw.packet_id.is_some() {
-            if !done.reached && code == ReasonCode::Success {
-                code = ReasonCode::NoMatchingSubscribers;
-            }
-            self.answer_publish(now, key, raw, code, u32::from(done.waits), mark);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached);
+            self.answer_publish(now, key, raw, outcome, u32::from(done.waits), mark);
         }
         self.after_publish(now, key, tenant, done.full);
+    }
+
+    /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which
+    /// an error would invite; so nobody is told of the one subscriber who did not get it.
+    #[inline]
+    fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
+        let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
+        let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
+        refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
     }
 
     /// What a message on its way may have filled.
@@ -251,7 +242,7 @@ impl Engine {
         }
     }
 
-    /// Whether a message does not go its way now, since a queue has no room for it and rejects it.
+    /// Whether a message does not go its way now, since a queue has no room for it and rejects it, or the store has none.
     #[cold]
     #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
     fn is_kept_out(
@@ -276,11 +267,16 @@ impl Engine {
         let properties = forwarding.properties;
         let expires_at = forwarding.expires_at;
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
+        if self.desk.journal.full && self.has_to_be_stored(session, slot, &publication, raw) {
+            self.refuse_for_full_store(now, key, &topic, raw);
+            return true;
+        }
         match self.admit(now, key, session, slot, &publication) {
             Admission::Open => return false,
-            Admission::Refused => {
+            Admission::StoreFull => self.refuse_for_full_store(now, key, &topic, raw),
+            Admission::Refused(reason) => {
                 let mark = self.desk.journal.mark();
-                self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+                self.answer_publish(now, key, raw, Err(reason), 0, mark);
             }
             Admission::Over => {}
             Admission::Waits => self.hold_back(raw),
@@ -301,7 +297,7 @@ impl Engine {
         self.desk.counters.drop_message(Reason::NotAuthorized);
         let topic = self.cache.get(slot).0;
         self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
-        self.answer_publish(now, key, raw, ReasonCode::NotAuthorized, 0, mark);
+        self.answer_publish(now, key, raw, Err(Reason::NotAuthorized), 0, mark);
     }
 
     /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
@@ -321,7 +317,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
         tenant: TenantId,
         session: SessionKey,
-    ) -> ReasonCode {
+    ) -> Option<Reason> {
         let topic = self.cache.get(slot).0.to_owned();
         let publisher = self
             .desk
@@ -340,10 +336,12 @@ impl Engine {
         );
         publication.priority = self.cache.traits(slot).priority.level(forwarding.properties);
         let refused = self.retain(now, &mut publication);
-        if let Some(reason) = refused {
-            self.desk.tell_denied(Attempt::Publish, session, &topic, reason);
+        // The topic's home may be elsewhere, where it is refused for the same reason and nobody knows the publisher.
+        let told = refused.or_else(|| self.has_no_room_to_retain(&publication).then_some(Reason::StoreFull));
+        if let Some(reason) = told {
+            self.desk.tell_denied(Attempt::Retain, session, &topic, reason);
         }
-        refused.map_or(ReasonCode::Success, Reason::code)
+        refused
     }
 
     /// Whether a QoS 2 message is new; a repetition is only acknowledged again ([MQTT-4.3.3-10]).
@@ -364,7 +362,7 @@ impl Engine {
             .is_some_and(|extra| extra.acks.has_pub_rec(id));
         if !pending {
             // What it repeats may have been written only just now.
-            self.answer(now, key, id, Answer::PubRec(ReasonCode::Success), 0, stored.is_some());
+            self.answer(now, key, id, Answer::PubRec(Ok(ReasonCode::Success)), 0, stored.is_some());
         }
         false
     }
@@ -375,15 +373,15 @@ impl Engine {
         now: Now,
         key: ConnectionKey,
         raw: &RawPublish<'_>,
-        code: ReasonCode,
+        outcome: Outcome,
         waits: u32,
         mark: Mark,
     ) {
         let Some(id) = raw.packet_id else { return };
         let promises = self.desk.journal.has_written_since(mark);
         let answer = match raw.qos {
-            QoS::ExactlyOnce => Answer::PubRec(code),
-            _ => Answer::PubAck(code),
+            QoS::ExactlyOnce => Answer::PubRec(outcome),
+            _ => Answer::PubAck(outcome),
         };
         self.answer(now, key, id, answer, waits, promises);
     }

@@ -155,8 +155,8 @@ reasons! {
     TooManyWildcards = 58, "too_many_wildcards", QuotaExceeded, "the topic filter has more wildcard levels than the limit";
     /// A topic filter with more bytes than allowed.
     FilterTooLong = 59, "filter_too_long", TopicFilterInvalid, "the topic filter is longer than the limit";
-    /// Nobody could find out in time who the client is.
-    AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out in time";
+    /// Nobody could find out who the client is: in time, or at all.
+    AuthenticationUnavailable = 60, "authentication_unavailable", ServerUnavailable, "who the client is could not be found out";
     /// A tenant has as many clients connected as it may have.
     TenantConnections = 61, "tenant_connections", QuotaExceeded, "the tenant's limit of connections is reached";
     /// A tenant has as many sessions as it may have.
@@ -181,10 +181,18 @@ reasons! {
     LeaseEnded = 71, "lease_ended", ServerUnavailable, "the lease of this orchestrator has run out; others may serve the client";
     /// A node of the cluster has gone that had to confirm something.
     NodeLost = 72, "node_lost", ServerBusy, "a node of the cluster has gone that had to confirm what the client has sent";
+    /// A topic filter with more levels than allowed.
+    FilterTooDeep = 73, "filter_too_deep", TopicFilterInvalid, "the topic filter has more levels than the limit";
+    /// TLS failed before there was a CONNECT.
+    TlsFailed = 74, "tls_failed", UnspecifiedError, "TLS failed before a CONNECT arrived";
+    /// A PROXY header that was missing, malformed or not allowed.
+    ProxyHeader = 75, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
+    /// As many TLS handshakes are going on as there may be.
+    TooManyHandshakes = 76, "too_many_handshakes", ServerBusy, "the limit of TLS handshakes at once is reached";
     /// A message that makes brokers close the connection.
-    ClosesConnections = 73, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
+    ClosesConnections = 77, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
     /// An orchestrator has no broker.
-    NoBroker = 74, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
+    NoBroker = 78, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.
@@ -205,6 +213,11 @@ impl Reason {
             ReasonCode::QosNotSupported => Self::QosNotSupported,
             _ => Self::ProtocolError,
         }
+    }
+
+    /// The reason of a number.
+    pub(crate) fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
     }
 
     /// The stable number, an index into tables of [`REASONS`] counters.

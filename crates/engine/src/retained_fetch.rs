@@ -16,6 +16,7 @@ use crate::link::envelope::Envelope;
 use crate::link::record::Record;
 use crate::message::Publication;
 use crate::now::Now;
+use crate::reason::Reason;
 use crate::retained::ScanEnd;
 use crate::session::Session;
 use crate::topics::SubscriberOptions;
@@ -334,7 +335,12 @@ impl Engine {
     fn deliver_retained(&mut self, now: Now, id: u32, publication: &mut Publication<'_>) {
         let Some(fetch) = self.fetches.by_id.get(&id) else { return };
         let session = self.desk.sessions.get(fetch.session.0);
-        if publication.expires_at <= now.monotonic || !self.may_receive(fetch.session, publication.topic) {
+        if publication.expires_at <= now.monotonic {
+            return;
+        }
+        if !self.may_receive(fetch.session, publication.topic) {
+            let to = fetch.session;
+            self.desk.drop_for(Reason::NotAuthorized, to, publication.topic);
             return;
         }
         if session

@@ -4,7 +4,7 @@ use tidegate_mqtt::{
     Frame, QoS, ReasonCode, RetainHandling, Subscribe, SubscriptionOptions, TopicFilter, Unsubscribe, Version,
 };
 
-use crate::connection::{Answer, FetchRequest, SubAckAnswer};
+use crate::connection::{Answer, FetchRequest, SubAckAnswer, UnsubAckAnswer};
 use crate::dispatch::STORED_NAME_MAX;
 use crate::engine::Engine;
 use crate::event::Attempt;
@@ -15,6 +15,7 @@ use crate::link::record::{MemberOptions, Record};
 use crate::now::Now;
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
+use crate::refusals::Refusals;
 use crate::settings::Holding;
 use crate::topics::{Subscriber, SubscriberOptions};
 
@@ -69,6 +70,7 @@ impl Engine {
             codes: Vec::with_capacity(requested),
             filters: Vec::new(),
             fetches: Vec::with_capacity(requested),
+            refusals: Refusals::new(self.wants_reasons(key), requested),
         });
         if self.desk.uplinks.is_on() {
             let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
@@ -102,6 +104,7 @@ impl Engine {
                     self.desk.counters.requests_refused[reason.number()] += 1;
                     let filter = filter.map_or("", |filter| filter.as_str());
                     self.desk.tell_denied(Attempt::Subscribe, session, filter, reason);
+                    answer.refusals.add(filter, reason);
                     reason.code()
                 }
             });
@@ -115,6 +118,12 @@ impl Engine {
         self.end_decided_waits(now);
         self.wait_for_full_links(now, key);
         Ok(())
+    }
+
+    /// Whether a client reads why something was refused ([MQTT-3.1.2-29]).
+    fn wants_reasons(&self, key: ConnectionKey) -> bool {
+        let connection = self.desk.connections.get(key);
+        connection.is_some_and(|connection| connection.version.is_v5() && connection.problem_information)
     }
 
     fn maximum_qos(&self, key: ConnectionKey) -> QoS {
@@ -132,8 +141,11 @@ impl Engine {
     ) -> Result<(), Reason> {
         let max_levels = usize::from(self.settings.limits.max_topic_levels);
         let storable = !self.desk.journal.is_on() || request.filter.as_str().len() <= STORED_NAME_MAX;
-        if request.filter.levels().count() > max_levels || !storable {
-            return Err(Reason::InvalidTopicFilter);
+        if !storable {
+            return Err(Reason::FilterTooLong);
+        }
+        if request.filter.levels().count() > max_levels {
+            return Err(Reason::FilterTooDeep);
         }
         self.check_filter_size(request.filter)?;
         let behind_share = request.filter.shared().map_or(request.filter, |(_, filter)| filter);
@@ -276,17 +288,24 @@ impl Engine {
     ) -> Result<(), Refused> {
         let unsubscribe = Unsubscribe::decode(version, frame.first_byte, frame.body)?;
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
-        let mut codes = Vec::new();
+        let wanted = self.wants_reasons(key);
+        let mut answer = Box::new(UnsubAckAnswer {
+            codes: Vec::new(),
+            refusals: Refusals::new(wanted, unsubscribe.filters().count()),
+        });
         let mark = self.desk.journal.mark();
         for filter in unsubscribe.filters() {
-            codes.push(match filter {
-                Err(_) => ReasonCode::TopicFilterInvalid,
+            answer.codes.push(match filter {
+                Err(_) => {
+                    answer.refusals.add("", Reason::InvalidTopicFilter);
+                    Reason::InvalidTopicFilter.code()
+                }
                 Ok(filter) if self.unsubscribe(now, session, filter) => ReasonCode::Success,
                 Ok(_) => ReasonCode::NoSubscriptionExisted,
             });
         }
         let promises = self.desk.journal.has_written_since(mark);
-        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(codes.into()), 0, promises);
+        self.answer(now, key, unsubscribe.packet_id, Answer::UnsubAck(answer), 0, promises);
         self.wait_for_full_links(now, key);
         Ok(())
     }

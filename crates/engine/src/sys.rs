@@ -293,12 +293,12 @@ impl Engine {
         }
     }
 
-    /// Tells watchers of the client's tenant that it came (no reason) or went (its reason).
-    pub(crate) fn publish_client_event(&mut self, now: Now, key: SessionKey, reason: Option<Reason>) {
+    /// What watchers of the client's tenant are told when it has come (no reason) or gone (its reason), if there are any.
+    pub(crate) fn client_event(&self, now: Now, key: SessionKey, reason: Option<Reason>) -> Option<ClientEvent> {
         if self.sys.watchers + self.sys.tenant_watchers == 0 || !self.settings.sys_events {
-            return;
+            return None;
         }
-        let Some(session) = self.desk.sessions.get(key.0) else { return };
+        let session = self.desk.sessions.get(key.0)?;
         let what = if reason.is_some() { "disconnected" } else { "connected" };
         // A client id may hold what a topic level may not.
         let level = session.client_id.replace(['+', '#', '/'], "_");
@@ -310,14 +310,23 @@ impl Engine {
             let _ = write!(text, ",\"reason\":\"{}\",\"reason_code\":{}", reason.label(), reason.code().byte());
         }
         text.push('}');
-        let tenant = session.tenant;
-        if TopicName::new(&topic).is_err() {
-            return;
-        }
+        TopicName::new(&topic).is_ok().then_some(ClientEvent { tenant: session.tenant, topic, text })
+    }
+
+    /// Publishes what was put into words before.
+    pub(crate) fn publish_client_event(&mut self, now: Now, event: Option<ClientEvent>) {
+        let Some(ClientEvent { tenant, topic, text }) = event else { return };
         let mut publication =
             Publication::new(tenant, &topic, QoS::ExactlyOnce, false, &[], Millis::NEVER, text.as_bytes(), 0);
         self.publish_inside(now, &mut publication, None);
     }
+}
+
+/// That a client has come or gone, in words.
+pub(crate) struct ClientEvent {
+    tenant: TenantId,
+    topic: String,
+    text: String,
 }
 
 /// Appends a JSON string with everything escaped that has to be.

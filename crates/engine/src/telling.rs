@@ -119,6 +119,12 @@ impl Desk {
         self.events.push_back(Event::Log(LogEvent::Dropped { client_id, topic, reason, publisher, untold }));
     }
 
+    /// Tells that a session may not be sent messages of a topic; the route counts them.
+    #[cold]
+    pub(crate) fn tell_withheld(&mut self, to: SessionKey, topic: &str) {
+        self.tell_dropped(Reason::NotAuthorized, to, topic, None);
+    }
+
     /// Tells a message that a session did not get which is not there any more.
     #[cold]
     pub(crate) fn tell_given_up(&mut self, reason: Reason, client_id: &str, topic: &str) {
@@ -130,10 +136,25 @@ impl Desk {
     /// Tells that a client was not allowed something.
     #[cold]
     pub(crate) fn tell_denied(&mut self, attempt: Attempt, by: SessionKey, topic: &str, reason: Reason) {
+        self.tell_denied_by(attempt, by, topic, reason, None);
+    }
+
+    /// The same, and whose queue had no room.
+    #[cold]
+    pub(crate) fn tell_denied_by(
+        &mut self,
+        attempt: Attempt,
+        by: SessionKey,
+        topic: &str,
+        reason: Reason,
+        whose: Option<SessionKey>,
+    ) {
+        let whose = whose.and_then(|whose| self.sessions.get(whose.0));
+        let held_up_by = whose.map(|session| session.client_id.to_string());
         let Some(session) = self.sessions.get(by.0) else { return };
         let Some(untold) = self.telling.take(self.journal.now.monotonic, &session.client_id) else { return };
         let (client_id, topic) = (session.client_id.to_string(), topic.to_owned());
-        self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, untold }));
+        self.events.push_back(Event::Log(LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold }));
     }
 
     /// Tells that a publisher has to wait.

@@ -36,8 +36,9 @@ impl Shard {
                     self.admit(transport, listener);
                     continue;
                 }
-                Ok(Accepted::TooManyHandshakes) => {
+                Ok(Accepted::TooManyHandshakes(address)) => {
                     self.counters.tls_refused_full += 1;
+                    self.record_too_many_handshakes(address);
                     if let Some(times) = self.unfit.note(self.now.monotonic) {
                         tracing::warn!(
                             times,

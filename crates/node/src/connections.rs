@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use tidegate_engine::{ConnectionKey, ListenerId, ShardId};
+use tidegate_engine::{ConnectionKey, ListenerId, Reason, ShardId};
 
 use crate::admission::{Seat, ip_of};
 use crate::inbox::{Adoption, ToShard};
@@ -218,7 +218,12 @@ impl Shard {
                 tracing::debug!(%peer, "connection closed: {ended}");
             }
         }
-        self.engine.handle_transport_closed(self.now, key);
+        let reason = match ended {
+            Ended::WebSocket(_) | Ended::Quic(_) => return self.engine.handle_transport_closed(self.now, key),
+            Ended::Tls(_) => Reason::TlsFailed,
+            Ended::Proxy(_) => Reason::ProxyHeader,
+        };
+        self.engine.handle_transport_failed(self.now, key, reason, &ended.to_string());
     }
 
     /// What is known of a connection beside its packets.

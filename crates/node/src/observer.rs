@@ -152,9 +152,9 @@ impl Observer for TracingObserver {
                 let reason = reason.label();
                 tracing::debug!(shard, client_id, topic, reason, publisher, untold, "message dropped");
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
                 let (attempt, reason) = (attempt.text(), reason.label());
-                tracing::debug!(shard, client_id, attempt, topic, reason, untold, "denied");
+                tracing::debug!(shard, client_id, attempt, topic, reason, held_up_by, untold, "denied");
             }
             LogEvent::Delayed { client_id, delay, untold, .. } => {
                 tracing::debug!(shard, %peer, client_id, %delay, untold, "publisher delayed");
@@ -165,5 +165,6 @@ impl Observer for TracingObserver {
 
 /// What health checks and port scanners cause: a connection that says nothing.
 fn is_ordinary(reason: Reason) -> bool {
-    matches!(reason, Reason::ConnectionLost | Reason::ServerShuttingDown)
+    // What fails before a CONNECT is logged by the shell, a few times at most.
+    matches!(reason, Reason::ConnectionLost | Reason::ServerShuttingDown | Reason::TlsFailed | Reason::ProxyHeader)
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tidegate_store::inspect::{InspectError, check, export, import, stats};
+use tidegate_store::inspect::{Completeness, InspectError, check, export, import, stats};
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{
     Disk, Failure, OpenError, Opened, ReadError, RealDisk, RecoveryReport, Settings, SimulatedDisk, State, Stepped,
@@ -89,7 +89,7 @@ fn salvaged(disk: &SimulatedDisk) -> (Entries, Vec<String>) {
     let (from, to): (Arc<dyn Disk>, _) = (Arc::new(disk.clone()), SimulatedDisk::new(9));
     let mut lines = Vec::new();
     let report = export(&from, &mut lines, true, &|_, _| None).unwrap();
-    import(Arc::new(to.clone()), &mut lines.as_slice()).unwrap();
+    import(Arc::new(to.clone()), &mut lines.as_slice(), Completeness::Whole).unwrap();
     let skipped = report.skipped.iter().map(|skipped| format!("{}: {}", skipped.file, skipped.what)).collect();
     (contents(&opened(&to).unwrap().store), skipped)
 }
@@ -483,13 +483,15 @@ fn an_export_can_be_imported_into_an_empty_directory_only() {
     assert_eq!(export(&disk, &mut lines, false, &|key, _| Some(format!("\"{}\"", key.len()))).unwrap().entries, 500);
     assert!(String::from_utf8_lossy(&lines).contains(r#","text":"\"8\""}"#));
     let other = SimulatedDisk::new(9);
-    assert_eq!(import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap().entries, 500);
+    assert_eq!(import(Arc::new(other.clone()), &mut lines.as_slice(), Completeness::Whole).unwrap().entries, 500);
     let before = names(&other, "");
-    let again = import(Arc::new(other.clone()), &mut lines.as_slice()).unwrap_err().to_string();
+    let again = import(Arc::new(other.clone()), &mut lines.as_slice(), Completeness::Whole).unwrap_err().to_string();
     assert!(again.contains("import into an empty one"), "{again}");
     assert_eq!(names(&other, ""), before, "what is there is left as it is");
     assert_eq!(contents(&opened(&other).unwrap().store), entries(0..500));
-    let broken = import(Arc::new(SimulatedDisk::new(1)), &mut &b"{\"key\":\"0\"}\n"[..]).unwrap_err().to_string();
+    let broken = import(Arc::new(SimulatedDisk::new(1)), &mut &b"{\"key\":\"0\"}\n"[..], Completeness::Whole)
+        .unwrap_err()
+        .to_string();
     assert!(broken.contains("line 1"), "{broken}");
 }
 

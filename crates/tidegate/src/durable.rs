@@ -1,5 +1,6 @@
 //! The store of the broker: opened where the configuration names a directory.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use tidegate_engine::{Durability, Sweep};
 use tidegate_node::Node;
 use tidegate_store::{Opened, RealDisk, Settings, Store, open};
 
+use crate::commands::store::with_directory;
 use crate::config::Config;
 
 /// The garbage rules of what the engines write.
@@ -30,6 +32,7 @@ pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
     };
     let Some(directory) = &config.store.directory else { return Ok(None) };
     let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
+    warn_of_open_directory(directory);
     let settings = Settings {
         durability,
         segment_bytes: config.store.segment_size.0,
@@ -41,9 +44,36 @@ pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
         ..Settings::default()
     };
     let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
-    let Opened { store, .. } =
-        open(Arc::new(disk), settings, sweep).map_err(|error| format!("the store in {directory}: {error}"))?;
+    let Opened { store, .. } = open(Arc::new(disk), settings, sweep).map_err(|error| {
+        // The store does not know where it is; what to do about it can be copied as it stands.
+        with_directory(&format!("the store in {directory}: {error}"), directory)
+    })?;
     Ok(Some(store))
+}
+
+/// Whether the directory of the store could be made and written, as far as that can be said without doing it.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn check_directory(config: &Config) -> Result<(), String> {
+    let Some(directory) = config.store.directory.as_ref().filter(|_| config.durability() != Durability::Memory) else {
+        return Ok(());
+    };
+    RealDisk::check(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))
+}
+
+/// Whoever may look into the directory reads what clients have sent.
+fn warn_of_open_directory(directory: &str) {
+    let Ok(there) = std::fs::metadata(directory) else { return };
+    let mode = there.permissions().mode() & 0o7777;
+    if mode & 0o007 != 0 {
+        let may = if mode & 0o002 == 0 { "read" } else { "change" };
+        tracing::warn!(
+            directory,
+            mode = format!("{mode:04o}"),
+            "everybody on this machine may {may} what is in the data directory; chmod 700 keeps them out"
+        );
+    }
 }
 
 /// Tells the log what was taken in.

@@ -10,6 +10,7 @@ use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
 
 use crate::config::Config;
+use crate::config::credentials::without_credentials;
 use crate::config::sections::Listener;
 use crate::config::sections::orchestrator::UplinkProtocol;
 use crate::homes::Place;
@@ -63,10 +64,10 @@ impl BrokerAddress {
 
     /// Reads the address of a broker whose name is known, or is to be made of the address.
     pub(crate) fn of_parts(name: Option<&str>, address: &str) -> Result<Self, BrokerAddressError> {
-        let form = || BrokerAddressError::Form(without_password(address));
+        let form = || BrokerAddressError::Form(without_credentials(address));
         let authority = match address.split_once("://") {
             Some(("mqtt" | "tcp", rest)) => rest,
-            Some((scheme, _)) => return Err(BrokerAddressError::Scheme(scheme.to_owned())),
+            Some((scheme, _)) => return Err(BrokerAddressError::Scheme(without_credentials(scheme))),
             None => address,
         };
         let (credentials, place) = match authority.rsplit_once('@') {
@@ -108,14 +109,6 @@ fn decoded(text: &str) -> Option<String> {
         rest = if byte.is_some() { behind.get(2..).unwrap_or_default() } else { behind };
     }
     String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
-}
-
-/// An address as it may be shown.
-fn without_password(address: &str) -> String {
-    match address.rsplit_once('@') {
-        Some((_, place)) => format!("...@{place}"),
-        None => address.to_owned(),
-    }
 }
 
 impl Config {
@@ -345,7 +338,7 @@ mod tests {
         for (text, part) in [
             ("mqtts://host:1", "mqtt:// only"),
             ("mqtt://host", "no address"),
-            ("mqtt://me:secret@host:x", "...@host:x"),
+            ("mqtt://me:secret@host:x", "***@host:x"),
             ("host:0", "no address"),
             ("a b=host:1", "cannot be a broker's name"),
             ("", "no address"),

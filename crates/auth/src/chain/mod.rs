@@ -93,7 +93,16 @@ impl Chain {
         Self::start_with(settings, Arc::new(SystemClock::default()))
     }
 
-    /// The same with a clock of one's own.
+    /// Whether a chain can be made of these settings: every file is read, and nobody is asked anything.
+    ///
+    /// # Errors
+    /// As [`Chain::start`].
+    pub fn check(settings: ChainSettings) -> Result<(), SettingsError> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+        ProviderSet::make(settings, None, 1, &clock).map(drop)
+    }
+
+    /// Starts a chain with a clock of one's own.
     ///
     /// # Errors
     /// As [`Chain::start`].

@@ -165,7 +165,10 @@ fn a_new_file_is_private_and_an_old_one_keeps_its_mode_and_its_link() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     std::os::unix::fs::symlink(&file, &link).unwrap();
     let mut users = UserFile::load(&link).unwrap();
-    assert!(users.is_exposed());
+    assert!(users.is_exposed() && !users.is_open());
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o620)).unwrap();
+    assert!(UserFile::load(&link).unwrap().is_open());
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     users.set(name("b"), cheap("y"));
     users.save(&link).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());

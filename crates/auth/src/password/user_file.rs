@@ -17,6 +17,8 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// The permissions that somebody else than the owner has.
 const OTHERS: u32 = 0o077;
+/// Of those, the ones that let them write.
+const WRITE: u32 = 0o022;
 
 /// A user name that a file can hold: not empty, at most 65535 bytes, without `:` and control characters, and not beginning
 /// with `#` or white space.
@@ -138,7 +140,8 @@ enum Line {
 pub struct UserFile {
     lines: Vec<Line>,
     /// Whether others than the owner could read or write it when it was read.
-    exposed: bool,
+    /// What of the file's mode is about others than its owner.
+    others: u32,
 }
 
 impl UserFile {
@@ -147,10 +150,10 @@ impl UserFile {
     /// # Errors
     /// When it cannot be read, or any line of it is wrong. A file that is right in part is not used in part.
     pub fn load(path: &Path) -> Result<Self, UserFileError> {
-        let (text, exposed) = read(path)?;
+        let (text, others) = read(path)?;
         let lines =
             parse(&text).map_err(|(line, problem)| UserFileError::Line { file: path.to_owned(), line, problem })?;
-        Ok(Self { lines, exposed })
+        Ok(Self { lines, others })
     }
 
     /// Reads a file in which some passwords may stand as they are, and hashes those.
@@ -158,7 +161,7 @@ impl UserFile {
     /// # Errors
     /// As [`UserFile::load`], but for passwords that are not hashed. Also gives how many were.
     pub fn load_and_upgrade(path: &Path, kind: HashKind) -> Result<(Self, usize), UserFileError> {
-        let (text, exposed) = read(path)?;
+        let (text, others) = read(path)?;
         let mut upgraded = 0;
         let mut hashed = String::with_capacity(text.len());
         for (number, line) in (1..).zip(text.lines()) {
@@ -178,12 +181,17 @@ impl UserFile {
         }
         let lines =
             parse(&hashed).map_err(|(line, problem)| UserFileError::Line { file: path.to_owned(), line, problem })?;
-        Ok((Self { lines, exposed }, upgraded))
+        Ok((Self { lines, others }, upgraded))
     }
 
     /// Whether others than its owner may read or write the file.
     pub fn is_exposed(&self) -> bool {
-        self.exposed
+        self.others != 0
+    }
+
+    /// Whether others than its owner may write the file, and so let themselves in.
+    pub fn is_open(&self) -> bool {
+        self.others & WRITE != 0
     }
 
     /// The users, in the order of the file. One may stand here twice: for SCRAM, and for passwords.
@@ -271,8 +279,8 @@ impl fmt::Display for UserFile {
     }
 }
 
-/// The text of a file, and whether others may read or write it.
-fn read(path: &Path) -> Result<(String, bool), UserFileError> {
+/// The text of a file, and what of its mode is about others than its owner.
+fn read(path: &Path) -> Result<(String, u32), UserFileError> {
     let failed = |error| UserFileError::Read { file: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.mode();
@@ -282,7 +290,7 @@ fn read(path: &Path) -> Result<(String, bool), UserFileError> {
         return Err(UserFileError::Size { file: path.to_owned() });
     }
     let text = String::from_utf8(bytes).map_err(|_| UserFileError::Text { file: path.to_owned() })?;
-    Ok((text, mode & OTHERS != 0))
+    Ok((text, mode & OTHERS))
 }
 
 fn is_comment(line: &str) -> bool {
@@ -313,5 +321,5 @@ fn user(line: &str) -> Result<(UserName, PasswordHash), LineError> {
 
 #[cfg(test)]
 pub(crate) fn parse_text(text: &str) -> Result<UserFile, (usize, LineError)> {
-    parse(text).map(|lines| UserFile { lines, exposed: false })
+    parse(text).map(|lines| UserFile { lines, others: 0 })
 }

@@ -31,7 +31,9 @@ impl Users {
         rank: fn(&PasswordHash) -> Option<u8>,
     ) -> Result<Self, UserFileError> {
         let read = UserFile::load(file)?;
-        if read.is_exposed() {
+        if read.is_open() {
+            tracing::warn!(provider, file = %file.display(), "others than its owner may write this file of users, and so let themselves in; set its mode to 600");
+        } else if read.is_exposed() {
             tracing::warn!(provider, file = %file.display(), "others than its owner may read this file of users; set its mode to 600");
         }
         let mut found: HashMap<String, (u8, PasswordHash)> = HashMap::new();

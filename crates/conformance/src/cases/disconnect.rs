@@ -29,6 +29,8 @@ pub(super) const CASES: &[Case] = &[
         "MQTT-4.13.1-1",
         "MQTT-4.13.2-1",
     ]),
+    Case::v5("disconnect.nothing_follows_to_one_who_watches_itself", nothing_follows_to_one_who_watches_itself)
+        .proves_5(&["MQTT-3.14.4-1"]),
 ];
 
 const BROKEN: &[u8] = &[MALFORMED_PACKET, PROTOCOL_ERROR];
@@ -117,4 +119,21 @@ fn is_the_last_word_of_a_server(s: &Scenario<'_>) -> Outcome {
     bytes.extend([0xc0, 0]);
     client.send(&bytes)?;
     client.expect_error_close(&[PROTOCOL_ERROR])
+}
+
+/// Brokers that tell of clients that go tell it behind the DISCONNECT, when the client watches itself and they are careless; the
+/// client's checks fail on that.
+fn nothing_follows_to_one_who_watches_itself(s: &Scenario<'_>) -> Outcome {
+    for filter in ["$SYS/brokers/#", "$SYS/brokers/+/clients/+/disconnected"] {
+        let mut client = s.connect("c")?;
+        client.subscribe(filter, 0)?;
+        client.send(&[0x00, 0])?;
+        client.expect_error_close(BROKEN)?;
+        let (mut old, _) = s.connect_persistent("d")?;
+        old.subscribe(filter, 0)?;
+        let new = s.connect("d")?;
+        old.expect_close()?;
+        new.disconnect()?;
+    }
+    Ok(())
 }

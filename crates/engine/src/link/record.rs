@@ -6,7 +6,8 @@ use tidegate_mqtt::{QoS, ReasonCode};
 
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
-use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, read_connection};
+use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, put_ticket, read_connection, read_ticket};
+use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
 /// A shared group by name: its home is `partition_of(tenant, "share/filter")`.
@@ -33,10 +34,10 @@ pub(crate) struct MemberOptions {
 pub(crate) enum Record<'a> {
     /// An application message to deliver, to retain, or both.
     Publish(Envelope<'a>),
-    /// What the ticket stands for is done at the sender, or was refused there with a code.
+    /// What the ticket stands for is done at the sender, or was refused there.
     ///
     /// `promises` says whether something was written into a journal for it.
-    Confirm { ticket: Ticket, code: ReasonCode, promises: bool },
+    Confirm { ticket: Ticket, refused: Option<Reason>, promises: bool },
     /// The sender has (or no longer has) subscribers for a filter.
     Interest { tenant: TenantId, filter: &'a str, present: bool, ticket: Option<Ticket> },
     /// Asks to be told when everything sent before has been noted.
@@ -113,23 +114,22 @@ fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireErro
     Ok(GroupName { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
 }
 
-fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
-    put_connection(out, ticket.map(|ticket| ticket.connection));
-    out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
-}
-
-fn read_ticket(reader: &mut WireReader<'_>) -> Result<Option<Ticket>, WireError> {
-    let connection = read_connection(reader)?;
-    let sequence = reader.u32("a ticket")?;
-    Ok(connection.map(|connection| Ticket { connection, sequence }))
-}
-
 fn read_some_ticket(reader: &mut WireReader<'_>) -> Result<Ticket, WireError> {
     read_ticket(reader)?.ok_or(WireError { reading: "a ticket" })
 }
 
 fn read_code(reader: &mut WireReader<'_>) -> Result<ReasonCode, WireError> {
     ReasonCode::from_byte(reader.u8("a reason code")?).ok_or(WireError { reading: "a reason code" })
+}
+
+/// Stands for no reason.
+const NOT_REFUSED: u8 = u8::MAX;
+
+fn read_refused(reader: &mut WireReader<'_>) -> Result<Option<Reason>, WireError> {
+    match reader.u8("a reason")? {
+        NOT_REFUSED => Ok(None),
+        number => Reason::of_number(number).map(Some).ok_or(WireError { reading: "a reason" }),
+    }
 }
 
 fn put_member(out: &mut Vec<u8>, member: MemberOptions) {
@@ -205,10 +205,10 @@ impl<'a> Record<'a> {
                 out.put_u8(PUBLISH_KIND);
                 envelope.write(head, out, shared);
             }
-            Self::Confirm { ticket, code, promises } => {
+            Self::Confirm { ticket, refused, promises } => {
                 out.put_u8(2);
                 put_ticket(out, Some(*ticket));
-                out.put_u8(code.byte());
+                out.put_u8(refused.map_or(NOT_REFUSED, |reason| reason as u8));
                 out.put_u8(u8::from(*promises));
             }
             other => other.write_rare(head, out, shared),
@@ -386,7 +386,7 @@ impl<'a> Record<'a> {
             PUBLISH_KIND => Ok(Self::Publish(head.envelope(reader, shared)?)),
             2 => Ok(Self::Confirm {
                 ticket: read_some_ticket(reader)?,
-                code: read_code(reader)?,
+                refused: read_refused(reader)?,
                 promises: reader.flag("whether it promises")?,
             }),
             kind => Self::read_rare(kind, head, reader, shared),

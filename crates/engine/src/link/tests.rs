@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tidegate_mqtt::{QoS, ReasonCode};
+use tidegate_mqtt::QoS;
 
 use super::envelope::{DELIVER, Envelope};
 use super::record::ReadHead;
@@ -204,7 +204,7 @@ fn confirmations_of_interest_leave_behind_everything_else() {
     let place = |shard| Place { shard, shards: 3 };
     let mut here = Links::new(place(HERE), 1000);
     let ticket = Ticket { connection: publisher(1), sequence: 1 };
-    here.send(ShardId(2), Record::Confirm { ticket, code: ReasonCode::Success, promises: false });
+    here.send(ShardId(2), Record::Confirm { ticket, refused: None, promises: false });
     here.confirm_interest(THERE, ticket);
     assert!(here.take_batch(THERE).is_none(), "shard 2 is to get the rest first");
     assert!(here.take_batch(ShardId(2)).is_some() && here.is_due());

@@ -1,5 +1,7 @@
 //! The publisher waits.
 
+use tidegate_mqtt::QoS;
+
 use super::Arriving;
 use crate::desk::Desk;
 use crate::event::Delay;
@@ -20,8 +22,10 @@ impl Desk {
         // A publisher is asked to wait as soon as the limit is reached. What it and others have under way by then still
         // enters: a message of each, and what is on its way from other shards.
         let hard = flow.waiting().1 < bounds.max_bytes.saturating_mul(2).saturating_add(link_bytes);
-        let reason = if flow.block_given_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
-        if flow.block_given_up || !hard {
+        let flow_gave_up = flow.block_given_up;
+        let reason = if flow_gave_up { Reason::BlockedTooLong } else { Reason::QueueFullNewest };
+        if flow_gave_up || !hard {
+            self.gave_up |= flow_gave_up && arriving.delivery.qos != QoS::AtMostOnce;
             self.discard_arriving(reason, arriving);
             return false;
         }

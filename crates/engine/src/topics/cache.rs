@@ -154,7 +154,7 @@ impl RouteCache {
     }
 
     /// Keeps those targets of a route that `keep` says yes to.
-    pub(crate) fn retain(&mut self, slot: RouteSlot, keep: impl Fn(&str, SessionKey) -> bool) {
+    pub(crate) fn retain(&mut self, slot: RouteSlot, mut keep: impl FnMut(&str, SessionKey) -> bool) {
         let cached = &mut self.routes[usize::from(slot.0)];
         cached.route.retain(|session| keep(&cached.topic, session));
     }

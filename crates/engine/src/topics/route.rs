@@ -19,6 +19,7 @@ pub(crate) struct Route {
     ids: Vec<u32>,
     groups: Vec<GroupKey>,
     remote: u64,
+    withheld: u32,
     no_local: bool,
 }
 
@@ -106,8 +107,16 @@ impl Route {
     }
 
     /// Keeps those sessions that `keep` says yes to.
-    pub(super) fn retain(&mut self, keep: impl Fn(SessionKey) -> bool) {
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(SessionKey) -> bool) {
+        let before = self.targets.len();
         self.targets.retain(|target| keep(target.session));
+        self.withheld = (before - self.targets.len()) as u32;
+    }
+
+    /// How many sessions of this shard subscribed and may not be sent the message.
+    #[inline]
+    pub(crate) fn withheld(&self) -> u32 {
+        self.withheld
     }
 
     /// Forgets everyone but keeps the memory.
@@ -116,6 +125,7 @@ impl Route {
         self.ids.clear();
         self.groups.clear();
         self.remote = 0;
+        self.withheld = 0;
         self.no_local = false;
     }
 

@@ -78,7 +78,7 @@ impl Engine {
             }
             self.note_come(now, id.as_ref());
         }
-        self.answer_publish(now, key, &raw, ReasonCode::Success, waits, mark);
+        self.answer_publish(now, key, &raw, Ok(ReasonCode::Success), waits, mark);
         Ok(())
     }
 

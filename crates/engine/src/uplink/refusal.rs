@@ -79,6 +79,7 @@ impl Engine {
         for (granted, asked) in answer.codes.iter_mut().zip(&answer.filters) {
             if !granted.is_error() && behind_share(asked) == filter {
                 *granted = code;
+                answer.refusals.add(asked, Reason::NotAuthorized);
                 ended.push(asked.clone());
             }
         }

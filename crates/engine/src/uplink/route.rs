@@ -1,6 +1,6 @@
 //! What clients publish gets an id and goes to the fleet, or waits for room.
 
-use tidegate_mqtt::{PublishProperties, QoS, RawPublish, ReasonCode, Version};
+use tidegate_mqtt::{PublishProperties, QoS, RawPublish, Version};
 
 use super::RoutingPolicy;
 use super::id::{MessageId, PROPERTY};
@@ -105,7 +105,7 @@ impl Engine {
             self.desk.tell_denied(Attempt::Publish, session, topic, reason);
         }
         let mark = self.desk.journal.mark();
-        self.answer_publish(now, key, raw, ReasonCode::QuotaExceeded, 0, mark);
+        self.answer_publish(now, key, raw, Err(Reason::FleetFull), 0, mark);
         AtGate::Over
     }
 

@@ -470,7 +470,7 @@ fn what_refused_a_subscription_or_connection_is_counted() {
         let client = world.connect(v5("a"));
         let id = client.send_subscribe(&[("a/".repeat(200).as_str(), SubscriptionOptions::new(QOS1))], None);
         assert_eq!(client.expect_sub_ack(id), [ReasonCode::TopicFilterInvalid]);
-        assert_eq!(world.counters().requests_refused[Reason::InvalidTopicFilter.number()], 1);
+        assert_eq!(world.counters().requests_refused[Reason::FilterTooDeep.number()], 1);
     });
 }
 

@@ -29,6 +29,7 @@ mod properties;
 mod publish;
 mod queues;
 mod races;
+mod refusals;
 mod rejecting;
 mod retained;
 mod review;

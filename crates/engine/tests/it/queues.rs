@@ -422,9 +422,12 @@ fn nobody_is_parked_longer_than_the_limit() {
         let before = publisher.answers().len();
         assert!(before < 10);
         world.advance(seconds(30));
-        assert_eq!(before + publisher.answers().len(), 10, "every publish is answered");
+        let after = publisher.answers();
+        assert_eq!(before + after.len(), 10, "every publish is answered");
         let dropped = world.dropped(Reason::BlockedTooLong);
         assert!(dropped > 0);
+        let refused = after.iter().filter(|(_, _, code)| *code == ReasonCode::QuotaExceeded).count() as u64;
+        assert_eq!(refused, dropped, "and none that was dropped as taken");
         assert_eq!(drain(world, &subscriber).len() as u64 + dropped, 10);
         // With room again the queue blocks again instead of dropping.
         for number in 11..=20 {

@@ -1,6 +1,6 @@
 //! Where queues reject, either everyone gets a message or nobody does, and its publisher knows.
 
-use tidegate_engine::{LogEvent, OverflowPolicy, OverflowRule, Reason, Settings};
+use tidegate_engine::{Delay, LogEvent, OverflowPolicy, OverflowRule, Reason, Settings};
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketType, ReasonCode};
 
@@ -58,6 +58,16 @@ fn nobody_gets_what_one_subscriber_has_no_room_for() {
             assert_eq!(other.payloads(), ["1", "2", "3"]);
         }
         assert_eq!(world.dropped(Reason::QueueFullReject), 2);
+        let named: Vec<_> = world
+            .take_log()
+            .into_iter()
+            .filter_map(|event| match event {
+                LogEvent::Denied { held_up_by, reason: Reason::QueueFullReject, .. } => Some(held_up_by),
+                _ => None,
+            })
+            .collect();
+        let known = slow.shard() == publisher.shard();
+        assert_eq!(named, vec![known.then(|| "slow".to_owned()); 2]);
         assert_eq!(drain(world, &slow), ["1", "2", "3"]);
         assert_eq!(publisher.publish(message("t", "6").qos1()), ReasonCode::Success);
         assert_eq!(drain(world, &slow), ["6"]);
@@ -146,6 +156,12 @@ fn the_acknowledgement_of_an_mqtt_3_publisher_is_withheld_until_there_is_room() 
         world.run();
         assert_eq!(publisher.answers().len(), 3);
         assert_eq!(quick.payloads(), ["1", "2", "3"], "nobody gets what is withheld");
+        let delay = world.take_log().into_iter().find_map(|event| match event {
+            LogEvent::Delayed { delay, .. } => Some(delay),
+            _ => None,
+        });
+        let known = slow.shard() == publisher.shard();
+        assert_eq!(delay, Some(Delay::Queue(known.then(|| "slow".to_owned()))));
         publisher.ping();
         assert_eq!(drain(world, &slow), ["1", "2", "3", "4", "5", "6"]);
         assert_eq!(publisher.answers().len(), 3);

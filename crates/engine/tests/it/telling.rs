@@ -128,7 +128,7 @@ fn what_a_client_may_not_do_is_told() {
                 world.take_log().into_iter().filter(|event| matches!(event, LogEvent::Denied { .. })).collect();
             let denied = |attempt, topic: &str, reason| {
                 let (client_id, topic) = ("a".to_owned(), topic.to_owned());
-                LogEvent::Denied { client_id, attempt, topic, reason, untold: 0 }
+                LogEvent::Denied { client_id, attempt, topic, reason, held_up_by: None, untold: 0 }
             };
             assert_eq!(
                 told,

@@ -9,6 +9,7 @@ use super::{Ban, BanTarget, Seat};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
+use crate::table::Flags;
 use crate::tls::IdentityRole;
 use crate::transport::Transport;
 
@@ -78,7 +79,13 @@ impl Shard {
             }
             Err(reason) => {
                 self.refuse_at_accept(Some(address), reason);
-                self.lose(key);
+                if let Some((flags, _)) = self.table.get(key) {
+                    flags.set(Flags::BROKEN);
+                }
+                if !self.engine.close_unheard(key, reason) {
+                    // A client that has moved to this address is a client already.
+                    self.lose(key);
+                }
                 false
             }
         }
@@ -92,6 +99,12 @@ impl Shard {
             let address = address.map(tracing::field::display);
             tracing::warn!(times, reason = reason.label(), address, "new connections are closed at once");
         }
+    }
+
+    /// A connection was closed again since too many handshakes are under way.
+    pub(crate) fn record_too_many_handshakes(&mut self, address: IpAddr) {
+        let event = self.flown(FlightKind::Refused).reason(Reason::TooManyHandshakes).detail("at accept");
+        self.flight.record(self.now, event.address(Some(address)));
     }
 
     /// A connection is refused for the limit of all connections.
@@ -255,9 +268,11 @@ impl Shard {
                 let publisher = publisher.as_ref().map(|publisher| format!("published by {publisher}"));
                 event.detail(&publisher.unwrap_or_default()).after(*untold)
             }
-            LogEvent::Denied { client_id, attempt, topic, reason, untold } => {
+            LogEvent::Denied { client_id, attempt, topic, reason, held_up_by, untold } => {
                 let event = self.flown(FlightKind::Denied).client(client_id).topic(topic).reason(*reason);
-                event.detail(&format!("it wanted {}", attempt.text())).after(*untold)
+                let whose =
+                    held_up_by.as_ref().map_or_else(String::new, |whose| format!("; the queue of {whose} is full"));
+                event.detail(&format!("it wanted {}{whose}", attempt.text())).after(*untold)
             }
             LogEvent::Delayed { client_id, delay, untold, .. } => {
                 let event = self.flown(FlightKind::Delayed).client(client_id);

@@ -4,7 +4,7 @@ mod bind;
 mod shortage;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use mio::event::Source;
@@ -55,7 +55,7 @@ impl Layers {
             None => Transport::Tcp(stream),
             Some(tls) => match tls.begin() {
                 Some((config, slot)) => Transport::tls(stream, config, slot)?,
-                None => return Ok(Accepted::TooManyHandshakes),
+                None => return Ok(Accepted::TooManyHandshakes(peer.ip())),
             },
         };
         let transport = match &self.path {
@@ -73,8 +73,8 @@ impl Layers {
 #[derive(Debug)]
 pub(crate) enum Accepted {
     Connection(Transport),
-    /// The socket is closed again: as many TLS handshakes are under way as the listener works on at once.
-    TooManyHandshakes,
+    /// The socket of this peer is closed again: as many TLS handshakes are under way as the listener works on at once.
+    TooManyHandshakes(IpAddr),
 }
 
 /// A listening socket on its shard.

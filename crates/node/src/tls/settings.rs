@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::TlsError;
+use super::configuration::build;
 use super::facts::TlsVersion;
 
 /// Handshakes at once that a listener works on unless it is told otherwise.
@@ -47,6 +49,14 @@ impl TlsSettings {
             minimum_version: TlsVersion::Tls12,
             max_handshakes: DEFAULT_MAX_HANDSHAKES,
         }
+    }
+
+    /// Reads all files, to see whether a listener could be made of them.
+    ///
+    /// # Errors
+    /// When one cannot be used.
+    pub fn check(&self) -> Result<(), TlsError> {
+        build(self, b"mqtt").map(drop)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
+use tidegate_engine::Reason;
 use tidegate_node::proxy_protocol::Network;
 use tidegate_node::{BanTarget, LocalAddress, Node, NodeSettings, Peer};
 
@@ -110,7 +111,10 @@ fn refused(node: &Node, at: SocketAddr, bytes: &[u8]) {
     let mut rest = Vec::new();
     let _ = socket.read_to_end(&mut rest);
     assert_eq!(rest, b"");
-    assert_eq!(node.handle().report().unwrap().shell.proxy_refused, before + 1);
+    let report = node.handle().report().unwrap();
+    assert_eq!(report.shell.proxy_refused, before + 1);
+    let counted = report.counters.connects_refused;
+    assert_eq!((counted[Reason::ProxyHeader.number()], counted[Reason::ConnectionLost.number()]), (before + 1, 0));
 }
 
 #[test]
@@ -186,6 +190,8 @@ fn the_named_client_is_limited_and_banned_and_its_proxy_is_not() {
         let refused: Vec<u64> =
             node.handle().report().unwrap().shell.refused.by_reason().map(|(_, count)| count).collect();
         assert_eq!(refused, [2, 10, 0, 0, 0], "banned, and too many from an address");
+        let counted = node.handle().report().unwrap().counters.connects_refused;
+        assert_eq!(counted[Reason::ConnectionLost.number()], 0, "nobody is counted twice");
     }
 }
 

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind};
-use tidegate_node::{Node, NodeSettings, TlsSettings, TlsVersion};
+use tidegate_engine::Reason;
+use tidegate_node::{FlightSubject, Node, NodeSettings, TlsSettings, TlsVersion};
 
 use crate::pki::{COMMON, client_config, client_config_of};
 use crate::wire::*;
@@ -154,6 +155,19 @@ fn a_handshake_may_end_anywhere_and_gives_its_place_back() {
     }
     assert_eq!(tcp(at).read(&mut [0]).unwrap(), 0, "closed without a word");
     assert_eq!(node.handle().report().unwrap().shell.tls_refused_full, 1);
+}
+
+#[test]
+fn who_comes_while_too_many_handshakes_are_under_way_finds_out_why() {
+    let (node, at) = start(TlsSettings { max_handshakes: 1, ..COMMON.settings.clone() });
+    let mut slow = tcp(at);
+    slow.write_all(&hello()[..9]).unwrap();
+    while node.handle().report().unwrap().shell.accepted < 1 {
+        std::thread::yield_now();
+    }
+    assert_eq!(tcp(at).read(&mut [0]).unwrap(), 0, "closed without a word");
+    let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    assert!(story.events.iter().any(|event| event.reason == Some(Reason::TooManyHandshakes)), "{story:?}");
 }
 
 #[test]

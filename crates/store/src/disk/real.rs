@@ -29,6 +29,11 @@ impl RealDisk {
     /// # Errors
     /// When it cannot be made.
     pub fn create(path: &Path) -> io::Result<Self> {
+        if let Ok(there) = fs::metadata(path)
+            && !there.is_dir()
+        {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "there is a file of this name"));
+        }
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)?;
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -36,6 +41,20 @@ impl RealDisk {
             }
         }
         Ok(Self { path: path.to_owned() })
+    }
+
+    /// Whether [`RealDisk::create`] could do what it does, as far as that can be said without doing it.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written.
+    pub fn check(path: &Path) -> io::Result<()> {
+        let there = path.ancestors().find(|it| it.as_os_str().is_empty() || it.exists()).unwrap_or(path);
+        let there = if there.as_os_str().is_empty() { Path::new(".") } else { there };
+        if !there.is_dir() {
+            let text = format!("{} is a file", there.display());
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, text));
+        }
+        Ok(rustix::fs::access(there, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
     }
 
     /// A directory that is there.
@@ -103,10 +122,17 @@ impl Disk for RealDisk {
     fn lock(&self) -> Result<LockGuard, LockError> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE);
-        let mut file = take(options.open(self.path.join(LOCK))?)?;
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        let path = self.path.join(LOCK);
+        let is_new = !path.exists();
+        let mut file = take(options.open(&path)?)?;
+        let said = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        if let Err(error) = said {
+            if is_new {
+                // On a full disk nothing is left behind by who could not begin.
+                let _ = fs::remove_file(&path);
+            }
+            return Err(error.into());
+        }
         Ok(Box::new(file))
     }
 

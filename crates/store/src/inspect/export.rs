@@ -1,10 +1,12 @@
-//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read it.
+//! All live entries as lines of JSON: `{"key":"hexadecimal","value":"base64"}`, with `"text"` where somebody can read it, and a
+//! last line that says what they hold.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use data_encoding::{BASE64, HEXLOWER};
 
+use super::ending::Ending;
 use super::salvage::{Skipped, salvage};
 use super::{InspectError, at_rest, find, lock};
 use crate::disk::Disk;
@@ -13,7 +15,7 @@ use crate::{MergeError, store};
 /// What was exported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportReport {
-    /// Lines written.
+    /// Entries written.
     pub entries: u64,
     /// What could not be read, with `salvage`.
     pub skipped: Vec<Skipped>,
@@ -35,7 +37,7 @@ pub fn export(
 ) -> Result<ExportReport, InspectError> {
     let _lock = lock(&**disk)?;
     let mut report = ExportReport::default();
-    let mut line = Line { text: String::new(), output, describe, failed: None, entries: 0 };
+    let mut line = Line { text: String::new(), output, describe, failed: None, ending: Ending::default() };
     if save {
         let saved = salvage(&**disk)?;
         report.skipped = saved.skipped;
@@ -50,7 +52,8 @@ pub fn export(
             MergeError::Write(error) => InspectError::Open(error),
         })?;
     }
-    report.entries = line.entries;
+    line.end();
+    report.entries = line.ending.entries;
     match line.failed.map_or_else(|| line.output.flush(), Err) {
         Ok(()) => Ok(report),
         Err(error) => Err(InspectError::Output(error)),
@@ -62,7 +65,7 @@ struct Line<'a> {
     output: &'a mut dyn Write,
     describe: &'a Describe<'a>,
     failed: Option<io::Error>,
-    entries: u64,
+    ending: Ending,
 }
 
 impl Line<'_> {
@@ -82,8 +85,15 @@ impl Line<'_> {
         }
         self.text.push_str("}\n");
         match self.output.write_all(self.text.as_bytes()) {
-            Ok(()) => self.entries += 1,
+            Ok(()) => self.ending.add(key, value),
             Err(error) => self.failed = Some(error),
+        }
+    }
+
+    /// The last line, unless something is missing before it.
+    fn end(&mut self) {
+        if self.failed.is_none() {
+            self.failed = writeln!(self.output, "{}", self.ending.line()).err();
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Makes a store out of an export.
 
 use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 
+use super::ending::Ending;
 use crate::disk::Disk;
 use crate::operation::{self, OperationError};
 use crate::{MergeError, OpenError, Opened, ReadError, Settings, State, Stepped, SubmitError, keep_all, open};
@@ -19,6 +21,15 @@ const BATCH_BYTES: usize = 1024 * 1024;
 pub struct ImportReport {
     /// Entries read.
     pub entries: u64,
+}
+
+/// Whether an export has to be whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completeness {
+    /// Its last line says what is in it, and that is what there is.
+    Whole,
+    /// The last line may be missing, as in exports of earlier versions.
+    AsItIs,
 }
 
 /// Why an import failed.
@@ -37,6 +48,33 @@ pub enum ImportError {
         line: u64,
         /// What the system said.
         source: io::Error,
+    },
+    /// The directory cannot be made or written.
+    #[error("cannot import into {}: {source}", directory.display())]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The last line is missing.
+    #[error(
+        "the export ends after {entries} entries without the line that says how many there are: a part is missing, or an earlier \
+         version wrote it; export it again, or take what is there with --incomplete"
+    )]
+    Incomplete {
+        /// Entries read.
+        entries: u64,
+    },
+    /// The last line says something else than those before it.
+    #[error(
+        "the export has been changed or lost lines: {entries} entries were read, and its last line says {said}; export it again"
+    )]
+    Changed {
+        /// Entries read.
+        entries: u64,
+        /// Entries that the last line names, and their checksum.
+        said: String,
     },
     /// A line is none of an export.
     #[error("line {line} is not {{\"key\":\"hexadecimal\",\"value\":\"base64\"}}: {what}; export it again")]
@@ -68,8 +106,13 @@ pub enum ImportError {
 /// Reads lines as [`export`](super::export) writes them into an empty directory.
 ///
 /// # Errors
-/// When there is a store already, when a line is none of an export, and when the disk refuses.
-pub fn import(disk: Arc<dyn Disk>, input: &mut dyn BufRead) -> Result<ImportReport, ImportError> {
+/// When there is a store already, when a line is none of an export or lines are missing, and when the disk refuses. What has been
+/// written by then is half a store: [`import_into`](super::import_into) leaves none.
+pub fn import(
+    disk: Arc<dyn Disk>,
+    input: &mut dyn BufRead,
+    completeness: Completeness,
+) -> Result<ImportReport, ImportError> {
     let names = disk.list().map_err(|error| OpenError::Read(ReadError::reading("the directory", error)))?;
     if names.iter().any(|name| super::is_ours(name)) {
         return Err(ImportError::NotEmpty);
@@ -80,17 +123,25 @@ pub fn import(disk: Arc<dyn Disk>, input: &mut dyn BufRead) -> Result<ImportRepo
     }
     let mut store = store.stepped(Box::new(|_: u16, _: u64| {}));
     let (mut line, mut number, mut batch, mut sequence) = (Vec::new(), 0, Vec::new(), 0);
-    let mut report = ImportReport::default();
+    let (mut found, mut said) = (Ending::default(), None);
     loop {
         line.clear();
         number += 1;
         let read = Read::take(&mut *input, MAX_LINE).read_until(b'\n', &mut line);
         let read = read.map_err(|source| ImportError::Input { line: number, source })?;
         if read > 0 && !line.trim_ascii().is_empty() {
-            let (key, value) = decode(&line).map_err(|what| ImportError::Line { line: number, what })?;
-            report.entries += 1;
-            operation::put(&mut batch, &key, &value)
-                .map_err(|source| ImportError::Operation { line: number, source })?;
+            match decode(&line).map_err(|what| ImportError::Line { line: number, what })? {
+                Decoded::Entry(..) if said.is_some() => {
+                    let what = "it stands behind the last line".to_owned();
+                    return Err(ImportError::Line { line: number, what });
+                }
+                Decoded::Entry(key, value) => {
+                    found.add(&key, &value);
+                    operation::put(&mut batch, &key, &value)
+                        .map_err(|source| ImportError::Operation { line: number, source })?;
+                }
+                Decoded::Ending(ending) => said = Some(ending),
+            }
         }
         if batch.len() >= BATCH_BYTES || (read == 0 && !batch.is_empty()) {
             sequence += 1;
@@ -101,7 +152,11 @@ pub fn import(disk: Arc<dyn Disk>, input: &mut dyn BufRead) -> Result<ImportRepo
         }
     }
     store.end();
-    Ok(report)
+    match said {
+        Some(said) if said != found => Err(ImportError::Changed { entries: found.entries, said: said.line() }),
+        None if completeness == Completeness::Whole => Err(ImportError::Incomplete { entries: found.entries }),
+        _ => Ok(ImportReport { entries: found.entries }),
+    }
 }
 
 fn write(store: &mut Stepped, sequence: u64, batch: Vec<u8>) -> Result<(), ImportError> {
@@ -120,10 +175,19 @@ fn write(store: &mut Stepped, sequence: u64, batch: Vec<u8>) -> Result<(), Impor
     Ok(())
 }
 
-fn decode(line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+/// What a line says.
+enum Decoded {
+    Entry(Vec<u8>, Vec<u8>),
+    Ending(Ending),
+}
+
+fn decode(line: &[u8]) -> Result<Decoded, String> {
     let object: serde_json::Value = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+    if let Some(ending) = Ending::read(&object) {
+        return Ok(Decoded::Ending(ending));
+    }
     let field = |name: &str| object.get(name).and_then(|field| field.as_str()).ok_or_else(|| format!("no {name}"));
     let key = HEXLOWER_PERMISSIVE.decode(field("key")?.as_bytes()).map_err(|error| format!("its key: {error}"))?;
     let value = BASE64.decode(field("value")?.as_bytes()).map_err(|error| format!("its value: {error}"))?;
-    Ok((key, value))
+    Ok(Decoded::Entry(key, value))
 }

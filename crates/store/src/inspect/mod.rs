@@ -2,7 +2,9 @@
 //!
 //! Nothing here writes into the store that it looks at.
 
+mod aside;
 mod check;
+mod ending;
 mod export;
 mod import;
 mod salvage;
@@ -10,9 +12,10 @@ mod stats;
 
 use std::sync::Arc;
 
+pub use aside::import_into;
 pub use check::{CheckReport, FileCheck, check};
 pub use export::{Describe, ExportReport, export};
-pub use import::{ImportError, ImportReport, import};
+pub use import::{Completeness, ImportError, ImportReport, import};
 pub use salvage::Skipped;
 pub use stats::{KindOf, KindStats, StatsReport, stats};
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use tidegate_acl::{Effect, LoadError, MAX_FILE_BYTES, Rules, RulesBuilder};
@@ -11,6 +12,9 @@ use crate::config::finding::Findings;
 use crate::config::sections::access::DefaultAccess;
 use crate::config::sections::auth::Auth;
 use crate::config::value::Problem;
+
+/// What of a file's mode lets others than its owner write.
+const WRITE_OF_OTHERS: u32 = 0o022;
 
 /// Why there are no rules.
 #[derive(Debug, thiserror::Error)]
@@ -57,10 +61,18 @@ pub(crate) fn load(config: &Config) -> Result<Option<Arc<Rules>>, AccessError> {
 
 /// One byte more than is allowed is read, so that a file that is too large is seen to be.
 fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
+    let failed = |source| AccessError::Read { key, path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|source| AccessError::Read { key, path: path.to_owned(), source })?;
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode();
+    if mode & WRITE_OF_OTHERS != 0 {
+        tracing::warn!(
+            key,
+            path,
+            "others than its owner may write this file of rules, and so allow themselves everything"
+        );
+    }
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     Ok(bytes)
 }
 

@@ -90,6 +90,15 @@ pub(crate) fn is_needed(config: &Config) -> bool {
     !config.auths.is_empty() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
 }
 
+/// Whether the providers of a configuration can be made: their files are read, and nothing is started.
+///
+/// # Errors
+/// When one of them cannot be made; in words for people.
+pub(crate) fn check_files(config: &Config) -> Result<(), String> {
+    let settings = settings::chain(config).map_err(|error| error.to_string())?;
+    Chain::check(settings).map_err(|error| error.to_string())
+}
+
 impl Authentication {
     /// Makes the providers of a configuration.
     ///

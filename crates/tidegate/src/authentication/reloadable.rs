@@ -55,20 +55,19 @@ impl Reloadable for Providers {
 }
 
 impl Prepared for NewProviders {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         let differences = self.authentication.commit(self.next);
-        if !differences.is_empty() {
-            tracing::info!(%differences, "authentication has changed");
-        }
+        let mut told = if differences.is_empty() { Vec::new() } else { vec![differences.to_string()] };
         if !self.disconnects || differences.users_ended.is_empty() {
-            return;
+            return told;
         }
         // After the new providers are in force, so that who comes back at once is asked by them.
         match self.node.disconnect_users(differences.users_ended, Reason::AdministrativeAction) {
             Ok(closed) => {
-                tracing::info!(closed, "connections of users that are gone or have another password are closed");
+                told.push(format!("connections closed of users that are gone or have another password: {closed}"));
             }
             Err(error) => tracing::warn!(%error, "connections of users that are gone are closed there later"),
         }
+        told
     }
 }

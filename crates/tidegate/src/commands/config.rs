@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use crate::access;
+use crate::authentication;
 use crate::cli::{ConfigArgs, ConfigCommand};
 use crate::config::finding::Findings;
 use crate::config::path::{holder, known_key, known_section};
@@ -117,11 +118,13 @@ fn check(path: &Path) -> Exit {
     let name = file.name.clone();
     let inputs = Inputs { file: Some(file), ..Inputs::default() };
     match Config::load(inputs) {
-        // Rules that cannot be used keep the broker from starting as much as a wrong key does.
-        Ok(config) => match access::load(&config) {
-            Ok(_) => print_and_exit(&format!("{name}: right\n"), Exit::Ok),
-            Err(error) => {
-                report(&error);
+        // Files that cannot be used keep the broker from starting as much as a wrong key does.
+        Ok(config) => match problems_of_files(&config) {
+            problems if problems.is_empty() => print_and_exit(&format!("{name}: right\n"), Exit::Ok),
+            problems => {
+                for problem in problems {
+                    report(&problem);
+                }
                 Exit::Failure
             }
         },
@@ -130,6 +133,17 @@ fn check(path: &Path) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// What is wrong with the files that a configuration names.
+fn problems_of_files(config: &Config) -> Vec<String> {
+    let rules = access::load(config).map(drop).map_err(|error| error.to_string());
+    let listeners = config.tls_settings().into_iter().map(|(position, settings)| {
+        let name = config.listeners.get(position).map_or("", |listener| &listener.name);
+        settings.check().map_err(|error| format!("listener `{name}`: {error}"))
+    });
+    let others = [rules, authentication::check_files(config), crate::durable::check_directory(config)];
+    others.into_iter().chain(listeners).filter_map(Result::err).collect()
 }
 
 fn explain(key: Option<&str>) -> Exit {

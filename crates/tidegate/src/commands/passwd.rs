@@ -182,7 +182,8 @@ fn must_exist(file: &Path) -> Result<(), PasswdError> {
 /// A word about a file that others can read; its mode was kept.
 fn exposure(file: &Path, users: &UserFile) -> String {
     if users.is_exposed() {
-        format!("warning: others than its owner may read {0}; `chmod 600 {0}` changes that\n", file.display())
+        let may = if users.is_open() { "write" } else { "read" };
+        format!("warning: others than its owner may {may} {0}; `chmod 600 {0}` changes that\n", file.display())
     } else {
         String::new()
     }

@@ -62,7 +62,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let config = &crate::tenant_numbers::settle(written)?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
-    let access = rules.map(|rules| access::factory(rules, Names::of(config)));
+    let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config);
     let asked = authentication::is_needed(config);
     let authentication = asked.then(|| Authentication::start(config, tenancy.clone())).transpose()?.map(Arc::new);
@@ -89,7 +89,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
     }
-    let parts = reloadable(config, log, &node, &tenancy, authentication);
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
@@ -122,11 +122,12 @@ fn reloadable(
     node: &Node,
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
+    rules: Option<Arc<tidegate_acl::Rules>>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
         // Before tenants, so that no client of a new one is asked about by rules that do not know its name.
-        Box::new(AccessRules::new(node.handle(), Names::of(config))),
+        Box::new(AccessRules::new(node.handle(), Names::of(config), rules)),
         Box::new(TenantSections::new(tenancy.clone())),
         Box::new(AdmissionRules::new(node.handle())),
         Box::new(LimitKeys::new(node.handle())),

@@ -5,7 +5,7 @@ use tidegate_node::{ClientCertificates, ListenAddress};
 use super::address::{AdminAddress, on_loopback};
 use super::finding::Findings;
 use super::path::KeyPath;
-use super::sections::Listener;
+use super::sections::{Listener, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
 use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
@@ -30,6 +30,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     }
     check_admin_is_safe(config, findings);
     check_orchestrator(config, findings);
+    check_store(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
     crate::authentication::check(config, findings);
@@ -76,6 +77,23 @@ fn check_orchestrator(config: &Config, findings: &mut Findings) {
         let text = "an orchestrator serves one tenant: run one orchestrator for each";
         findings.push(Problem::new(text), config.source_of("orchestrator", "enabled").clone());
     }
+}
+
+/// A directory is for what outlives the process, and what shall outlive it needs a directory.
+fn check_store(config: &Config, findings: &mut Findings) {
+    let source = config.source_of("store", "durability");
+    let problem = match (&config.store.directory, config.store.durability) {
+        (Some(directory), StoreDurability::Memory) => {
+            Problem::new(format!("`store.durability` is \"memory\", so nothing would be kept in {directory}"))
+                .hint("leave `store.durability` out to keep everything there, or `store.directory` to keep nothing")
+        }
+        (None, StoreDurability::Relaxed) => {
+            Problem::new("`store.durability` is \"relaxed\", and there is no directory to keep anything in")
+                .hint("name one with `store.directory` or --data, or leave `store.durability` out")
+        }
+        _ => return,
+    };
+    findings.push(problem, source.clone());
 }
 
 /// No two listeners share a name or a place.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::credentials::shown_line;
 use super::source::{FileText, Source};
 use super::value::Problem;
 
@@ -77,7 +78,9 @@ impl fmt::Display for Findings {
 /// The line that a span begins in, with marks below the span.
 fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Range<usize>) -> fmt::Result {
     let place = file.line_column(span.start);
-    let line = file.line(place.line).trim_end();
+    let written = file.line(place.line).trim_end();
+    let line =
+        shown_line(file.text.lines().take(place.line.saturating_sub(1)).collect::<Vec<_>>().into_iter(), written);
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let inside = file.text.get(span.clone()).unwrap_or_default();
@@ -93,5 +96,9 @@ fn quote_line(f: &mut fmt::Formatter<'_>, file: &FileText, span: &std::ops::Rang
     }
     writeln!(f, "{margin} |")?;
     writeln!(f, "{number} | {line}")?;
+    if line != written {
+        // What was left out has moved the place.
+        return Ok(());
+    }
     writeln!(f, "{margin} | {before}{}", "^".repeat(marked.min(room).max(1)))
 }

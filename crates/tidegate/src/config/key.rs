@@ -14,6 +14,9 @@ pub(crate) struct Key {
     pub(crate) kind: Kind,
     /// Its default as TOML.
     pub(crate) default: fn() -> String,
+    /// Whether its value may hold a user name, a password or a token, such as an address may: then it is shown without those,
+    /// wherever it is shown.
+    pub(crate) credentials: bool,
     /// The flags of `tidegate run` that set it; with `--set` any key can be set.
     pub(crate) flags: &'static [&'static str],
 }
@@ -70,7 +73,7 @@ macro_rules! section {
         $header:literal $([repeated = $repeated:literal])? => $section:ident, $table:ident {
             $(
                 $(#[doc = $key_doc:literal])*
-                $key:ident: $type:ty = $default:expr, in $kind:expr $(, flag $flag:literal)*;
+                $key:ident: $type:ty = $default:expr, in $kind:expr $(, credentials = $credentials:literal)? $(, flag $flag:literal)*;
             )*
         }
     ) => {
@@ -96,6 +99,7 @@ macro_rules! section {
                 doc: concat!($($key_doc, "\n"),*),
                 kind: $kind,
                 default: || { let value: $type = $default; value.show() },
+                credentials: false $(|| $credentials)?,
                 flags: &[$($flag),*],
             },)*],
         };

@@ -6,6 +6,7 @@
 pub(crate) mod address;
 mod admission_settings;
 mod checks;
+pub(crate) mod credentials;
 pub(crate) mod duration;
 pub(crate) mod engine_settings;
 mod file;
@@ -285,7 +286,12 @@ impl Config {
 
     fn set(&mut self, path: KeyPath, raw: &Raw, source: Source, findings: &mut Findings) {
         if let Err(problem) = self.try_set(path, raw, source.clone()) {
-            let message = format!("`{path}` {}", problem.message);
+            let said = if path.holds_credentials() {
+                problem.message.replace(&raw.describe(), "what it says")
+            } else {
+                problem.message.clone()
+            };
+            let message = format!("`{path}` {said}");
             findings.push(Problem { message, ..problem }, source);
         }
     }

@@ -1,5 +1,6 @@
 //! What the environment and the command line say.
 
+use super::credentials::{shown_flag, without_credentials};
 use super::finding::Findings;
 use super::path::{ENVIRONMENT_PREFIX, KeyPath};
 use super::source::Source;
@@ -48,9 +49,7 @@ pub(crate) fn from_environment(variables: &[(String, String)], findings: &mut Fi
 pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override> {
     let mut overrides = Vec::new();
     for (key, value, flag) in &flags.set {
-        // Addresses of brokers may hold passwords, which are repeated nowhere.
-        let shown = if key == "orchestrator.brokers" { "orchestrator.brokers" } else { flag };
-        let source = Source::Flag(shown.to_owned());
+        let source = Source::Flag(shown_flag(flag));
         match KeyPath::parse(key, ".") {
             Ok(path) => overrides.push(Override { path, value: value.clone(), source }),
             Err(problem) => findings.push(problem, source),
@@ -64,6 +63,8 @@ pub(crate) fn from_flags(flags: &Flags, findings: &mut Findings) -> Vec<Override
 /// # Errors
 /// When there is no `=`.
 pub(crate) fn split_setting(text: &str) -> Result<(String, String), Problem> {
-    let (key, value) = text.split_once('=').ok_or_else(|| Problem::new(format!("must be KEY=VALUE, not {text:?}")))?;
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| Problem::new(format!("must be KEY=VALUE, not {:?}", without_credentials(text))))?;
     Ok((key.trim().to_owned(), value.trim().to_owned()))
 }

@@ -42,6 +42,11 @@ impl KeyPath {
         Ok(Self { section: section.name, index, key: key.name })
     }
 
+    /// Whether the key's value may hold a secret.
+    pub(crate) fn holds_credentials(&self) -> bool {
+        section_keys(self.section).and_then(|section| section.key(self.key)).is_some_and(|key| key.credentials)
+    }
+
     /// The environment variable that sets this key.
     pub(crate) fn environment(&self) -> String {
         ENVIRONMENT_PREFIX.to_owned() + &self.to_string().replace('.', "__").to_uppercase()

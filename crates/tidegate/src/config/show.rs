@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Config;
+use super::credentials::without_credentials;
 use super::path::KeyPath;
 use super::sections::SECTIONS;
 use super::source::Source;
@@ -26,7 +27,9 @@ pub(crate) fn show(config: &Config, which: Which) -> String {
                 let path = KeyPath { section: keys.name, index, key: key.name };
                 let source = config.source(&path);
                 if which == Which::Effective || *source != Source::Default {
-                    let line = format!("{} = {}", key.name, section.show(key.name));
+                    let value = section.show(key.name);
+                    let value = if key.credentials { without_credentials(&value) } else { value };
+                    let line = format!("{} = {value}", key.name);
                     lines.push((line, source.describe(config.file())));
                 }
             }

@@ -460,3 +460,131 @@ fn no_file_is_too_broken_to_be_told_about() {
         }
     }
 }
+
+/// Keys of text in which nobody writes an address with a password or a token: names, patterns, and paths of files.
+const OPEN_TEXTS: &[&str] = &[
+    "address",
+    "name",
+    "listeners",
+    "file",
+    "algorithms",
+    "issuer",
+    "audience",
+    "clients",
+    "filter",
+    "topic",
+    "reasons",
+    "sni",
+    "users",
+    "certificate_cn",
+    "directory",
+    "exempt_networks",
+    "banned_addresses",
+    "banned_clients",
+    "banned_users",
+    "client_ca",
+    "response_information",
+    "server_reference",
+    "peers",
+    "relay",
+];
+
+#[test]
+fn every_key_of_text_is_known_to_hold_no_secret_or_is_marked() {
+    for section in sections::SECTIONS {
+        for key in section.keys {
+            let takes_text =
+                matches!(key.kind, value::Kind::Text { .. } | value::Kind::Texts | value::Kind::Name { .. });
+            let named = OPEN_TEXTS.contains(&key.name) || key.name.ends_with("_file") || key.name.ends_with("_claim");
+            let path = format!("{}.{}", section.name, key.name);
+            assert!(
+                !takes_text || named || key.credentials,
+                "{path}: mark it `credentials = true`, or add it to OPEN_TEXTS"
+            );
+            let word = |word| key.name.split('_').any(|part| part == word);
+            let sounds_secret = ["url", "password", "passphrase", "secret", "token"].into_iter().any(word);
+            let open = key.name.ends_with("_file") || !takes_text;
+            assert!(!sounds_secret || open || key.credentials, "{path}: mark it `credentials = true`");
+        }
+    }
+}
+
+#[test]
+fn no_marked_key_is_shown_with_its_secret() {
+    const VALUE: &str = "mqtt://me:hunter2@host:1883/?token=t0ps3cret";
+    let marked = sections::SECTIONS.iter().flat_map(|section| section.keys.iter().map(move |key| (section, key)));
+    let marked: Vec<_> = marked.filter(|(_, key)| key.credentials).collect();
+    assert!(marked.len() >= 3);
+    for (section, key) in marked {
+        let path = path::KeyPath { section: section.name, index: 0, key: key.name };
+        let mut config = Config::default();
+        config.resize(section.name, 1);
+        let flag = overrides::Flags {
+            set: vec![(path.to_string(), VALUE.to_owned(), format!("--set {path}={VALUE}"))],
+            ..overrides::Flags::default()
+        };
+        let mut findings = finding::Findings::about(None);
+        config.apply_flags(&flag, &mut findings);
+        let shown = show::show(&config, show::Which::Effective);
+        assert!(shown.contains("host:1883"), "{shown}");
+        config.set(path, &value::Raw::Integer(4711), source::Source::Default, &mut findings);
+        let all = format!("{shown}{findings}");
+        for secret in ["hunter2", "t0ps3cret", "4711"] {
+            assert!(!all.contains(secret), "{path}: {all}");
+        }
+    }
+}
+
+#[test]
+fn no_file_is_so_broken_that_a_secret_is_told() {
+    let text = "[orchestrator]\nbrokers = [\n  \"a=mqtt://me:hunter2@h:1\",\n]\n[[auth]]\nkind = \"http\"\n\
+                url = \"http://h/?token=t0ps3cret\"\n";
+    for broken in neighbours(text) {
+        if let Err(said) = from_file(&broken) {
+            let tells = said.contains("hunter2") || said.contains("t0ps3cret");
+            assert!(!tells, "{broken}\n{said}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_and_durability_must_fit_together() {
+    for (text, said) in [
+        ("[store]\ndirectory = \"d\"\ndurability = \"memory\"\n", "nothing would be kept in d"),
+        ("[store]\ndurability = \"relaxed\"\n", "there is no directory to keep anything in"),
+    ] {
+        let error = from_file(text).unwrap_err();
+        assert!(error.contains(said) && error.contains("hint: "), "{error}");
+    }
+    for text in ["[store]\ndurability = \"memory\"\n", "[store]\ndirectory = \"d\"\ndurability = \"relaxed\"\n"] {
+        assert!(from_file(text).is_ok(), "{text}");
+    }
+}
+
+/// The examples of a page that are whole configurations: each begins with a section of ours. What begins with a comment that
+/// says `part of` needs more around it.
+fn examples(page: &str) -> Vec<String> {
+    let blocks = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let begins_one = |text: &&str| {
+        let first = text.lines().find(|line| line.starts_with('[') || line.contains("part of")).unwrap_or_default();
+        sections::SECTIONS.iter().any(|section| first == section.header())
+    };
+    blocks.filter(begins_one).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_examples_of_all_pages_are_right() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let pages = std::fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let (mut found, mut wrong) = (0, Vec::new());
+    for page in pages.chain([root.join("README.md")]).filter(|page| page.extension().is_some_and(|it| it == "md")) {
+        for example in examples(&std::fs::read_to_string(&page).unwrap()) {
+            found += 1;
+            if let Err(said) = from_file(&example) {
+                wrong.push(format!("{}:\n{example}\n{said}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(found >= 12, "{found}");
+}

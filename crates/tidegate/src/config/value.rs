@@ -25,7 +25,7 @@ pub(crate) enum Raw {
 
 impl Raw {
     /// What it is, for "must be ..., not THIS".
-    fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         match self {
             Self::Text(text) | Self::Word(text) => format!("{text:?}"),
             Self::Integer(number) => format!("the number {number}"),

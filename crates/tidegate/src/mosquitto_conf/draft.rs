@@ -15,6 +15,9 @@ use crate::config::value::Raw;
 /// The port of a listener that names none.
 const DEFAULT_PORT: u16 = 1883;
 
+/// The data directory, where no location is named.
+const DEFAULT_DIRECTORY: &str = "data";
+
 /// What `protocol` says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Protocol {
@@ -51,6 +54,9 @@ pub(super) struct Draft<'a> {
     /// Whether users, access rules or plugins say who may do what, none of which is carried over.
     guarded: bool,
     per_listener: bool,
+    /// The line that has everything kept, and the one that says where.
+    persistence: Option<Line<'a>>,
+    location: Option<Line<'a>>,
     /// The line that names a file of users.
     users: Option<Line<'a>>,
     log_level: Option<LogLevel>,
@@ -69,6 +75,8 @@ impl<'a> Draft<'a> {
             allow_anonymous: None,
             guarded: lines.iter().any(|line| guards(line.key)),
             per_listener: per_listener.is_some_and(|line| truth(line.value).as_deref() == Ok("true")),
+            persistence: None,
+            location: None,
             users: None,
             log_level: None,
         }
@@ -104,6 +112,7 @@ impl<'a> Draft<'a> {
             Treatment::Users => self.users(line),
             Treatment::Rules => self.rules(line),
             Treatment::LogType => self.log_type(line),
+            Treatment::Persistence => self.persistence(line),
             Treatment::LogDestination => log_destination(line.value),
         };
         done.map_or_else(Fate::Left, |()| Fate::Carried)
@@ -261,7 +270,33 @@ impl<'a> Draft<'a> {
             }
         }
         self.allow_users_without_rules(&mut remarks);
+        self.keep(&mut remarks);
         (self.config, remarks)
+    }
+
+    fn persistence(&mut self, line: &Line<'a>) -> Result<(), String> {
+        if line.key == "persistence" {
+            self.persistence = (truth(line.value)? == "true").then_some(*line);
+        } else {
+            self.location = Some(*line);
+        }
+        Ok(())
+    }
+
+    /// Names the data directory: where Mosquitto's file was, which without a location was wherever it was started.
+    fn keep(&mut self, remarks: &mut Vec<(Line<'a>, String)>) {
+        let Some(line) = self.persistence else {
+            let idle = self.location.map(|line| (line, "says nothing, since `persistence` is not true".to_owned()));
+            return remarks.extend(idle);
+        };
+        let named = self.location.filter(|line| !line.value.is_empty());
+        let directory = named.map_or(DEFAULT_DIRECTORY, |line| line.value);
+        if let Err(reason) = self.set("store", 0, "directory", directory.to_owned(), &named.unwrap_or(line)) {
+            return remarks.push((line, reason));
+        }
+        let remark =
+            format!("everything is kept in {directory} from now on; what is in Mosquitto's own file is not read");
+        remarks.push((named.unwrap_or(line), remark));
     }
 
     /// Without rules everybody who came in might do everything there, which has to be said here.

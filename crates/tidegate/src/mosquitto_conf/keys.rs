@@ -37,6 +37,8 @@ pub(super) enum Treatment {
     Users,
     /// A file of rules.
     Rules,
+    /// Whether sessions and messages outlive the process, and where.
+    Persistence,
     /// It is always so.
     Always,
     /// It is not carried over, for this reason.
@@ -44,15 +46,16 @@ pub(super) enum Treatment {
 }
 
 use Treatment::{
-    Always, Anonymous, Broker, EveryListener, Listener, LogDestination, LogType, Not, PerListener, Place, Rules, Tls,
-    Users,
+    Always, Anonymous, Broker, EveryListener, Listener, LogDestination, LogType, Not, PerListener, Persistence, Place,
+    Rules, Tls, Users,
 };
 
 /// Why a setting of TLS is not there; a listener that has it is not opened to the network without it.
 pub(super) const TLS: &str = "not carried over: TLS has no such setting here, so the listener stays on loopback without TLS; give it `certificate` and `key`";
 const SAFE_TLS: &str =
     "not carried over: only versions, ciphers and certificates that are safe are accepted, and this cannot be changed";
-const STORAGE: &str = "not carried over: sessions and messages are kept in memory; storage comes with a later version";
+const SAVING: &str = "not carried over: with a data directory everything is on the disk before it is acknowledged, so there is nothing to save now and then";
+const FILE: &str = "not carried over: a data directory has files of its own; what is in Mosquitto's file is not read, and clients begin anew";
 pub(super) const USERS: &str = "not carried over: client ids and user names have no such setting here; listeners that relied on it stay on loopback";
 pub(super) const PLUGINS: &str = "not carried over: Mosquitto's plugins cannot be loaded";
 const BRIDGES: &str = "not carried over: bridges come with a later version";
@@ -74,8 +77,8 @@ const KEYS: &[(&str, Treatment)] = &[
     ),
     ("allow_zero_length_clientid", EveryListener("allow_empty_client_id", truth)),
     ("auto_id_prefix", Not("not carried over: client ids that the broker assigns have no prefix")),
-    ("autosave_interval", Not(STORAGE)),
-    ("autosave_on_changes", Not(STORAGE)),
+    ("autosave_interval", Not(SAVING)),
+    ("autosave_on_changes", Not(SAVING)),
     ("bind_address", Place),
     ("bind_interface", Not("not carried over: write the address of the interface into `address` of the listener")),
     ("cafile", Tls),
@@ -135,9 +138,9 @@ const KEYS: &[(&str, Treatment)] = &[
     ("mqtt_port", Place),
     ("password_file", Users),
     ("per_listener_settings", PerListener),
-    ("persistence", Not(STORAGE)),
-    ("persistence_file", Not(STORAGE)),
-    ("persistence_location", Not(STORAGE)),
+    ("persistence", Persistence),
+    ("persistence_file", Not(FILE)),
+    ("persistence_location", Persistence),
     ("persistent_client_expiration", Broker("limits", "max_session_expiry", expiration)),
     ("pid_file", Not("not carried over: the broker runs in the foreground; whoever starts it knows its process id")),
     ("plugin_load", Not(PLUGINS)),

@@ -12,6 +12,7 @@ mod tests;
 
 use std::fmt::Write;
 
+use crate::config::credentials::HIDDEN;
 use crate::config::show::{Which, show};
 use crate::config::source::FileText;
 use crate::config::{Config, Inputs};
@@ -73,6 +74,7 @@ fn describe(file: &FileText, carried: usize, notes: &[(Line<'_>, String)]) -> St
     for (line, reason) in notes {
         let separator = if line.value.is_empty() { "" } else { " " };
         let Line { number, key, value, .. } = line;
+        let value = if key.contains("password") && !key.ends_with("_file") { HIDDEN } else { value };
         let _ = writeln!(out, "{}:{number}: {key}{separator}{value}\n    {reason}", file.name);
     }
     out + &format!("{}: {carried} lines carried over, {} remarks\n", file.name, notes.len())

@@ -208,9 +208,29 @@ fn the_log_keeps_its_most_verbose_kind() {
 }
 
 #[test]
+fn what_was_kept_is_kept_in_the_same_place() {
+    let notes = becomes(
+        "persistence true\npersistence_location /var/lib/mosquitto/\npersistence_file mosquitto.db\n",
+        "[store]\ndirectory = \"/var/lib/mosquitto/\"",
+    );
+    assert!(notes.contains("Mosquitto's own file is not read"), "{notes}");
+    becomes("persistence true\n", "[store]\ndirectory = \"data\"");
+    becomes("persistence false\n", "");
+    let notes = becomes("persistence_location /var/lib/mosquitto/\n", "");
+    assert!(notes.contains("`persistence` is not true"), "{notes}");
+}
+
+#[test]
+fn a_password_of_a_line_that_is_not_carried_over_is_not_repeated() {
+    let notes = converted("connection b\nremote_password hunter2\n").notes;
+    assert!(notes.contains("remote_password ***") && !notes.contains("hunter2"), "{notes}");
+}
+
+#[test]
 fn each_line_that_is_not_carried_over_has_its_reason() {
     let reasons = [
-        ("persistence true", "storage comes with a later version"),
+        ("autosave_interval 60", "nothing to save now and then"),
+        ("persistence_file x.db", "is not read"),
         ("psk_file /x", "TLS has no such setting here"),
         ("ciphers x", "only versions, ciphers and certificates that are safe"),
         ("clientid_prefixes x", "have no such setting here"),

@@ -40,7 +40,8 @@ impl Reloadable for AdmissionRules {
 }
 
 impl Prepared for NewSettings {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         self.node.admission().reconfigure(self.node.now(), self.settings);
+        Vec::new()
     }
 }

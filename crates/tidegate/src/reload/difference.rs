@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::config::Config;
+use crate::config::credentials::without_credentials;
 use crate::config::path::KeyPath;
 use crate::config::sections::SECTIONS;
 
 /// What stands for a key of a section that is not there.
 const ABSENT: &str = "(not there)";
-/// What stands for a value that nobody shall read.
-const MASKED: &str = "(hidden)";
 
 /// All keys with their values as TOML.
 #[derive(Clone, Debug, Default)]
@@ -76,18 +75,15 @@ pub(super) fn compare(old: &Shown, new: &Shown, takes: impl Fn(&KeyPath) -> bool
 }
 
 impl Change {
-    /// The old and the new value, hidden where the key holds a secret.
-    pub(crate) fn values(&self) -> (&str, &str) {
-        let mask = |value| if is_secret(self.key.key) && value != ABSENT { MASKED } else { value };
-        (mask(&self.old), mask(&self.new))
+    /// The old and the new value, without what is secret in them.
+    pub(crate) fn values(&self) -> (String, String) {
+        if !self.key.holds_credentials() {
+            return (self.old.clone(), self.new.clone());
+        }
+        let (old, new) = (without_credentials(&self.old), without_credentials(&self.new));
+        let new = if old == new { format!("{new} (what is hidden differs)") } else { new };
+        (old, new)
     }
-}
-
-/// Whether a key holds something secret itself, rather than the name of a file that does.
-fn is_secret(key: &str) -> bool {
-    let names_file = key.ends_with("_file") || key.ends_with("_url");
-    !names_file
-        && ["password", "passphrase", "secret", "token"].iter().any(|word| key.split('_').any(|part| part == *word))
 }
 
 #[cfg(test)]
@@ -95,21 +91,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_with_a_secret_is_told_from_one_with_a_file() {
-        for key in ["password", "client_secret", "token", "hmac_secret"] {
-            assert!(is_secret(key), "{key}");
-        }
-        for key in ["password_file", "token_url", "key", "level", "max_tokens"] {
-            assert!(!is_secret(key), "{key}");
-        }
-    }
-
-    #[test]
     fn secrets_are_seen_to_change_and_not_what_they_are() {
-        let key = KeyPath { section: "x", index: 0, key: "password" };
-        let change = Change { key, old: "\"a\"".to_owned(), new: "\"b\"".to_owned(), live: true };
-        assert_eq!(change.values(), (MASKED, MASKED));
+        let key = KeyPath { section: "orchestrator", index: 0, key: "brokers" };
+        let address = |password: &str| format!("\"mqtt://me:{password}@host:1883\"");
+        let change = Change { key, old: address("one"), new: address("two"), live: true };
+        let shown = "\"mqtt://***@host:1883\"";
+        assert_eq!(change.values(), (shown.to_owned(), format!("{shown} (what is hidden differs)")));
         let change = Change { new: ABSENT.to_owned(), ..change };
-        assert_eq!(change.values(), (MASKED, ABSENT));
+        assert_eq!(change.values(), (shown.to_owned(), ABSENT.to_owned()));
     }
 }

@@ -62,9 +62,10 @@ impl Reloadable for LimitKeys {
 }
 
 impl Prepared for NewLimits {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         if let Err(error) = self.node.set_limits(*self.settings) {
             tracing::warn!(%error, "new limits come in force there later");
         }
+        Vec::new()
     }
 }

@@ -39,7 +39,8 @@ impl Reloadable for LogLevels {
 }
 
 impl Prepared for NewLevel {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         self.log.set_level(self.level);
+        Vec::new()
     }
 }

@@ -47,8 +47,9 @@ pub(crate) trait Reloadable: Send + Sync {
 
 /// Something that was found right and waits to be put in force.
 pub(crate) trait Prepared {
-    /// Puts it in force. Nothing that could still go wrong is left to do.
-    fn commit(self: Box<Self>);
+    /// Puts it in force. Nothing that could still go wrong is left to do. Says what is different in the files that were read, a line
+    /// for each thing.
+    fn commit(self: Box<Self>) -> Vec<String>;
 }
 
 /// Reads the configuration anew, from where it was read at the start.
@@ -92,11 +93,12 @@ impl Reloader {
             }
         }
         let changes = compare(&running, &Shown::of(&config), |key| self.parts.iter().any(|part| part.takes(key)));
-        for ready in prepared {
-            ready.commit();
+        let mut files = Vec::new();
+        for (part, ready) in self.parts.iter().zip(prepared) {
+            files.extend(ready.commit().into_iter().map(|line| format!("{}: {line}", part.name())));
         }
         running.take_live(&changes);
-        Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), changes }
+        Outcome::Applied { parts: self.parts.iter().map(|part| part.name()).collect(), files, changes }
     }
 }
 

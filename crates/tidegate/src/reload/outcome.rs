@@ -11,6 +11,8 @@ pub(crate) enum Outcome {
     Applied {
         /// The parts that have read their files again.
         parts: Vec<&'static str>,
+        /// What is different in files, a line for each thing.
+        files: Vec<String>,
         /// The keys that have changed.
         changes: Vec<Change>,
     },
@@ -28,8 +30,11 @@ impl Outcome {
             Self::Refused { problem } => {
                 tracing::error!(problem = problem.trim(), "the new configuration is wrong; the old one stays in force");
             }
-            Self::Applied { parts, changes } => {
+            Self::Applied { parts, files, changes } => {
                 tracing::info!(parts = parts.join(", "), changes = changes.len(), "reloaded");
+                for what in files {
+                    tracing::info!(what, "a file has changed");
+                }
                 for change in changes {
                     let (old, new) = change.values();
                     let key = change.key;
@@ -54,7 +59,9 @@ impl Outcome {
             Self::Refused { .. } => Vec::new(),
             Self::Applied { changes, .. } => changes.iter().map(change).collect(),
         };
-        serde_json::json!({ "applied": self.is_applied(), "text": self.to_string(), "changes": changes }).to_string()
+        let files: &[String] = if let Self::Applied { files, .. } = self { files } else { &[] };
+        let (applied, text) = (self.is_applied(), self.to_string());
+        serde_json::json!({ "applied": applied, "text": text, "files": files, "changes": changes }).to_string()
     }
 }
 
@@ -69,8 +76,11 @@ impl fmt::Display for Outcome {
             Self::Refused { problem } => {
                 writeln!(f, "refused, and everything stays as it was:\n{}", problem.trim_end())
             }
-            Self::Applied { parts, changes } => {
+            Self::Applied { parts, files, changes } => {
                 writeln!(f, "reloaded: {}", parts.join(", "))?;
+                for line in files {
+                    writeln!(f, "{line}")?;
+                }
                 if changes.is_empty() {
                     writeln!(f, "no key of the configuration has changed")?;
                 }

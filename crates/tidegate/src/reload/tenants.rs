@@ -38,7 +38,8 @@ impl Reloadable for TenantSections {
 }
 
 impl Prepared for NewTenants {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         self.tenancy.put_in_force(&self.config);
+        Vec::new()
     }
 }

@@ -10,6 +10,8 @@ use super::*;
 #[derive(Clone, Default)]
 struct Part {
     refuses: bool,
+    /// What it says of its files.
+    tells: &'static [&'static str],
     prepared: Arc<AtomicU32>,
     committed: Arc<AtomicU32>,
 }
@@ -30,8 +32,9 @@ impl Reloadable for Part {
 }
 
 impl Prepared for Part {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         self.committed.fetch_add(1, Ordering::Relaxed);
+        self.tells.iter().map(|line| (*line).to_owned()).collect()
     }
 }
 
@@ -113,4 +116,14 @@ fn a_listener_that_comes_or_goes_needs_a_restart() {
     let json: serde_json::Value = serde_json::from_str(&reloader.reload().to_json()).unwrap();
     assert_eq!(json["applied"], true);
     assert_eq!(json["changes"][0]["needs_restart"], true);
+}
+
+#[test]
+fn what_is_different_in_files_is_told_as_well() {
+    let file = File::new("");
+    let part = Part { tells: &["users removed: 4"], ..Part::default() };
+    let outcome = file.reloader(&[&part]).reload();
+    let text = "reloaded: part\npart: users removed: 4\nno key of the configuration has changed\n";
+    assert_eq!(outcome.to_string(), text);
+    assert!(outcome.to_json().contains(r#""files":["part: users removed: 4"]"#), "{}", outcome.to_json());
 }

@@ -51,7 +51,8 @@ impl Reloadable for TlsFiles {
 }
 
 impl Prepared for NewFiles {
-    fn commit(self: Box<Self>) {
+    fn commit(self: Box<Self>) -> Vec<String> {
         self.0.apply();
+        Vec::new()
     }
 }

@@ -89,11 +89,11 @@ fn keys_are_explained() {
 #[test]
 fn a_configuration_of_mosquitto_is_converted() {
     let folder = Folder::new();
-    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence true\n");
+    let theirs = folder.write("mosquitto.conf", "max_queued_messages 5\npersistence_file x.db\n");
     let ended = run(&["config", "convert", &theirs]);
     assert_eq!(ended.code, Some(0));
     assert_eq!(ended.out, format!("# Converted from {theirs}.\n\n[queue]\nmax_messages = 5  # {theirs}:1:1\n"));
-    assert!(ended.err.contains(&format!("{theirs}:2: persistence true\n    not carried over: ")), "{}", ended.err);
+    assert!(ended.err.contains(&format!("{theirs}:2: persistence_file x.db\n    not carried over: ")), "{}", ended.err);
     assert!(ended.err.ends_with("1 lines carried over, 1 remarks\n"), "{}", ended.err);
     let ours = folder.file("ours.toml");
     let written = run(&["config", "convert", &theirs, "--output", &ours]);
@@ -107,4 +107,32 @@ fn a_configuration_of_mosquitto_is_converted() {
 fn the_reference_page_is_printed() {
     let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     assert_eq!(run(&["config", "reference"]).out, std::fs::read_to_string(page).unwrap());
+}
+
+#[test]
+fn what_would_not_start_is_not_called_right() {
+    let folder = Folder::new();
+    let file = folder.write("file", "");
+    let listener = "[[listener]]\naddress = \"mqtts://127.0.0.1:0\"\n";
+    let allow = "[access]\ndefault = \"allow\"\n";
+    for (text, said) in [
+        (format!("{listener}certificate = \"{0}.pem\"\nkey = \"{0}.key\"\n", folder.file("none")), "none.pem"),
+        (format!("[store]\ndirectory = \"{file}/data\"\n"), "is a file"),
+        (format!("[store]\ndirectory = \"{file}\"\n"), "is a file"),
+        (
+            format!("[[auth]]\nkind = \"http\"\nurl = \"http://me:hunter2@127.0.0.1/\"\n{allow}"),
+            "user name or password",
+        ),
+        (format!("[[auth]]\nfile = \"{}\"\n{allow}", folder.file("users")), "users"),
+    ] {
+        let config = folder.write("t.toml", &text);
+        let checked = run(&["config", "check", &config]);
+        assert_eq!((checked.code, checked.out.as_str()), (Some(1), ""), "{text}: {}", checked.err);
+        assert!(checked.err.contains(said) && !checked.err.contains("hunter2"), "{said}: {}", checked.err);
+        assert_eq!(run(&["--config", &config, "--admin", "off"]).code, Some(1), "it does not start either");
+    }
+    assert!(!std::path::Path::new(&folder.file("data")).exists());
+    let right = folder.write("t.toml", &format!("[store]\ndirectory = \"{}/deep/data\"\n", folder.file("new")));
+    assert_eq!(run(&["config", "check", &right]).code, Some(0));
+    assert!(!std::path::Path::new(&folder.file("new")).exists(), "a check makes nothing");
 }

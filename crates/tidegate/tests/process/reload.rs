@@ -106,3 +106,15 @@ fn nobody_answers_where_there_is_no_broker() {
     let (status, _) = broker.get("/api/v1/reload");
     assert_eq!(status, "405");
 }
+
+#[test]
+fn the_answer_names_what_is_different_in_files() {
+    let folder = Folder::new();
+    let broker = broker(&folder, "topic write a\ntopic read b\n");
+    folder.write("acl", "topic read b\ntopic write c\n");
+    let ended = reload(&broker);
+    for part in ["access rules: no longer: ", "acl:1: ", "access rules: new: ", "acl:2: "] {
+        assert!(ended.out.contains(part), "{part}: {}", ended.out);
+    }
+    assert!(!reload(&broker).out.contains("new: "), "once");
+}

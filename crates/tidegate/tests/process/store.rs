@@ -88,6 +88,44 @@ fn an_import_leaves_a_store_alone_that_is_there() {
 }
 
 #[test]
+fn an_export_that_was_cut_off_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    killed_with_state(&data);
+    let whole = run(&["store", "export", &data]).out;
+    let lines: Vec<&str> = whole.lines().collect();
+    let without = |left_out: usize| {
+        let kept = lines.iter().enumerate().filter(|(number, _)| *number != left_out);
+        kept.flat_map(|(_, line)| [line, "\n"]).collect::<String>()
+    };
+    let last = lines.len() - 1;
+    let wrong = whole.replacen("\"value\":\"", "\"value\":\"=", 1);
+    let (new, empty) = (folder.file("new"), folder.file("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for (text, said) in [
+        (without(last), "a part is missing, or an earlier version wrote it"),
+        (without(1), "has been changed or lost lines"),
+        (format!("{whole}{}\n", lines[0]), "behind the last line"),
+        (wrong, "line 1"),
+    ] {
+        for data in [&new, &empty] {
+            let imported = import(data, &text);
+            assert!(imported.code == Some(1) && imported.err.contains(said), "{said}: {}", imported.err);
+        }
+        assert!(!Path::new(&new).exists());
+        assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0, "{said}");
+    }
+    let older = command(&["store", "import", "--incomplete", &new]).stdin(Stdio::piped()).spawn();
+    let mut older = older.unwrap();
+    older.stdin.take().unwrap().write_all(without(last).as_bytes()).unwrap();
+    assert!(older.wait().unwrap().success());
+    assert_eq!(import(&empty, &whole).code, Some(0));
+    for data in [&new, &empty] {
+        assert_eq!(run(&["store", "export", data]).out, whole);
+    }
+}
+
+#[test]
 fn a_second_broker_on_the_same_directory_is_told_who_has_it() {
     let folder = Folder::new();
     let data = folder.file("data");
@@ -151,7 +189,8 @@ fn damage_after_a_clean_stop_is_refused_with_what_to_do_and_what_is_whole_can_be
     damage(journals.last().unwrap());
     for _ in 0..2 {
         let error = refused(&data);
-        for part in ["is damaged at byte", "tidegate store check", "tidegate store export --salvage"] {
+        let check = format!("tidegate store check {data}`");
+        for part in ["is damaged at byte", &check, "tidegate store export --salvage"] {
             assert!(error.contains(part), "{part}: {error}");
         }
     }
@@ -226,4 +265,49 @@ fn the_data_directory_and_its_files_are_private_also_when_the_umask_is_open() {
             assert_eq!(mode(&file), 0o600, "{}", file.display());
         }
     }
+}
+
+#[test]
+fn a_directory_and_files_that_others_may_write_are_warned_of() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    std::fs::create_dir(&data).unwrap();
+    let acl = folder.write("acl", "topic readwrite #\n");
+    let set_mode = |path: &str, mode| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    let warned = |mode: u32| {
+        set_mode(&data, mode);
+        set_mode(&acl, 0o600 | (mode & 0o022));
+        let broker = Broker::start(&["--data", &data, "--set", &format!("access.acl_file={acl}")]);
+        broker.signal("TERM");
+        broker.wait().err
+    };
+    let open = warned(0o777);
+    for part in ["may change what is in the data directory", "may write this file of rules"] {
+        assert!(open.contains(part), "{part}: {open}");
+    }
+    let closed = warned(0o700);
+    assert!(!closed.contains("may change") && !closed.contains("may write"), "{closed}");
+}
+
+#[test]
+fn a_file_in_the_place_of_the_directory_is_called_one() {
+    let folder = Folder::new();
+    let error = refused(&folder.write("file", ""));
+    assert!(error.contains("there is a file of this name") && !error.contains("os error"), "{error}");
+}
+
+#[test]
+fn who_could_not_begin_for_want_of_room_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let data = folder.file("data");
+    // No file may grow, as on a full disk.
+    let script = "trap '' XFSZ; ulimit -f 0; exec \"$0\" --listen 127.0.0.1:0 --admin off --data \"$1\"";
+    let arguments = ["-c", script, env!("CARGO_BIN_EXE_tidegate"), &data];
+    let refused = std::process::Command::new("sh").args(arguments).output().unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
+    let left: Vec<_> = std::fs::read_dir(&data).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    Broker::start(&["--data", &data]);
 }

@@ -16,7 +16,7 @@ struct Fields {
     flag: bool,
     connection: ConnectionKey,
     ticket: Option<Ticket>,
-    code: ReasonCode,
+    refused: Option<Reason>,
     bytes: Vec<u8>,
     content: Content,
 }
@@ -33,11 +33,11 @@ prop_compose! {
         texts in proptest::array::uniform3("[a-zé/+#]{0,20}"),
         (tenant, numbers, long, flag) in (any::<u16>(), any::<[u32; 2]>(), any::<u64>(), any::<bool>()),
         (connection, ticket) in (connection(), proptest::option::of(ticket())),
-        code in prop_oneof![Just(ReasonCode::Success), Just(ReasonCode::NotAuthorized), Just(ReasonCode::QuotaExceeded)],
+        refused in proptest::option::of(proptest::sample::select(Reason::ALL)),
         bytes in proptest::collection::vec(any::<u8>(), 0..40),
         content in content(),
     ) -> Fields {
-        Fields { kind, texts, tenant, numbers, long, flag, connection, ticket, code, bytes, content }
+        Fields { kind, texts, tenant, numbers, long, flag, connection, ticket, refused, bytes, content }
     }
 }
 
@@ -53,7 +53,7 @@ impl Fields {
         let (client, online, connection, ticket) = (self.long, self.flag, self.connection, self.ticket);
         match self.kind {
             0 => Record::Publish(envelope),
-            1 => Record::Confirm { ticket: some_ticket, code: self.code, promises: self.flag },
+            1 => Record::Confirm { ticket: some_ticket, refused: self.refused, promises: self.flag },
             2 => Record::Interest { tenant, filter, present: online, ticket },
             3 => Record::InterestBarrier { ticket: some_ticket },
             4 => Record::InterestSeen { ticket: some_ticket },
@@ -78,7 +78,11 @@ impl Fields {
             20 => Record::Reserved { number: session, full: not_to },
             21 => Record::Commit { number: session },
             22 => Record::Release { number: session },
-            _ => Record::InterestRefused { ticket: some_ticket, filter, code: self.code },
+            _ => Record::InterestRefused {
+                ticket: some_ticket,
+                filter,
+                code: self.refused.map_or(ReasonCode::NotAuthorized, Reason::code),
+            },
         }
     }
 }

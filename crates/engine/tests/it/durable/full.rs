@@ -1,5 +1,6 @@
 //! A store that has no room.
 
+use tidegate_engine::{Attempt, LogEvent, Reason};
 use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
 use tidegate_mqtt::{PacketId, PacketType, ReasonCode, SubscriptionOptions};
 
@@ -15,19 +16,108 @@ fn fill(world: &World, full: bool) {
 fn a_publisher_is_told_or_keeps_its_message() {
     for shards in [1, 3] {
         let world = stored(shards);
+        let owed = world.connect(v5("owed").lasting());
+        owed.subscribe("t", ExactlyOnce);
         let v5_publisher = world.connect(v5("five"));
         let v3_publisher = world.connect(v311("three"));
         fill(&world, true);
         assert_eq!(v5_publisher.publish(message("t", "x").qos1()), ReasonCode::QuotaExceeded);
         assert_eq!(v5_publisher.publish(message("t", "x").qos2()), ReasonCode::QuotaExceeded);
-        assert_eq!(v5_publisher.publish(message("t", "x")), ReasonCode::Success);
-        v5_publisher.ping();
+        assert_eq!(v5_publisher.publish(message("t", "y")), ReasonCode::Success);
+        assert_eq!(owed.payloads(), ["y"]);
+        world.take_log();
         v3_publisher.publish_later(message("t", "x").qos1());
         v3_publisher.expect_closed();
-        assert_eq!(world.dropped(tidegate_engine::Reason::StoreFull), 3);
+        let log = world.take_log();
+        assert!(!log.iter().any(|event| matches!(event, LogEvent::BadPacket { .. })), "{log:?}");
+        assert_eq!(world.dropped(Reason::StoreFull), 3);
         fill(&world, false);
-        assert_eq!(v5_publisher.publish(message("t", "x").qos2()), ReasonCode::NoMatchingSubscribers);
+        assert_eq!(v5_publisher.publish(message("t", "z").qos2()), ReasonCode::Success);
+        assert_eq!(owed.payloads(), ["z"]);
     }
+}
+
+#[test]
+fn what_nobody_has_to_keep_goes_its_way() {
+    for shards in [1, 3] {
+        let world = stored(shards);
+        let publishers = [world.connect(v5("five")), world.connect(v311("three"))];
+        let clean: Vec<Client> = (0..4)
+            .map(|n| {
+                let client = world.connect(v5(&format!("clean-{n}")));
+                client.subscribe("t", ExactlyOnce);
+                client
+            })
+            .collect();
+        let brief = world.connect(v5("lasts").lasting());
+        brief.subscribe("t", tidegate_mqtt::QoS::AtMostOnce);
+        fill(&world, true);
+        for publisher in &publishers {
+            assert!(!publisher.publish(message("nobody", "x").qos1()).is_error());
+            for sent in [message("t", "1").qos1(), message("t", "2").qos2()] {
+                assert_eq!(publisher.publish(sent), ReasonCode::Success);
+            }
+            for client in clean.iter().chain([&brief]) {
+                assert_eq!(client.payloads(), ["1", "2"]);
+            }
+        }
+        assert_eq!(world.dropped(Reason::StoreFull), 0);
+    }
+}
+
+#[test]
+fn a_retained_value_can_be_cleared_and_none_be_set() {
+    for shards in [1, 3] {
+        let world = stored(shards);
+        let publisher = world.connect(v5("p"));
+        for topic in ["a", "b", "c"] {
+            publisher.publish(message(topic, "old").qos1().retain());
+        }
+        fill(&world, true);
+        let live = world.connect(v5("live"));
+        live.subscribe("b", AtLeastOnce);
+        live.payloads();
+        assert!(!publisher.publish(message("a", "").qos1().retain()).is_error());
+        publisher.publish(message("b", "new").retain());
+        assert_eq!(publisher.publish(message("c", "new").qos1().retain()), ReasonCode::QuotaExceeded);
+        publisher.ping();
+        assert_eq!(live.payloads(), ["new"], "who is there gets it");
+        assert_eq!(world.dropped(Reason::StoreFull), 2, "the one that was not kept is counted");
+        let told = |attempt| move |event: &LogEvent| matches!(event, LogEvent::Denied { attempt: found, .. } if *found == attempt);
+        let log = world.take_log();
+        assert_eq!(log.iter().filter(|event| told(Attempt::Retain)(event)).count(), 1, "{log:?}");
+        assert_eq!(log.iter().filter(|event| told(Attempt::Publish)(event)).count(), 1, "{log:?}");
+        let late = world.connect(v5("late"));
+        late.subscribe("#", AtLeastOnce);
+        assert_eq!(late.payloads(), ["old", "old"]);
+    }
+}
+
+#[test]
+fn a_qos_2_message_of_a_publisher_that_lasts_is_refused() {
+    let world = stored(1);
+    let publisher = world.connect(v5("p").lasting());
+    fill(&world, true);
+    assert_eq!(
+        publisher.publish(message("t", "x").qos2()),
+        ReasonCode::QuotaExceeded,
+        "it would have to be remembered"
+    );
+    assert!(!publisher.publish(message("t", "x").qos1()).is_error());
+}
+
+#[test]
+fn a_shared_group_counts_by_its_members() {
+    let world = stored(1);
+    let publisher = world.connect(v5("p"));
+    let brief = world.connect(v5("brief"));
+    brief.subscribe("$share/g/t", AtLeastOnce);
+    fill(&world, true);
+    assert_eq!(publisher.publish(message("t", "x").qos1()), ReasonCode::Success);
+    fill(&world, false);
+    world.connect(v5("lasts").lasting()).subscribe("$share/g/t", AtLeastOnce);
+    fill(&world, true);
+    assert_eq!(publisher.publish(message("t", "x").qos1()), ReasonCode::QuotaExceeded);
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use rcgen::{CertificateParams, SerialNumber, date_time_ymd};
+use tidegate_engine::Reason;
 use tidegate_node::{
-    CertificateFiles, ClientCertificates, IdentityField, IdentityRole, Node, OutdatedLists, RevocationLists,
-    StartError, TlsSettings, TlsVersion,
+    CertificateFiles, ClientCertificates, FlightSubject, IdentityField, IdentityRole, Node, OutdatedLists,
+    RevocationLists, StartError, TlsSettings, TlsVersion,
 };
 
 use super::{refusal, settings, start, try_connect};
@@ -40,7 +41,13 @@ fn a_required_certificate_must_be_there_and_hold() {
     assert!(!refusal(at, &config(Some(&early))).is_empty());
     let old = client_config_of(&COMMON.authority.pem(), None, &[&rustls::version::TLS12]);
     assert!(refusal(at, &Arc::new(old)).contains("CertificateRequired"));
-    assert_eq!(node.handle().report().unwrap().shell.tls_failed, 5);
+    let report = node.handle().report().unwrap();
+    assert_eq!(report.shell.tls_failed, 5);
+    let refused = report.counters.connects_refused;
+    assert_eq!((refused[Reason::TlsFailed.number()], refused[Reason::ConnectionLost.number()]), (5, 0));
+    let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let told = story.events.iter().find(|event| event.reason == Some(Reason::TlsFailed)).unwrap();
+    assert!(told.detail.contains("certificate"), "{told:?}");
 }
 
 #[test]

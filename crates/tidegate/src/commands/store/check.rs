@@ -1,25 +1,29 @@
 //! `tidegate store check`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_store::Disk;
 use tidegate_store::inspect::{CheckReport, check};
 
-use crate::exit::{Exit, complain, print_and_exit, report};
+use crate::exit::{Exit, complain, print_and_exit};
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
-pub(super) fn run(disk: Arc<dyn Disk>) -> Exit {
+pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
     let found = match check(&disk) {
         Ok(found) => found,
         Err(error) => {
-            report(&error);
+            super::report_of(directory, &error);
             return Exit::Failure;
         }
     };
     let problems = found.problems();
     if problems > 0 {
-        complain(format_args!("{problems} problems; `tidegate store export --salvage DIR` saves what can be read\n"));
+        let directory = directory.display();
+        complain(format_args!(
+            "{problems} problems; `tidegate store export --salvage {directory}` saves what can be read\n"
+        ));
     }
     print_and_exit(&text(&found), if problems == 0 { Exit::Ok } else { Exit::Failure })
 }

@@ -18,7 +18,8 @@ Examples:
   tidegate store export data > backup.jsonl
   tidegate store export data --salvage > saved.jsonl && tidegate store import new < saved.jsonl
 Each line is {\"key\":\"hexadecimal\",\"value\":\"base64\",\"text\":\"what it is\"}, in ascending order of
-the keys; an import does not look at the text. What is exported holds what clients have sent:
+the keys; an import does not look at the text. The last line, {\"entries\":N,\"crc32c\":\"hexadecimal\"},
+tells an import whether all of them are there. What is exported holds what clients have sent:
 keep it as private as the store.
 Exit codes: 0 done, 1 something could not be read or written; with --salvage, 1 when something was skipped.";
 
@@ -48,16 +49,21 @@ pub(crate) enum StoreCommand {
     Import {
         /// The data directory: empty, or not there yet
         directory: std::path::PathBuf,
+        /// Take an export that has no last line, as earlier versions wrote it: nobody can tell whether all of it is there
+        #[arg(long)]
+        incomplete: bool,
     },
 }
 
 /// Does what is asked for with a data directory.
 pub(crate) fn run(command: &StoreCommand) -> Exit {
     match command {
-        StoreCommand::Check { directory } => with_disk(directory, check::run),
-        StoreCommand::Stats { directory } => with_disk(directory, stats::run),
-        StoreCommand::Export { directory, salvage } => with_disk(directory, |disk| export::run(&disk, *salvage)),
-        StoreCommand::Import { directory } => import::run(directory),
+        StoreCommand::Check { directory } => with_disk(directory, |disk| check::run(disk, directory)),
+        StoreCommand::Stats { directory } => with_disk(directory, |disk| stats::run(disk, directory)),
+        StoreCommand::Export { directory, salvage } => {
+            with_disk(directory, |disk| export::run(&disk, directory, *salvage))
+        }
+        StoreCommand::Import { directory, incomplete } => import::run(directory, *incomplete),
     }
 }
 
@@ -69,6 +75,15 @@ fn with_disk(directory: &Path, work: impl FnOnce(Arc<dyn Disk>) -> Exit) -> Exit
             Exit::Failure
         }
     }
+}
+
+/// What a store says, which does not know where it is, so that a command in it can be copied as it stands.
+pub(crate) fn with_directory(text: &str, directory: &str) -> String {
+    text.replace(" DIR", &format!(" {directory}"))
+}
+
+fn report_of(directory: &Path, error: &dyn std::fmt::Display) {
+    report(&with_directory(&error.to_string(), &directory.display().to_string()));
 }
 
 /// What an entry is, for people. The store itself does not know.

@@ -1,19 +1,20 @@
 //! `tidegate store stats`.
 
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_store::Disk;
 use tidegate_store::inspect::{StatsReport, stats};
 
-use crate::exit::{Exit, print_and_exit, report};
+use crate::exit::{Exit, print_and_exit};
 
 #[expect(clippy::needless_pass_by_value, reason = "each of these commands takes the disk that was opened for it")]
-pub(super) fn run(disk: Arc<dyn Disk>) -> Exit {
+pub(super) fn run(disk: Arc<dyn Disk>, directory: &Path) -> Exit {
     match stats(&disk, &kind_of) {
         Ok(found) => print_and_exit(&text(&found), Exit::Ok),
         Err(error) => {
-            report(&error);
+            super::report_of(directory, &error);
             Exit::Failure
         }
     }

@@ -112,7 +112,7 @@ section! {
         /// The file of users; for `password-file` and `scram`. One file may serve both.
         file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// The server that is asked, `http://` or `https://`; for `http`.
-        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// A file whose content is sent to that server as a bearer token; for `http`.
         bearer_token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// What happens to clients while that server cannot be asked; for `http`.
@@ -138,7 +138,7 @@ section! {
         /// A file with a JWK set; for `jwt`.
         jwks_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// A server with a JWK set, `http://` or `https://`; for `jwt`.
-        jwks_url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
+        jwks_url: Option<String> = None, in Kind::Text { max_len: MAX_TEXT }, credentials = true;
         /// How old the keys of that server may be before they are fetched again; for `jwt`.
         jwks_refresh: Duration = Duration::from_secs(600), in Kind::Duration(Range::of(SECOND, 7 * DAY));
         /// How soon they are fetched again because of a token that names a key that is not known; for `jwt`.

@@ -65,7 +65,7 @@ section! {
         name: String = String::new(), in Kind::Name { empty: true }, flag "--name";
         /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted. More can be added while
         /// it runs.
-        brokers: Texts = Texts::default(), in Kind::Texts, flag "--broker";
+        brokers: Texts = Texts::default(), in Kind::Texts, credentials = true, flag "--broker";
         /// How publishes are spread over the brokers.
         policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
         /// The version of MQTT that brokers are spoken to with.

@@ -1,0 +1,94 @@
+//! An import into a directory: all of it or nothing. It goes on in a directory within, whose files move up when it is whole; the
+//! manifest, which makes them a store, is the last.
+
+use std::fs;
+use std::io::{self, BufRead};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::import::{Completeness, ImportError, ImportReport, import};
+use crate::disk::{Disk, LockError, RealDisk};
+use crate::{OpenError, manifest};
+
+/// The directory within.
+const ASIDE: &str = "import-unfinished";
+/// The file that keeps other processes away.
+const LOCK: &str = "LOCK";
+
+/// Reads lines as [`export`](super::export) writes them into a directory, which is made if it is not there. When that fails, the
+/// directory is as it was.
+///
+/// # Errors
+/// As [`import`], and when the directory cannot be made, or another process uses it.
+pub fn import_into(
+    directory: &Path,
+    input: &mut dyn BufRead,
+    completeness: Completeness,
+) -> Result<ImportReport, ImportError> {
+    let failed = |source| ImportError::Directory { directory: directory.to_owned(), source };
+    let is_new = !directory.exists();
+    let disk = RealDisk::create(directory).map_err(failed)?;
+    let had_lock = directory.join(LOCK).exists();
+    let lock = disk.lock().map_err(|error| match error {
+        LockError::Held { holder } => ImportError::Open(OpenError::Locked { holder }),
+        LockError::Io(source) => failed(source),
+    })?;
+    let result = import_aside(&disk, input, completeness);
+    if result.is_err() {
+        // What cannot be removed is in nobody's way: an import begins by removing it.
+        let _ = remove(&directory.join(ASIDE));
+        if !had_lock {
+            let _ = fs::remove_file(directory.join(LOCK));
+        }
+        if is_new {
+            let _ = fs::remove_dir(directory);
+        }
+    }
+    drop(lock);
+    result
+}
+
+fn import_aside(
+    disk: &RealDisk,
+    input: &mut dyn BufRead,
+    completeness: Completeness,
+) -> Result<ImportReport, ImportError> {
+    let (directory, aside) = (disk.path(), disk.path().join(ASIDE));
+    let failed = |source| ImportError::Directory { directory: directory.to_owned(), source };
+    if disk.list().map_err(failed)?.iter().any(|name| super::is_ours(name)) {
+        return Err(ImportError::NotEmpty);
+    }
+    remove(&aside).map_err(failed)?;
+    let inner = RealDisk::create(&aside).map_err(failed)?;
+    let report = import(Arc::new(inner), input, completeness)?;
+    move_up(disk, &aside).map_err(failed)?;
+    Ok(report)
+}
+
+/// Moves the files of a whole store up, so that a crash in between leaves nothing that could be taken for one.
+fn move_up(disk: &RealDisk, aside: &Path) -> io::Result<()> {
+    let mut names: Vec<String> = RealDisk::existing(aside)?.list()?;
+    names.retain(|name| name != LOCK);
+    names.sort_by_key(|name| name == manifest::NAME);
+    for name in names {
+        if name == manifest::NAME {
+            disk.sync_directory()?;
+        }
+        fs::rename(aside.join(&name), disk.path().join(&name))?;
+    }
+    remove(aside)?;
+    disk.sync_directory()
+}
+
+/// Removes the directory within, and the files that an import makes there.
+fn remove(aside: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(aside) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        fs::remove_file(entry?.path())?;
+    }
+    fs::remove_dir(aside)
+}
