@@ -242,17 +242,10 @@ impl<'a> Record<'a> {
                 out.put_u32(*fetch);
                 out.put_bytes(after.as_bytes());
             }
-            Self::InterestBarrier { ticket } => {
-                out.put_u8(19);
-                put_ticket(out, Some(*ticket));
-            }
-            Self::InterestSeen { ticket } => {
-                out.put_u8(15);
-                put_ticket(out, Some(*ticket));
-            }
+            Self::InterestBarrier { ticket } => put_awaited(out, 19, *ticket),
+            Self::InterestSeen { ticket } => put_awaited(out, 15, *ticket),
             Self::InterestRefused { ticket, filter, code } => {
-                out.put_u8(43);
-                put_ticket(out, Some(*ticket));
+                put_awaited(out, 43, *ticket);
                 out.put_bytes(filter.as_bytes());
                 out.put_u8(code.byte());
             }
@@ -488,6 +481,11 @@ impl<'a> Record<'a> {
 }
 
 /// A record about a publisher that waits.
+fn put_awaited(out: &mut Vec<u8>, kind: u8, ticket: Ticket) {
+    out.put_u8(kind);
+    put_ticket(out, Some(ticket));
+}
+
 fn put_waiting(out: &mut Vec<u8>, kind: u8, connection: ConnectionKey) {
     out.put_u8(kind);
     put_connection(out, Some(connection));
