@@ -28,9 +28,10 @@ pub use clock::{Clock, SystemClock};
 pub use decision::{AclAction, AclClaims, AclRule, Decision, Identity, Refusal, RefusalKind};
 pub use fetch::FetchError;
 pub use provider::{Exchange, Step};
-pub use providers::{KeyProblem, KeysError, ProviderError};
+pub use providers::{AskFleet, FleetAsker, KeyProblem, KeysError, ProviderError};
 pub use request::{ClientCertificate, Enhanced, Request, Secret};
 pub use settings::{
-    CacheSettings, CertificateSettings, ChainSettings, HttpSettings, JwtKeys, JwtSettings, NameSource, ProviderKind,
-    ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable, is_algorithm,
+    CacheSettings, CertificateSettings, ChainSettings, FleetSettings, HttpSettings, JwtKeys, JwtSettings, NameSource,
+    ProviderKind, ProviderSettings, ScramSettings, SettingsError, TokenPlace, UserFileSettings, WhenUnreachable,
+    is_algorithm,
 };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::providers::{self, ProviderError};
+use crate::providers::{self, FleetAsker, ProviderError};
 use crate::request::Secret;
 
 /// A chain of providers, and the bounds of its work.
@@ -84,6 +84,8 @@ pub enum ProviderKind {
     Http(Box<HttpSettings>),
     /// The client's certificate.
     Certificate(CertificateSettings),
+    /// The brokers of an orchestrator's fleet.
+    Fleet(FleetSettings),
     /// SCRAM-SHA-256 as enhanced authentication of MQTT 5.
     Scram(ScramSettings),
 }
@@ -229,6 +231,19 @@ impl HttpSettings {
             ca_file: None,
         }
     }
+}
+
+/// The brokers of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FleetSettings {
+    /// Who asks them.
+    pub asker: FleetAsker,
+    /// How long an answer may take, from the connection on.
+    pub timeout: Duration,
+    /// Questions that are under way at once, at least 1.
+    pub concurrency: usize,
+    /// How long an answer that lets somebody in is remembered, at most the cache's own time.
+    pub cache_ttl: Duration,
 }
 
 /// What happens to a client when a server cannot be asked about it.

@@ -156,6 +156,7 @@ impl Control for Broker {
             sessions: 6,
             filters: 2,
             open: true,
+            identities: 2,
             loop_lag_ms: 1,
             messages_in: 10,
             messages_out: 20,

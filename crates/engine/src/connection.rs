@@ -255,14 +255,6 @@ impl AckQueue {
         self.pending.is_empty()
     }
 
-    /// A SUBACK that lacks something.
-    pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
-        match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
-            Answer::SubAck(answer) => Some(answer),
-            _ => None,
-        }
-    }
-
     /// QoS 1 publishes received and not yet acknowledged.
     pub(crate) fn pub_acks(&self) -> usize {
         self.pub_acks
@@ -293,6 +285,14 @@ impl AckQueue {
             && let Some(reason) = refused
         {
             *answer = Err(reason);
+        }
+    }
+
+    /// A SUBACK that lacks something.
+    pub(crate) fn sub_ack_mut(&mut self, sequence: u32) -> Option<&mut SubAckAnswer> {
+        match &mut self.pending.get_mut(sequence.wrapping_sub(self.base) as usize)?.answer {
+            Answer::SubAck(answer) => Some(answer),
+            _ => None,
         }
     }
 

@@ -118,7 +118,7 @@ impl Engine {
     pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
         publication.priority = self.cache.traits(slot).priority.level(publication.properties);
-        if publication.retain {
+        if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
             self.retain(now, publication);
         }
         let source = Source { session, ..Source::inside(self.place.shard, now) };
@@ -372,7 +372,8 @@ impl Reach<'_> {
     /// Passes a message on to the shards that want it, and to its topic's home.
     fn send_on(&mut self, remote: u64, publication: &mut Publication<'_>, source: &Source, done: &mut Dispatched) {
         let mut homes = 0;
-        if publication.retain && !publication.retain_is_done {
+        let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
+        if publication.retain && !publication.retain_is_done && !kept_by_brokers {
             let home = self.roster.home_of_topic(publication.tenant, publication.topic);
             homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
         }

@@ -93,6 +93,7 @@ mod output;
 mod overflow;
 mod overload;
 mod packet_ids;
+mod passing;
 mod peers;
 mod priority;
 mod publish;

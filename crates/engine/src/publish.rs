@@ -318,6 +318,9 @@ impl Engine {
         tenant: TenantId,
         session: SessionKey,
     ) -> Option<Reason> {
+        if tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide() {
+            return None;
+        }
         let topic = self.cache.get(slot).0.to_owned();
         let publisher = self
             .desk

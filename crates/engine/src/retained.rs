@@ -306,6 +306,16 @@ impl<M: Retainable> Retained<M> {
     }
 }
 
+impl<M> Drop for Retained<M> {
+    /// A ledger may outlive the engine, as where users come and go that have one each.
+    fn drop(&mut self) {
+        let Some(ledger) = &self.ledger else { return };
+        for (tenant, topics) in &self.tenants {
+            ledger.release(*tenant, Holding::Retained, topics.len() as u64);
+        }
+    }
+}
+
 fn size_of_entry<M: Retainable>(topic: &str, message: &M) -> u64 {
     topic.len() as u64 + message.bytes()
 }

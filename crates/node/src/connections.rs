@@ -13,6 +13,7 @@ use crate::shard::Shard;
 use crate::table::{Flags, token_of};
 use crate::tls::ConnectionFacts;
 use crate::transport::{Ended, Input, Transport, Wrote};
+use crate::uplink::NO_LISTENER;
 use crate::websocket;
 
 impl Shard {
@@ -52,7 +53,16 @@ impl Shard {
         if secure {
             self.preset(key);
         }
+        let (accepted, pass) = adoption.admitted.map(|admitted| (admitted.accepted, admitted.pass)).unzip();
+        self.admitting = accepted;
         self.engine.handle_input(self.now, key, &adoption.bytes);
+        if let Some(pass) = pass {
+            // Its CONNECT is worked now or refused: what was decided is about no other.
+            self.take_events();
+            self.admitting = None;
+            // From here on its session keeps the node of its user.
+            drop(pass);
+        }
         self.register(key);
         if ended {
             // The client closed the WebSocket right behind its CONNECT, and nothing more will come to tell so.
@@ -112,7 +122,7 @@ impl Shard {
         let inbox = self.inboxes.get(usize::from(home.0));
         if let (Ok(()), Some(inbox)) = (deregistered, inbox) {
             self.counters.handed_over += 1;
-            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes })));
+            inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted: None })));
         } else {
             self.free_seat(seat);
             self.shared.connections.fetch_sub(1, Ordering::Relaxed);
@@ -217,6 +227,10 @@ impl Shard {
             } else {
                 tracing::debug!(%peer, "connection closed: {ended}");
             }
+        }
+        if self.table.listener(key) == NO_LISTENER {
+            self.engine.fail_uplink_transport(self.now, key, &ended.to_string());
+            return;
         }
         let reason = match ended {
             Ended::WebSocket(_) | Ended::Quic(_) => return self.engine.handle_transport_closed(self.now, key),

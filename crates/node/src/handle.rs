@@ -12,12 +12,20 @@ use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
 use crate::flight::{FlightAnswer, FlightSubject};
+use crate::identities::{Family, Identities};
 use crate::inbox::{Admin, InboxSender, ToShard};
 use crate::relay::NodeHomes;
 use crate::report::NodeReport;
 use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
-use crate::uplink::Dialer;
+use crate::uplink::{Brokers, Dialer};
+
+/// What a handle knows of a fleet.
+pub(crate) struct Fleet {
+    pub(crate) dialer: Arc<Dialer>,
+    pub(crate) brokers: Brokers,
+    pub(crate) identities: Option<Arc<Identities>>,
+}
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -32,6 +40,8 @@ pub struct NodeHandle {
     admission: Arc<Admission>,
     stored_bans: Arc<StoredBans>,
     dialer: Arc<Dialer>,
+    brokers: Brokers,
+    identities: Option<Arc<Identities>>,
 }
 
 /// A shard did not answer.
@@ -43,15 +53,38 @@ pub struct NoAnswer {
 }
 
 impl NodeHandle {
-    pub(crate) fn new(
-        inboxes: Vec<InboxSender>,
-        tls: Arc<TlsListeners>,
-        clock: Clock,
-        admission: Arc<Admission>,
-        stored_bans: Arc<StoredBans>,
-        dialer: Arc<Dialer>,
-    ) -> Self {
-        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer }
+    pub(crate) fn new(inboxes: Vec<InboxSender>, family: &Family, fleet: Fleet) -> Self {
+        let Fleet { dialer, brokers, identities } = fleet;
+        let Family { tls, clock, admission, bans: stored_bans, .. } = family.clone();
+        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities }
+    }
+
+    /// The users whose own credentials brokers are shown, where they are.
+    pub(crate) fn identities(&self) -> Option<&Arc<Identities>> {
+        self.identities.as_ref()
+    }
+
+    /// The brokers of the fleet, as others know them.
+    pub(crate) fn brokers(&self) -> &Brokers {
+        &self.brokers
+    }
+
+    /// The shard that a node of one shard has.
+    pub(crate) fn first_inbox(&self) -> Option<InboxSender> {
+        self.inboxes.first().cloned()
+    }
+
+    /// The shards of the nodes within this one.
+    fn inner_inboxes(&self) -> Vec<InboxSender> {
+        self.identities.as_ref().map(|identities| identities.inboxes()).unwrap_or_default()
+    }
+
+    /// Puts the same request before every shard, those of the nodes within this one, too.
+    pub(crate) fn tell_everybody(&self, mut request: impl FnMut() -> Admin) {
+        self.tell_all(&mut request);
+        for inbox in self.inner_inboxes() {
+            inbox.send(ToShard::Admin(request()));
+        }
     }
 
     /// What writes bans into the store.
@@ -107,11 +140,14 @@ impl NodeHandle {
         for shard in self.ask_all(Admin::Report)? {
             report.add(shard);
         }
+        if let Some(identities) = &self.identities {
+            report.add_counted(&identities.ended());
+        }
         Ok(report)
     }
 
-    /// Puts the same question before every shard and collects the answers in their order. All are asked before the first is
-    /// waited for, so that they answer side by side.
+    /// Puts the same question before every shard and collects the answers in their order, behind them those of the nodes within this
+    /// one. All are asked before the first is waited for, so that they answer side by side.
     pub(crate) fn ask_all<T>(&self, question: impl Fn(Sender<T>) -> Admin) -> Result<Vec<T>, NoAnswer> {
         let ask = |inbox: &InboxSender| {
             let (answer, answers) = channel();
@@ -119,7 +155,12 @@ impl NodeHandle {
             answers
         };
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait(shard, &answers)).collect()
+        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
+        let answers = (0..).map(ShardId).zip(asked).map(|(shard, answers)| wait(shard, &answers));
+        let mut answers = answers.collect::<Result<Vec<T>, NoAnswer>>()?;
+        // A node within this one may be ending.
+        answers.extend(inner.iter().filter_map(|answers| wait(ShardId(0), answers).ok()));
+        Ok(answers)
     }
 
     /// What happened lately to a client, a topic or an address.
@@ -187,18 +228,41 @@ impl NodeHandle {
             inbox.send(ToShard::Admin(Admin::SetAccess { access: access.cloned(), done }));
             answers
         };
+        if let Some(identities) = &self.identities {
+            identities.set_access(access);
+        }
         let asked: Vec<_> = self.inboxes.iter().map(ask).collect();
-        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
+        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
+        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))?;
+        for answers in inner {
+            // One that is ending has nobody whom rules are about.
+            let _ = wait(ShardId(0), &answers);
+        }
+        Ok(())
+    }
+
+    /// How many users there may be whose own credentials brokers are shown, where they are.
+    pub fn max_identities(&self) -> Option<u16> {
+        self.identities.as_ref().map(|identities| identities.max())
     }
 
     /// Puts the limits of other settings in force on every shard: those that [`Engine::set_limits`](tidegate_engine::Engine::set_limits)
-    /// names.
+    /// names. The nodes of users, where there are any, get those of `of_user`, each for itself, soon afterwards.
     ///
     /// # Errors
     /// When a shard does not answer; it puts them in force in its next turn, if it has one.
-    pub fn set_limits(&self, settings: Settings) -> Result<(), NoAnswer> {
+    pub fn set_limits(&self, settings: Settings, of_user: Option<Settings>) -> Result<(), NoAnswer> {
+        if let (Some(identities), Some(of_user)) = (&self.identities, of_user) {
+            identities.set_limits(of_user);
+        }
         let settings = Arc::new(settings);
-        self.ask_all(|done| Admin::SetLimits { settings: Arc::clone(&settings), done }).map(drop)
+        let asked = self.inboxes.iter().map(|inbox| {
+            let (done, answers) = channel();
+            inbox.send(ToShard::Admin(Admin::SetLimits { settings: Arc::clone(&settings), done }));
+            answers
+        });
+        let asked: Vec<_> = asked.collect();
+        (0..).map(ShardId).zip(asked).try_for_each(|(shard, answers)| wait(shard, &answers))
     }
 
     /// Closes the connections of everybody who came in with one of these user names, of all tenants, with a reason; an MQTT 5
@@ -219,10 +283,15 @@ impl NodeHandle {
     pub fn disconnect_client(&self, tenant: TenantId, client_id: &str, reason: Reason) -> Result<bool, NoAnswer> {
         let place = Place { shard: ShardId(0), shards: self.shards() };
         let home = place.home_of(partition_of(tenant, client_id));
-        let (answer, answers) = channel();
-        let inbox = self.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?;
-        inbox.send(ToShard::Admin(Admin::Disconnect { tenant, client_id: client_id.into(), reason, answer }));
-        wait(home, &answers)
+        let ask = |inbox: &InboxSender| {
+            let (answer, answers) = channel();
+            inbox.send(ToShard::Admin(Admin::Disconnect { tenant, client_id: client_id.into(), reason, answer }));
+            answers
+        };
+        let here = ask(self.inboxes.get(usize::from(home.0)).ok_or(NoAnswer { shard: home })?);
+        let inner: Vec<_> = self.inner_inboxes().iter().map(ask).collect();
+        let found = inner.iter().filter(|answers| wait(ShardId(0), answers).unwrap_or(false)).count();
+        Ok(wait(home, &here)? || found > 0)
     }
 }
 

@@ -6,13 +6,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 use tidegate_engine::{
-    Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
 };
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
+use crate::identities::{Admitted, Door};
 use crate::moves::MoveOrder;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
@@ -30,6 +31,8 @@ pub(crate) enum ToShard {
     Adopt(Box<Adoption>),
     /// The answer to a request for authentication.
     Verdict { key: ConnectionKey, verdict: Verdict },
+    /// A client may come in at the node of its user.
+    Pass { key: ConnectionKey, door: Door, accepted: Accepted },
     /// The store has read a part of a queue, or not.
     Read(Box<QueueRead>),
     /// The store has committed all batches of this shard up to this one.
@@ -55,6 +58,8 @@ pub(crate) struct Adoption {
     pub seat: Seat,
     /// What the client has sent so far, from the first byte of its CONNECT.
     pub bytes: Vec<u8>,
+    /// What was decided about the client, where that is done.
+    pub admitted: Option<Admitted>,
 }
 
 /// A request of the control plane.

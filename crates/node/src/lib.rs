@@ -19,6 +19,7 @@ mod durable;
 pub mod files;
 mod flight;
 mod handle;
+mod identities;
 mod inbox;
 mod limits;
 mod listener;
@@ -58,6 +59,7 @@ pub use flight::{
     FlightAnswer, FlightCounters, FlightEvent, FlightKind, FlightSettings, FlightSubject, MAX_FLIGHT_TEXT,
 };
 pub use handle::{NoAnswer, NodeHandle};
+pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
@@ -73,4 +75,4 @@ pub use tls::{
     IdentityField, IdentityRole, OutdatedLists, PreparedTls, RevocationLists, TlsError, TlsFacts, TlsSettings,
     TlsVersion,
 };
-pub use uplink::{BrokerReport, BrokerSettings, FleetError, FleetReport};
+pub use uplink::{BrokerReport, BrokerSettings, BrokerWord, Brokers, FleetError, FleetReport, Question, UplinkTls};

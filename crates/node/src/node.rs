@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
@@ -18,14 +17,14 @@ use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
-use crate::handle::NodeHandle;
+use crate::handle::{Fleet, NodeHandle};
+use crate::identities::Family;
 use crate::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
 use crate::listener::{Acceptor, BindError, bind, bind_quic};
 use crate::observer::Observer;
 use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
-use crate::stored_bans::StoredBans;
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
 use crate::uplink::Dialer;
 
@@ -120,7 +119,15 @@ impl Node {
     /// # Errors
     /// When the settings are impossible or the system refuses something.
     pub fn start(settings: NodeSettings) -> Result<Self, StartError> {
-        Self::begin(settings, None)
+        check(&settings)?;
+        let ground = Ground::open(&settings)?;
+        Self::begin(settings, ground, None)
+    }
+
+    /// A node within another one: its clients come from there.
+    pub(crate) fn start_within(settings: NodeSettings, family: &Family) -> Result<Self, StartError> {
+        let ground = Ground { family: family.clone(), listening: Listening::default(), watch: None };
+        Self::begin(settings, ground, None)
     }
 
     /// The same for a node that keeps its state in a store, and takes in what that holds before any client is served.
@@ -128,32 +135,20 @@ impl Node {
     /// # Errors
     /// The same, and when what the store holds cannot be read or taken in.
     pub fn start_with_store(settings: NodeSettings, store: Store) -> Result<Self, StartError> {
-        Self::begin(settings, Some(store))
+        check(&settings)?;
+        let ground = Ground::open(&settings)?;
+        ground.family.bans.follow(&ground.family.admission);
+        Self::begin(settings, ground, Some(store))
     }
 
-    fn begin(settings: NodeSettings, store: Option<Store>) -> Result<Self, StartError> {
-        check(&settings)?;
-        let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
-        limit.check(settings.max_connections)?;
-        let tls = Arc::new(open_tls(&settings)?);
-        let Listening { acceptors, quic, addresses } = listen(&settings, &tls)?;
+    fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
+        let Ground { family, listening: Listening { acceptors, quic, addresses }, watch } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
-        let watch = watch_files(&tls, settings.tls_check)?;
-        let clock = Clock::start();
-        let admission = Arc::new(Admission::new(clock.now(), settings.admission, settings.listeners.len()));
-        let bans = Arc::new(StoredBans::default());
-        if store.is_some() {
-            bans.follow(&admission);
-        }
         let dialer = Arc::new(Dialer::default());
-        let handle = NodeHandle::new(
-            senders.clone(),
-            Arc::clone(&tls),
-            clock,
-            Arc::clone(&admission),
-            bans,
-            Arc::clone(&dialer),
-        );
+        let identities = settings.identities;
+        let fleet = Fleet { dialer: Arc::clone(&dialer), brokers: settings.brokers, identities: identities.clone() };
+        let handle = NodeHandle::new(senders.clone(), &family, fleet);
+        let Family { tls, clock, admission, connections, .. } = family.clone();
         let mut node = Self::idle(handle, clock, addresses, watch);
         let mut engine = settings.engine;
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
@@ -161,7 +156,7 @@ impl Node {
         engine.authentication = Authentication::External;
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
-            connections: AtomicU32::new(0),
+            connections,
             tls,
             observer: settings.observer,
             asks_outside,
@@ -197,6 +192,9 @@ impl Node {
         if let (Some(store), Some(restorer)) = (store, restorer) {
             node.restored = restorer.run(&store)?;
             node.serve_from(store, &senders)?;
+        }
+        if let Some(identities) = identities {
+            identities.begin(family)?;
         }
         Ok(node)
     }
@@ -253,7 +251,11 @@ impl Node {
         let deadline = self.clock.now().monotonic.plus(milliseconds);
         // A client may be the one that another's will is for: no connection closes before all shards have sent theirs.
         self.all_report(deadline, |sent| Admin::LastWills { sent });
-        let drained = self.all_report(deadline, |drained| Admin::Stop { drained });
+        let mut drained = self.all_report(deadline, |drained| Admin::Stop { drained });
+        if let Some(identities) = self.handle.identities() {
+            // From here on nobody is on the way to them.
+            drained &= identities.stop(time_until(deadline, self.clock.now().monotonic).unwrap_or_default());
+        }
         let failed = self.end();
         Stopped { drained, failed }
     }
@@ -292,6 +294,27 @@ impl Node {
         // Dropping it commits what the shards have left it with.
         self.store = None;
         failed
+    }
+}
+
+/// What a node stands on: its own, or that of the node that it is within.
+struct Ground {
+    family: Family,
+    listening: Listening,
+    watch: Option<FileWatch>,
+}
+
+impl Ground {
+    fn open(settings: &NodeSettings) -> Result<Self, StartError> {
+        let limit = raise_open_file_limit().map_err(StartError::OpenFiles)?;
+        limit.check(settings.max_connections)?;
+        let tls = Arc::new(open_tls(settings)?);
+        let listening = listen(settings, &tls)?;
+        let watch = watch_files(&tls, settings.tls_check)?;
+        let clock = Clock::start();
+        let admission = Arc::new(Admission::new(clock.now(), settings.admission.clone(), settings.listeners.len()));
+        let (bans, connections) = (Arc::default(), Arc::default());
+        Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch })
     }
 }
 

@@ -196,6 +196,14 @@ pub struct NodeReport {
 }
 
 impl NodeReport {
+    /// Adds what was counted by a node that has ended.
+    pub(crate) fn add_counted(&mut self, other: &Self) {
+        self.counters.add(&other.counters);
+        self.shell.add(&other.shell);
+        self.flight.recorded += other.flight.recorded;
+        self.flight.suppressed += other.flight.suppressed;
+    }
+
     /// Adds one shard.
     pub(crate) fn add(&mut self, report: ShardReport) {
         self.counters.add(&report.counters);

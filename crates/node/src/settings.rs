@@ -11,11 +11,13 @@ use crate::access::AccessFactory;
 use crate::address::ListenAddress;
 use crate::admission::AdmissionSettings;
 use crate::flight::FlightSettings;
+use crate::identities::Identities;
 use crate::observer::{Observer, TracingObserver};
 use crate::preset::Presets;
 use crate::proxy_protocol::Network;
 use crate::relay::NodeHomes;
 use crate::tls::TlsSettings;
+use crate::uplink::Brokers;
 
 /// What a node is told at start.
 #[derive(Clone)]
@@ -48,6 +50,10 @@ pub struct NodeSettings {
     pub flight: FlightSettings,
     /// Makes the client ids that the server assigns differ between runs; `None` takes a random number.
     pub seed: Option<u64>,
+    /// The users whose own credentials brokers are shown, where they are.
+    pub identities: Option<Arc<Identities>>,
+    /// The brokers of its fleet, as far as others have to know them.
+    pub brokers: Brokers,
     /// Who is told what happens.
     pub observer: Arc<dyn Observer>,
 }
@@ -69,6 +75,8 @@ impl NodeSettings {
             admission: AdmissionSettings::default(),
             flight: FlightSettings::default(),
             seed: None,
+            identities: None,
+            brokers: Brokers::default(),
             observer: Arc::new(TracingObserver),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use tidegate_engine::{ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
+use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Gate, LoopLag};
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     /// Connections at once; 0 is no limit.
     pub max_connections: u32,
     /// Connections now, over all shards, those on their way between two included.
-    pub connections: AtomicU32,
+    pub connections: Arc<AtomicU32>,
     /// The TLS listeners.
     pub tls: Arc<TlsListeners>,
     pub observer: Arc<dyn Observer>,
@@ -128,6 +128,8 @@ pub(crate) struct Shard {
     /// Overload, for the log.
     pub(crate) overloaded: Shortage,
     pub(crate) gate: Gate,
+    /// What was decided about the client whose CONNECT is worked at this moment.
+    pub(crate) admitting: Option<Accepted>,
     pub(crate) lag: LoopLag,
     pub(crate) flight: Recorder,
     pub(crate) ebb: Ebb,
@@ -197,6 +199,7 @@ impl Shard {
             refusing: Shortage::default(),
             overloaded: Shortage::default(),
             gate: Gate::default(),
+            admitting: None,
             lag: LoopLag::new(now.monotonic),
             flight: Recorder::new(seed.shared.flight),
             ebb: Ebb::default(),

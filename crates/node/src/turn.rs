@@ -116,6 +116,7 @@ impl Shard {
                 }
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
+                Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
                 Some(ToShard::Read(read)) => self.take_queue_read(*read),
                 Some(ToShard::Committed(sequence)) => self.take_committed(sequence),
                 Some(ToShard::QuicBatch(batch)) => self.take_quic_batch(*batch),

@@ -62,7 +62,9 @@ impl Control for BrokerStatus {
     }
 
     fn homes(&self) -> Option<Arc<dyn Homes>> {
-        let keeper = self.homes_keeper()?;
+        // What one user has stays with the orchestrator that shows its credentials.
+        let moves = self.fleet_config().is_some_and(|config| !config.passes_clients_through());
+        let keeper = self.homes_keeper().filter(|_| moves)?;
         Some(Arc::new(HomesApi(Arc::clone(keeper))))
     }
 

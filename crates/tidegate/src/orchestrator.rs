@@ -1,5 +1,9 @@
 //! What makes a broker an orchestrator: its name, and the brokers of its fleet.
 
+mod broker_tls;
+mod identity;
+pub(crate) mod passing;
+
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -9,6 +13,8 @@ use tidegate_engine::{UplinkOptions, UplinkSettings};
 use tidegate_mqtt::Version;
 use tidegate_node::{BrokerSettings, HostPort, ListenAddress, NodeHandle};
 
+use self::broker_tls::BrokerTlsError;
+pub(crate) use self::identity::{asker, check_identity};
 use crate::config::Config;
 use crate::config::credentials::without_credentials;
 use crate::config::sections::Listener;
@@ -24,10 +30,12 @@ const MAX_NAME: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BrokerAddressError {
     /// Not of the form of one.
-    #[error("`{0}` is no address of a broker: write mqtt://HOST:PORT, or NAME=mqtt://USER:PASSWORD@HOST:PORT")]
+    #[error(
+        "`{0}` is no address of a broker: write mqtt://HOST:PORT, or NAME=mqtt://USER:PASSWORD@HOST:PORT, with mqtts:// for TLS"
+    )]
     Form(String),
     /// A scheme that is not spoken.
-    #[error("brokers are reached by mqtt:// only, not by {0}://")]
+    #[error("brokers are reached by mqtt:// or mqtts://, not by {0}://")]
     Scheme(String),
     /// A name that cannot be one.
     #[error("`{0}` cannot be a broker's name: use letters, digits, `-`, `_` and `.`, at most {MAX_NAME}")]
@@ -40,6 +48,8 @@ pub(crate) struct BrokerAddress {
     /// Its name; the host and port where none was given.
     pub(crate) name: String,
     pub(crate) at: HostPort,
+    /// Whether TLS is spoken there.
+    pub(crate) secure: bool,
     pub(crate) user_name: Option<String>,
     pub(crate) password: Option<String>,
 }
@@ -52,7 +62,7 @@ impl std::fmt::Debug for BrokerAddress {
 }
 
 impl BrokerAddress {
-    /// Reads `[NAME=][mqtt://][USER[:PASSWORD]@]HOST:PORT`.
+    /// Reads `[NAME=][mqtt://|mqtts://][USER[:PASSWORD]@]HOST:PORT`.
     pub(crate) fn parse(text: &str) -> Result<Self, BrokerAddressError> {
         let scheme_at = text.find("://").unwrap_or(text.len());
         let (name, rest) = match text.find('=') {
@@ -65,10 +75,11 @@ impl BrokerAddress {
     /// Reads the address of a broker whose name is known, or is to be made of the address.
     pub(crate) fn of_parts(name: Option<&str>, address: &str) -> Result<Self, BrokerAddressError> {
         let form = || BrokerAddressError::Form(without_credentials(address));
-        let authority = match address.split_once("://") {
-            Some(("mqtt" | "tcp", rest)) => rest,
+        let (secure, authority) = match address.split_once("://") {
+            Some(("mqtt" | "tcp", rest)) => (false, rest),
+            Some(("mqtts" | "ssl" | "tls", rest)) => (true, rest),
             Some((scheme, _)) => return Err(BrokerAddressError::Scheme(without_credentials(scheme))),
-            None => address,
+            None => (false, address),
         };
         let (credentials, place) = match authority.rsplit_once('@') {
             Some((credentials, place)) => (Some(credentials), place),
@@ -89,7 +100,7 @@ impl BrokerAddress {
             Some((user, password)) => (decoded(user), decoded(password)),
             None => (None, None),
         };
-        Ok(Self { name, at, user_name, password })
+        Ok(Self { name, at, secure, user_name, password })
     }
 }
 
@@ -120,6 +131,16 @@ impl Config {
         self.orchestrator.brokers.0.iter().map(|text| BrokerAddress::parse(text)).collect()
     }
 
+    /// A broker, with all that is needed to reach it.
+    ///
+    /// # Errors
+    /// When TLS is spoken there, and cannot be set up.
+    pub(crate) fn broker_settings(&self, address: BrokerAddress) -> Result<BrokerSettings, BrokerTlsError> {
+        let options = self.uplink_options(&address);
+        let tls = if address.secure { Some(self.broker_tls()?) } else { None };
+        Ok(BrokerSettings { name: address.name, at: address.at, tls, options })
+    }
+
     /// How brokers are spoken to.
     pub(crate) fn uplink_options(&self, address: &BrokerAddress) -> UplinkOptions {
         UplinkOptions {
@@ -129,7 +150,7 @@ impl Config {
                 UplinkProtocol::V311 => Some(Version::V311),
             },
             user_name: address.user_name.clone(),
-            password: address.password.clone().map(String::into_bytes),
+            password: address.password.clone().map(|password| password.into_bytes().into()),
             // Who cannot come back under the same name needs no session there.
             lasting: self.store.directory.is_some() || !self.orchestrator.name.is_empty(),
         }
@@ -314,8 +335,8 @@ pub(crate) fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Stri
         );
     }
     for address in brokers {
-        let options = config.uplink_options(&address);
-        let broker = BrokerSettings { name: address.name, at: address.at, options };
+        let name = address.name.clone();
+        let broker = config.broker_settings(address).map_err(|error| format!("broker {name}: {error}"))?;
         node.set_broker(broker).map_err(|error| error.to_string())?;
     }
     node.settle_former_brokers().map_err(|error| error.to_string())
@@ -337,12 +358,13 @@ mod tests {
         let same = BrokerAddress::parse("b1=host:1").unwrap();
         assert_eq!(same.at, full.at);
         assert_eq!(BrokerAddress::parse("[::1]:1883").unwrap().at.port, 1883);
+        assert!(!full.secure && BrokerAddress::parse("b1=mqtts://me:secret@host:8883").unwrap().secure);
     }
 
     #[test]
     fn what_is_no_address_is_refused_without_its_password() {
         for (text, part) in [
-            ("mqtts://host:1", "mqtt:// only"),
+            ("wss://host:1", "mqtt:// or mqtts://"),
             ("mqtt://host", "no address"),
             ("mqtt://me:secret@host:x", "***@host:x"),
             ("host:0", "no address"),

@@ -2,6 +2,7 @@
 
 mod acl_claims;
 mod certificate;
+mod fleet;
 mod http;
 mod jwt;
 mod password_file;
@@ -17,6 +18,7 @@ use crate::permits::Permits;
 use crate::provider::Provider;
 use crate::settings::{JwtKeys, ProviderKind, ProviderSettings};
 
+pub use fleet::{AskFleet, FleetAsker};
 pub(crate) use jwt::is_algorithm;
 pub use jwt::{KeyProblem, KeysError};
 
@@ -58,6 +60,7 @@ pub(crate) fn make(settings: &ProviderSettings, workshop: &Workshop) -> Result<A
         ProviderKind::Jwt(jwt) => Arc::new(jwt::Jwt::make(name, jwt, workshop)?),
         ProviderKind::Http(http) => Arc::new(http::Http::make(name, http, workshop)?),
         ProviderKind::Certificate(certificate) => Arc::new(certificate::Certificate::new(name, certificate)),
+        ProviderKind::Fleet(fleet) => Arc::new(fleet::Fleet::new(name, fleet)),
         ProviderKind::Scram(file) => Arc::new(scram::Scram::load(name, file, workshop)?),
     })
 }
@@ -68,6 +71,7 @@ pub(crate) fn outlives_reload(kind: &ProviderKind) -> bool {
     match kind {
         ProviderKind::Http(settings) => settings.ca_file.is_none(),
         ProviderKind::Jwt(settings) => matches!(settings.keys, JwtKeys::JwksUrl { ca_file: None, .. }),
+        ProviderKind::Fleet(_) => true,
         ProviderKind::PasswordFile(_) | ProviderKind::Certificate(_) | ProviderKind::Scram(_) => false,
     }
 }

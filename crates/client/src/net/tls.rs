@@ -98,6 +98,12 @@ impl TlsConnector {
         Ok(Self { plain: Arc::new(plain), web: Arc::new(web), quic: Arc::new(quic) })
     }
 
+    /// What rustls makes connections with that carry MQTT without WebSocket.
+    #[must_use]
+    pub fn client_config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.plain)
+    }
+
     pub(super) fn config(&self, websocket: bool) -> Arc<ClientConfig> {
         Arc::clone(if websocket { &self.web } else { &self.plain })
     }

@@ -33,6 +33,8 @@ pub struct FleetStatus {
     pub filters: u64,
     /// Whether the fleet takes messages.
     pub open: bool,
+    /// Users whose own credentials brokers are shown.
+    pub identities: u64,
     /// The longest turn of a shard lately, milliseconds.
     pub loop_lag_ms: u64,
     /// Messages received from clients and brokers so far.
@@ -152,6 +154,7 @@ impl FleetStatus {
             "sessions": self.sessions,
             "filters": self.filters,
             "open": self.open,
+            "identities": self.identities,
             "owed": self.brokers.iter().map(BrokerStatus::owed).sum::<u64>(),
             "loop_lag_ms": self.loop_lag_ms,
             "messages_in": self.messages_in,

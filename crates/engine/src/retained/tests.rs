@@ -297,3 +297,46 @@ proptest! {
         }
     }
 }
+
+/// Counts for all tenants and kinds together.
+#[derive(Debug, Default)]
+struct Sum(std::sync::atomic::AtomicU64);
+
+impl TenantLedger for Sum {
+    fn claim(&self, tenant: TenantId, holding: Holding) -> bool {
+        self.add(tenant, holding, 1);
+        true
+    }
+
+    fn add(&self, _: TenantId, _: Holding, count: u64) {
+        self.0.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn release(&self, _: TenantId, _: Holding, count: u64) {
+        self.0.fetch_sub(count, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn limits_rates(&self) -> bool {
+        false
+    }
+
+    fn take_message(&self, _: TenantId, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn a_ledger_that_outlives_the_engine_is_given_back_what_it_held() {
+    let ledger = Arc::new(Sum::default());
+    let counted = || ledger.0.load(std::sync::atomic::Ordering::Relaxed);
+    let settings = Settings { tenant_ledger: Some(Arc::clone(&ledger) as _), ..Settings::default() };
+    let mut retained = Retained::new(0, 0);
+    retained.limit_tenants(&settings);
+    for (tenant, topic) in [(1, "a"), (1, "b"), (2, "a")] {
+        retained.set(TenantId(tenant), topic, note(1, 1), NOW).unwrap();
+    }
+    retained.clear(TenantId(1), "b");
+    assert_eq!(counted(), 2);
+    drop(retained);
+    assert_eq!(counted(), 0);
+}

@@ -43,7 +43,7 @@ impl Engine {
         uplink.silent = true;
         uplink.probe = Probe { asked: Some(now.monotonic), next: Millis::NEVER, answered: 0 };
         let (version, session) = (uplink.version, uplink.session);
-        let client_id = format!("{}-{name}", settings.orchestrator);
+        let client_id = format!("{}-{name}", settings.shown_name());
         let lasting = uplink.options.lasting;
         let (user_name, password) = (uplink.options.user_name.clone(), uplink.options.password.clone());
         let told = [(ORCHESTRATOR, settings.orchestrator.as_str())];
@@ -54,7 +54,7 @@ impl Engine {
             client_id: &client_id,
             will: None,
             username: user_name.as_deref(),
-            password: password.as_deref(),
+            password: password.as_deref().map(Vec::as_slice),
             properties: ConnectProperties {
                 session_expiry_interval: lasting.then_some(settings.session_expiry_seconds),
                 receive_maximum: NonZeroU16::new(RECEIVE_MAXIMUM),

@@ -56,7 +56,8 @@ impl Uplinks {
     /// Whether a broker keeps back what somebody of this process wants.
     #[inline]
     pub(crate) fn keeps_back(&self, session: SessionKey, topic: &str) -> bool {
-        self.flawed.contains(&session.0) && {
+        // Where brokers decide what their users may read, nobody gets it without them.
+        !self.brokers_decide() && self.flawed.contains(&session.0) && {
             let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get(key));
             uplink.is_some_and(|uplink| !uplink.brings(&self.wanted.filters, topic))
         }

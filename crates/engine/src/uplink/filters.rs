@@ -39,7 +39,7 @@ pub(super) struct WantedFilters {
 #[derive(Debug)]
 pub(super) struct Waiter {
     shard: ShardId,
-    ticket: Ticket,
+    pub(super) ticket: Ticket,
     /// Brokers that have not answered.
     left: u32,
     pub(super) verdict: Verdict,
@@ -343,6 +343,7 @@ impl Engine {
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_refused(now, uplink, &ack);
         self.note_verdicts(uplink, &ack);
+        self.pass_refusals_on(now, uplink, &ack);
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
     }

@@ -9,8 +9,12 @@ use crate::message::{MessageRef, Publication};
 use crate::now::Now;
 
 impl Engine {
-    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its id.
+    /// Delivers a message that a broker has taken and does not bring back. Should it come after all, it is known by its id. Where
+    /// brokers decide what their users may read, nobody gets it without them.
     pub(super) fn deliver_here(&mut self, now: Now, key: UplinkKey, message: &MessageRef) {
+        if self.desk.uplinks.brokers_decide() {
+            return;
+        }
         let id = MessageId::at_end_of(message.properties());
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let session = uplink.session;

@@ -156,6 +156,16 @@ impl Engine {
         self.rest(now, key);
     }
 
+    /// The transport of a connection to a broker has failed in a way that says nothing about MQTT, such as TLS.
+    pub fn fail_uplink_transport(&mut self, now: Now, connection: ConnectionKey, why: &str) {
+        let uplink = self.desk.uplinks.of_connection(connection);
+        if let Some(uplink) = uplink.and_then(|uplink| self.desk.uplinks.all.get_mut(&uplink)) {
+            uplink.silent = false;
+            why.clone_into(&mut uplink.last_error);
+        }
+        self.handle_transport_closed(now, connection);
+    }
+
     /// The next attempt to reach a broker waits, each time twice as long.
     fn rest(&mut self, now: Now, key: UplinkKey) {
         let Some(settings) = self.desk.uplinks.settings() else { return };

@@ -10,7 +10,7 @@
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
 //! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
-//! - `refusal.rs`: a filter that no broker takes is refused to the client.
+//! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
 //! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is not asked for.
@@ -247,6 +247,12 @@ impl Uplinks {
 
     pub(crate) fn settings(&self) -> Option<&UplinkSettings> {
         self.settings.as_ref()
+    }
+
+    /// Whether brokers decide what clients may do, since they know them: then nothing is kept or delivered that no broker has let pass.
+    #[inline]
+    pub(crate) fn brokers_decide(&self) -> bool {
+        self.settings.as_ref().is_some_and(|settings| settings.user.is_some())
     }
 
     /// How many uplinks there are.

@@ -229,7 +229,8 @@ impl Engine {
         id: Option<MessageId>,
     ) -> bool {
         let Ok(topic) = std::str::from_utf8(raw.topic) else { return false };
-        if id.is_some_and(|id| id.origin == self.desk.uplinks.origin) && !raw.retain {
+        let own = id.is_some_and(|id| id.origin == self.desk.uplinks.origin);
+        if own && !raw.retain && !self.desk.uplinks.brokers_decide() {
             // It was kept when it entered here.
             return true;
         }

@@ -1,9 +1,10 @@
-//! A filter that no broker takes is refused to the client.
+//! A filter that no broker takes is refused to the client, and so is one that any broker refuses where brokers decide what their users
+//! may do (BRK-10).
 
-use tidegate_mqtt::{ReasonCode, SubAck, TopicFilter};
+use tidegate_mqtt::{PacketId, ReasonCode, SubAck, TopicFilter};
 
 use super::UplinkKey;
-use super::filters::WantedFilters;
+use super::filters::{FilterSync, WantedFilters};
 use crate::engine::Engine;
 use crate::event::Attempt;
 use crate::ids::ShardId;
@@ -32,9 +33,23 @@ impl Verdict {
 }
 
 impl WantedFilters {
+    /// Who waits for brokers to answer, and all who wait behind others.
+    fn who_waits(&self, wait: u64) -> Vec<Ticket> {
+        let first = self.waits.get(&wait).map(|waiter| waiter.ticket);
+        first.into_iter().chain(self.behind.iter().map(|(_, _, ticket)| *ticket)).collect()
+    }
+
     /// All who wait behind others: they may have asked for the same filter.
     fn who_waits_behind(&self) -> Vec<(ShardId, Ticket)> {
         self.behind.iter().map(|(_, shard, ticket)| (*shard, *ticket)).collect()
+    }
+}
+
+impl FilterSync {
+    /// The filters that it was asked for under a packet id, each with the number of the wait that its answer ends.
+    fn asked_under(&self, id: PacketId) -> Vec<(Box<str>, u64)> {
+        let changes = self.asked.iter().filter(|(asked, _)| *asked == id).flat_map(|(_, changes)| changes);
+        changes.map(|change| (change.filter.clone(), change.wait)).collect()
     }
 }
 
@@ -66,6 +81,22 @@ impl Engine {
             } else {
                 let (filter, code) = (&*verdict.filter, verdict.code);
                 self.links.send(shard, Record::InterestRefused { ticket, filter, code });
+            }
+        }
+    }
+
+    /// Some filters of a SUBSCRIBE packet were refused: whoever waits for the answer is refused them as well. Each user's clients live
+    /// on one shard, so all who wait are here. Whoever has subscribed before keeps the subscription, which brings nothing from this
+    /// broker.
+    pub(super) fn pass_refusals_on(&mut self, now: Now, key: UplinkKey, ack: &SubAck<'_>) {
+        if !self.desk.uplinks.brokers_decide() {
+            return;
+        }
+        let filters = self.desk.uplinks.all.get(&key).map(|uplink| uplink.filters.asked_under(ack.packet_id));
+        let refused = filters.into_iter().flatten().zip(ack.reason_codes.iter()).filter(|(_, code)| code.is_error());
+        for ((filter, wait), code) in refused {
+            for ticket in self.desk.uplinks.wanted.who_waits(wait) {
+                self.refuse_filter(now, ticket, &filter, code);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What an engine is told of uplinks.
 
 use tidegate_mqtt::Version;
+use zeroize::Zeroizing;
 
 /// How publishes are spread over the brokers of a fleet (BRK-23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,9 @@ pub struct UplinkSettings {
     /// Names this orchestrator towards brokers: the beginning of the client ids that it shows them. No two of a fleet may
     /// have the same one.
     pub orchestrator: String,
+    /// The user whose own credentials brokers are shown (BRK-10). Their rules decide then: about each message before anybody gets it,
+    /// and about each filter. `None` shows them the orchestrator's.
+    pub user: Option<String>,
     /// How publishes are spread.
     pub policy: RoutingPolicy,
     /// Messages above QoS 0 that one broker is given before it has acknowledged the first and, where it is to, brought it
@@ -47,10 +51,32 @@ pub struct UplinkSettings {
     pub session_expiry_seconds: u32,
 }
 
+impl UplinkSettings {
+    /// What the client id that a broker is shown begins with. Of users it holds what every broker takes in a client id; other characters
+    /// stand as their bytes, so that no two users have the same one.
+    pub(crate) fn shown_name(&self) -> String {
+        let Some(user) = &self.user else { return self.orchestrator.clone() };
+        let mut name = format!("{}~", self.orchestrator);
+        for byte in user.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'.' => name.push(char::from(byte)),
+                _ => name.extend(['~', digit(byte >> 4), digit(byte & 15)]),
+            }
+        }
+        name
+    }
+}
+
+/// A hexadecimal digit.
+fn digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).unwrap_or('~')
+}
+
 impl Default for UplinkSettings {
     fn default() -> Self {
         Self {
             orchestrator: "tidegate".into(),
+            user: None,
             policy: RoutingPolicy::TopicHash,
             window: 512,
             probe_interval_ms: 1_000,
@@ -75,7 +101,7 @@ pub struct UplinkOptions {
     /// The user name shown to the broker.
     pub user_name: Option<String>,
     /// The password shown to the broker.
-    pub password: Option<Vec<u8>>,
+    pub password: Option<Zeroizing<Vec<u8>>>,
     /// Whether the broker keeps the orchestrator's session; not where the orchestrator itself keeps nothing.
     pub lasting: bool,
 }
@@ -187,6 +213,21 @@ pub struct UplinkCounters {
     pub set_aside: u64,
 }
 
+impl UplinkCounters {
+    /// Adds another uplink's numbers to these.
+    pub fn add(&mut self, other: &Self) {
+        self.sent += other.sent;
+        self.acknowledged += other.acknowledged;
+        self.returned += other.returned;
+        self.resent += other.resent;
+        self.received += other.received;
+        self.duplicates += other.duplicates;
+        self.lost += other.lost;
+        self.delivered_here += other.delivered_here;
+        self.set_aside += other.set_aside;
+    }
+}
+
 /// Why an uplink was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UplinkError {
@@ -207,4 +248,18 @@ pub enum UplinkError {
     /// This engine has no uplinks.
     #[error("this is a broker, not an orchestrator: it has no fleet")]
     NoFleet,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_users_are_shown_under_the_same_name() {
+        let shown = |user: &str| UplinkSettings { user: Some(user.into()), ..UplinkSettings::default() }.shown_name();
+        assert_eq!(UplinkSettings::default().shown_name(), "tidegate");
+        assert_eq!(shown("ann"), "tidegate~ann");
+        assert_eq!(shown("a/b-+#"), "tidegate~a~2fb~2d~2b~23");
+        assert_ne!(shown("a/b"), shown("a~2fb"));
+    }
 }

@@ -71,6 +71,7 @@ fn entered(delivery: &Delivery) -> Option<(u64, u64)> {
 impl Engine {
     /// Decides about what brokers have acknowledged in the packet at hand.
     pub(super) fn settle_acknowledged(&mut self, now: Now) {
+        let decide = self.desk.uplinks.brokers_decide();
         while let Some((session, in_flight)) = self.desk.uplinks.acknowledged.pop() {
             let Some(key) = self.desk.uplinks.by_session.get(&session.0).copied() else {
                 self.forget_settled(session, &in_flight);
@@ -81,7 +82,8 @@ impl Engine {
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { continue };
             uplink.counters.acknowledged += 1;
             uplink.pause.note_room();
-            let brings_ids = uplink.version.is_v5();
+            // A user may write what it may not read: then nothing comes back, whatever has become of it.
+            let brings_ids = uplink.version.is_v5() && !decide;
             let (Some(delivery), Some(id)) = (&in_flight.delivery, id) else {
                 self.forget_settled(session, &in_flight);
                 continue;

@@ -188,12 +188,16 @@ fn attached(level: Level, keys: &mut Keys<'_>) -> Option<Attached> {
             return None;
         }
     };
-    let at = address.strip_prefix("mqtt://").and_then(|rest| rest.rsplit_once(':'));
-    let Some((host, port)) = at.and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?))) else {
-        keys.refuse("address", "must be mqtt://HOST:PORT", "write, for example, address = \"mqtt://192.0.2.1:1883\"");
+    let secure = level == Level::Broker && address.starts_with("mqtts://");
+    let at = address.strip_prefix(if secure { "mqtts://" } else { "mqtt://" });
+    let Some((host, port)) =
+        at.and_then(|rest| rest.rsplit_once(':')).and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
+    else {
+        let hint = "write, for example, address = \"mqtt://192.0.2.1:1883\"; brokers may have mqtts:// for TLS";
+        keys.refuse("address", "must be mqtt://HOST:PORT", hint);
         return None;
     };
-    Some(Attached { name: parsed, level, mqtt: (host, port), admin, relay })
+    Some(Attached { name: parsed, level, mqtt: (host, port), secure, admin, relay })
 }
 
 #[cfg(test)]

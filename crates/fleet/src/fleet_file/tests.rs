@@ -59,7 +59,7 @@ policy = "brokel"
 ports = "21000-21999"
 [[brokers.attached]]
 name = "old"
-address = "mqtt://192.0.2.1:1883"
+address = "mqtts://192.0.2.1:1883"
 [orchestrators]
 routing = "round-robin"
 host = "127.0.0.2"
@@ -83,7 +83,7 @@ ttl = "5s"
     assert_eq!(file.policy(Level::Orchestrator), PolicyName::Hpa);
     assert_eq!((file.settings.entry_ttl, file.settings.most_in_all), (SECOND * 5, Some(10)));
     assert_eq!(file.settings.on_drain_limit, OnDrainLimit::Wait);
-    assert_eq!(file.attached[0].mqtt, ("192.0.2.1".to_owned(), 1883));
+    assert_eq!((&file.attached[0].mqtt, file.attached[0].secure), (&("192.0.2.1".to_owned(), 1883), true));
     let processes = file.processes(Path::new("/state"), PathBuf::from("tidegate"));
     assert_eq!(processes.places[&Level::Broker].ports, 21_000..=21_999);
     assert_eq!(processes.places[&Level::Orchestrator].host, "127.0.0.2");

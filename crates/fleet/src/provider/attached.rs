@@ -27,6 +27,8 @@ pub struct Attached {
     pub level: Level,
     /// `HOST`, and the port where it speaks MQTT.
     pub mqtt: (String, u16),
+    /// Whether it speaks MQTT over TLS there.
+    pub secure: bool,
     /// Where its admin API is, for orchestrators.
     pub admin: Option<String>,
     /// Where other orchestrators relay clients to, `HOST:PORT`, where it takes them.
@@ -103,7 +105,7 @@ impl Attached {
             name: self.name.clone(),
             level: self.level,
             template: ATTACHED.to_owned(),
-            address: format!("mqtt://{}:{}", self.mqtt.0, self.mqtt.1),
+            address: format!("{}://{}:{}", if self.secure { "mqtts" } else { "mqtt" }, self.mqtt.0, self.mqtt.1),
             admin: self.admin.clone(),
             relay: self.relay.clone(),
             pid: None,
@@ -113,7 +115,10 @@ impl Attached {
 
     fn probe(&self) -> Result<(), String> {
         let ports = BTreeMap::from([("mqtt".to_owned(), self.mqtt.1)]);
-        probe::ask(&Probe::Mqtt("mqtt".to_owned()), &self.mqtt.0, &ports, PROBE_TIMEOUT)
+        let port = "mqtt".to_owned();
+        // Behind TLS only an orchestrator can tell whether MQTT is spoken: the manager has neither authorities nor a certificate.
+        let asked = if self.secure { Probe::Tcp(port) } else { Probe::Mqtt(port) };
+        probe::ask(&asked, &self.mqtt.0, &ports, PROBE_TIMEOUT)
     }
 }
 
@@ -225,6 +230,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let attached = |name: &str, port| Attached {
+            secure: false,
             name: name.parse().unwrap(),
             level: Level::Broker,
             mqtt: ("127.0.0.1".to_owned(), port),

@@ -34,6 +34,11 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
+    /// A client waits for its answer no longer here.
+    pub(crate) fn forget_pending(&mut self, key: ConnectionKey) {
+        self.pending.remove(&key);
+    }
+
     /// Gives memory back after a peak.
     pub(crate) fn shrink(&mut self) {
         self.pending.shrink_to_fit();
@@ -144,8 +149,11 @@ impl Shard {
         if !request.again {
             self.gate.pending.insert(key, applicant);
         }
+        let admitted = self.take_admitted();
         if let Err(reason) = allowed {
             self.engine.handle_verdict(self.now, key, Verdict::Refuse(reason));
+        } else if let Some(verdict) = admitted {
+            self.take_verdict(key, verdict);
         } else if !self.shared.asks_outside && request.enhanced.is_some() {
             self.engine.handle_verdict(self.now, key, Verdict::Refuse(Reason::BadAuthenticationMethod));
         } else if !self.shared.asks_outside {

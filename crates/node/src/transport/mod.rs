@@ -1,5 +1,6 @@
 //! A connection's socket and what lies between its bytes and MQTT.
 
+mod outbound;
 mod proxied;
 mod socket;
 mod stream;
@@ -15,9 +16,10 @@ use std::sync::Arc;
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
-use rustls::ServerConfig;
+use rustls::{ClientConnection, ServerConfig};
 use tidegate_engine::{Output, Reason};
 
+use self::outbound::Outbound;
 use self::proxied::Proxied;
 use self::socket::{read, write_output};
 use self::stream::Stream;
@@ -36,6 +38,7 @@ pub(crate) enum Transport {
     Tls(Box<Tls>),
     WebSocket(Box<WebSocket>),
     Proxied(Box<Proxied>),
+    Outbound(Box<Outbound>),
     Quic(Box<Quic>),
 }
 
@@ -88,6 +91,11 @@ impl Transport {
         Ok(Self::Tls(Box::new(Tls::new(stream, config, slot)?)))
     }
 
+    /// TLS to a broker whose handshake is done.
+    pub(crate) fn outbound(stream: TcpStream, session: ClientConnection) -> Self {
+        Self::Outbound(Box::new(Outbound::new(stream, session)))
+    }
+
     /// A WebSocket that is about to shake hands, from a listener that serves `path`, over what this transport is.
     #[must_use]
     pub(crate) fn upgrade(self, path: Arc<str>) -> Self {
@@ -107,6 +115,7 @@ impl Transport {
             Self::Tls(tls) => tls.read(buffer),
             Self::WebSocket(web) => web.read(buffer),
             Self::Proxied(proxied) => proxied.read(buffer),
+            Self::Outbound(tls) => tls.read(buffer),
             Self::Quic(quic) => Ok(quic.read(buffer)),
         }
     }
@@ -119,6 +128,7 @@ impl Transport {
             Self::Tls(tls) => Some(tls.stream_mut()),
             Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
             Self::Proxied(proxied) => proxied.inner.tcp(),
+            Self::Outbound(tls) => Some(tls.stream_mut()),
         }
     }
 
@@ -151,14 +161,15 @@ impl Transport {
             (Self::Tls(tls), output) => tls.write(output, scratch),
             (Self::WebSocket(web), output) => web.write(output, scratch),
             (Self::Proxied(proxied), output) => proxied.inner.write(output, scratch),
+            (Self::Outbound(tls), output) => tls.write(output),
             (Self::Quic(quic), output) => quic.write(output),
         }
     }
 
-    /// The TLS session, if there is one.
+    /// The TLS session of a client, if there is one.
     fn session(&self) -> Option<&Tls> {
         match self {
-            Self::Tcp(_) | Self::Unix(_) | Self::Quic(_) => None,
+            Self::Tcp(_) | Self::Unix(_) | Self::Outbound(_) | Self::Quic(_) => None,
             Self::Tls(tls) => Some(tls),
             Self::WebSocket(web) => web.stream().tls(),
             Self::Proxied(proxied) => proxied.inner.session(),
@@ -225,6 +236,7 @@ impl Transport {
             Self::Tls(tls) => tls.is_waiting(),
             Self::WebSocket(web) => web.is_waiting(),
             Self::Proxied(proxied) => proxied.inner.is_waiting(),
+            Self::Outbound(tls) => tls.is_waiting(),
         }
     }
 
@@ -236,6 +248,7 @@ impl Transport {
             Self::Tls(tls) => tls.has_ended(),
             Self::WebSocket(web) => web.has_ended(),
             Self::Proxied(proxied) => proxied.inner.has_ended(),
+            Self::Outbound(tls) => tls.has_ended(),
         }
     }
 
@@ -246,6 +259,7 @@ impl Transport {
             Self::Tls(tls) => tls.close(),
             Self::WebSocket(web) => web.close(reason),
             Self::Proxied(proxied) => proxied.inner.close(reason),
+            Self::Outbound(tls) => tls.close(),
             Self::Quic(quic) => quic.close(reason),
         }
     }
@@ -259,6 +273,7 @@ impl Transport {
             Self::Tls(tls) => tls.stream().shutdown(Shutdown::Write),
             Self::WebSocket(web) => web.stream().socket().shutdown(Shutdown::Write),
             Self::Proxied(proxied) => return proxied.inner.shutdown_write(),
+            Self::Outbound(tls) => tls.stream().shutdown(Shutdown::Write),
             Self::Quic(quic) => return quic.finish(),
         };
     }
@@ -282,6 +297,7 @@ impl Transport {
             Self::Tls(tls) => tls.stream_mut(),
             Self::WebSocket(web) => web.stream_mut().socket_mut(),
             Self::Proxied(proxied) => return proxied.inner.source(),
+            Self::Outbound(tls) => tls.stream_mut(),
             Self::Quic(_) => return None,
         })
     }
@@ -314,6 +330,7 @@ impl Transport {
             Self::Tcp(stream) => stream.peer_addr(),
             Self::Tls(tls) => tls.stream().peer_addr(),
             Self::WebSocket(web) => web.stream().socket().peer_addr(),
+            Self::Outbound(tls) => tls.stream().peer_addr(),
             Self::Proxied(proxied) => {
                 return proxied.source().map_or_else(|| proxied.inner.peer(), Peer::Address);
             }
@@ -330,6 +347,7 @@ impl fmt::Debug for Transport {
             Self::Tls(_) => "Tls",
             Self::WebSocket(_) => "WebSocket",
             Self::Proxied(_) => "Proxied",
+            Self::Outbound(_) => "Outbound",
             Self::Quic(_) => "Quic",
         };
         f.write_str(name)

@@ -2,32 +2,43 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::thread::Builder;
 use std::time::Duration;
 
-use super::Dialed;
-use crate::address::HostPort;
+use rustls::ClientConnection;
 
-/// How long a broker may take to accept a connection.
+use super::Dialed;
+use super::tls::{UplinkTls, shake_hands};
+use crate::address::HostPort;
+use crate::transport::Transport;
+
+/// How long a broker may take to accept a connection, and again for the handshake of TLS.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a broker is, and whether TLS is spoken there.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) at: HostPort,
+    pub(super) tls: Option<UplinkTls>,
+}
 
 /// Knows where brokers are and connects to them, one thread for each attempt: each broker has one at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Dialer {
-    places: Mutex<BTreeMap<String, HostPort>>,
+    places: Mutex<BTreeMap<String, Place>>,
 }
 
 impl Dialer {
-    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, HostPort>> {
+    fn places(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Place>> {
         // Whoever panicked while holding it left a map that is whole.
         self.places.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Notes where a broker is.
-    pub(super) fn know(&self, name: &str, at: HostPort) {
-        self.places().insert(name.to_owned(), at);
+    pub(super) fn know(&self, name: &str, place: Place) {
+        self.places().insert(name.to_owned(), place);
     }
 
     /// Forgets a broker.
@@ -36,16 +47,16 @@ impl Dialer {
     }
 
     /// Where a broker is.
-    pub(super) fn address(&self, name: &str) -> Option<HostPort> {
+    pub(super) fn place(&self, name: &str) -> Option<Place> {
         self.places().get(name).cloned()
     }
 
     /// Connects to a broker and tells the outcome.
     pub(super) fn dial(&self, name: &str, tell: impl FnOnce(Dialed) + Send + 'static) -> Result<(), String> {
-        let at = self.address(name).ok_or("nobody has said where the broker is")?;
+        let place = self.place(name).ok_or("nobody has said where the broker is")?;
         let name = name.to_owned();
         let dial = move || {
-            let outcome = connect(&at).map_err(|error| format!("cannot connect to {at}: {error}"));
+            let outcome = connect(&place).map_err(|error| format!("cannot connect to {}: {error}", place.at));
             tell(Dialed { name, outcome });
         };
         Builder::new()
@@ -57,20 +68,43 @@ impl Dialer {
 }
 
 /// Connects to the first address that answers.
-fn connect(at: &HostPort) -> io::Result<mio::net::TcpStream> {
+fn connect(place: &Place) -> io::Result<Transport> {
+    let (stream, session) = connect_plainly(place, CONNECT_TIMEOUT)?;
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    stream.set_nonblocking(true)?;
+    let stream = mio::net::TcpStream::from_std(stream);
+    Ok(match session {
+        Some(session) => Transport::outbound(stream, *session),
+        None => Transport::Tcp(stream),
+    })
+}
+
+/// A connection that blocks, with TLS where that is spoken. Each address may take as long as `limit`, and again for the handshake.
+pub(super) fn connect_plainly(
+    place: &Place,
+    limit: Duration,
+) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in at.resolve()? {
-        match connect_to(&address) {
-            Ok(stream) => return Ok(stream),
+    for address in place.at.resolve()? {
+        match connect_to(&address, place, limit) {
+            Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
     }
     Err(last)
 }
 
-fn connect_to(address: &SocketAddr) -> io::Result<mio::net::TcpStream> {
-    let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)?;
+fn connect_to(
+    address: &SocketAddr,
+    place: &Place,
+    limit: Duration,
+) -> io::Result<(TcpStream, Option<Box<ClientConnection>>)> {
+    let mut stream = TcpStream::connect_timeout(address, limit)?;
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
-    Ok(mio::net::TcpStream::from_std(stream))
+    let session = match &place.tls {
+        Some(tls) => Some(Box::new(shake_hands(tls, &place.at.host, &mut stream, limit)?)),
+        None => None,
+    };
+    Ok((stream, session))
 }

@@ -1,10 +1,12 @@
 //! Connections to the brokers of a fleet: dialed on threads of their own, then served by a shard like any other.
 
+mod ask;
+mod brokers;
 mod dialer;
+mod tls;
 
 use std::sync::mpsc::{Sender, channel};
 
-use mio::net::TcpStream;
 use tidegate_engine::{DialAttempt, Evicted, ListenerId, ShardId, UplinkError, UplinkOptions, UplinkReport};
 
 use crate::address::HostPort;
@@ -14,10 +16,15 @@ use crate::inbox::{Admin, ToShard};
 use crate::shard::Shard;
 use crate::transport::Transport;
 
+pub use ask::{BrokerWord, Question};
+pub use brokers::Brokers;
 pub(crate) use dialer::Dialer;
+use dialer::Place;
+pub use tls::UplinkTls;
+pub(crate) use tls::explain as explain_tls;
 
 /// Stands in the table where a connection has the listener that it came through.
-const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
+pub(crate) const NO_LISTENER: ListenerId = ListenerId(u16::MAX);
 /// The shard that has all uplinks: the home of partition 0.
 const UPLINK_SHARD: ShardId = ShardId(0);
 
@@ -28,6 +35,8 @@ pub struct BrokerSettings {
     pub name: String,
     /// Where it listens; a name is resolved anew with each attempt to connect.
     pub at: HostPort,
+    /// How TLS is spoken to it; `None` for plain TCP.
+    pub tls: Option<UplinkTls>,
     /// How it is spoken to.
     pub options: UplinkOptions,
 }
@@ -41,6 +50,8 @@ pub struct FleetReport {
     pub filters: u64,
     /// Whether the fleet takes messages.
     pub open: bool,
+    /// Users whose own credentials the brokers are shown; what they owe and have counted is in the brokers' numbers.
+    pub identities: u64,
 }
 
 impl FleetReport {
@@ -55,6 +66,8 @@ impl FleetReport {
 pub struct BrokerReport {
     /// Where it listens.
     pub at: HostPort,
+    /// Whether TLS is spoken to it.
+    pub secure: bool,
     /// The uplink to it.
     pub uplink: UplinkReport,
 }
@@ -93,8 +106,8 @@ pub(crate) enum FleetOrder {
 #[derive(Debug)]
 pub(crate) struct Dialed {
     pub name: String,
-    /// The connected socket, or what went wrong.
-    pub outcome: Result<TcpStream, String>,
+    /// The connection, or what went wrong.
+    pub outcome: Result<Transport, String>,
 }
 
 impl NodeHandle {
@@ -104,9 +117,21 @@ impl NodeHandle {
     /// # Errors
     /// When this node has no fleet, or does not answer.
     pub fn set_broker(&self, broker: BrokerSettings) -> Result<(), FleetError> {
-        let BrokerSettings { name, at, options } = broker;
-        self.dialer().know(&name, at);
+        self.brokers().know(broker.clone());
+        if let Some(identities) = self.identities() {
+            identities.set_broker(&broker);
+        }
+        let BrokerSettings { name, at, tls, options } = broker;
+        self.dialer().know(&name, Place { at, tls });
         self.order(|done| FleetOrder::Set { name, options, done })
+    }
+
+    /// The same, and waits for nothing.
+    pub(crate) fn tell_broker(&self, broker: BrokerSettings) {
+        let BrokerSettings { name, at, tls, options } = broker;
+        self.dialer().know(&name, Place { at, tls });
+        let (done, _) = channel();
+        self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Set { name, options, done })));
     }
 
     /// Stops giving a broker messages (BRK-32 step 1); it still settles what it has, and what it sends is taken.
@@ -114,7 +139,12 @@ impl NodeHandle {
     /// # Errors
     /// When there is no such broker, no other that could take its messages, or no answer.
     pub fn drain_broker(&self, name: &str) -> Result<(), FleetError> {
-        self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })
+        self.order(|done| FleetOrder::Drain { name: name.to_owned(), done })?;
+        self.brokers().drain(name);
+        if let Some(identities) = self.identities() {
+            identities.drain_broker(name);
+        }
+        Ok(())
     }
 
     /// Takes a broker out of the fleet. With `force` others get what it owes.
@@ -122,8 +152,16 @@ impl NodeHandle {
     /// # Errors
     /// When there is no such broker, it owes messages and is not forced, nobody could take them, or there is no answer.
     pub fn remove_broker(&self, name: &str, force: bool) -> Result<(), FleetError> {
+        let owed = self.identities().map_or(0, |identities| identities.owed_by(name));
+        if owed > 0 && !force {
+            return Err(UplinkError::Owes { name: name.to_owned(), owed }.into());
+        }
         self.order(|done| FleetOrder::Remove { name: name.to_owned(), force, done })?;
         self.dialer().forget(name);
+        self.brokers().forget(name);
+        if let Some(identities) = self.identities() {
+            identities.remove_broker(name);
+        }
         Ok(())
     }
 
@@ -143,22 +181,29 @@ impl NodeHandle {
         let (answer, answers) = channel();
         self.tell(UPLINK_SHARD, ToShard::Admin(Admin::Fleet(FleetOrder::Report(answer))));
         let (uplinks, filters, open) = crate::handle::wait(UPLINK_SHARD, &answers)?;
-        let place =
-            |name: &str| self.dialer().address(name).unwrap_or_else(|| HostPort { host: String::new(), port: 0 });
-        let brokers = uplinks.into_iter().map(|uplink| BrokerReport { at: place(&uplink.name), uplink }).collect();
-        Ok(FleetReport { brokers, filters, open })
+        let nowhere = || Place { at: HostPort { host: String::new(), port: 0 }, tls: None };
+        let report = |uplink: UplinkReport| {
+            let Place { at, tls } = self.dialer().place(&uplink.name).unwrap_or_else(nowhere);
+            BrokerReport { at, secure: tls.is_some(), uplink }
+        };
+        let brokers = uplinks.into_iter().map(report).collect();
+        let mut fleet = FleetReport { brokers, filters, open, identities: 0 };
+        if let Some(identities) = self.identities() {
+            identities.add_to(&mut fleet);
+        }
+        Ok(fleet)
     }
 
     /// Sends clients elsewhere from now on: who connects is told so (0x9C with `reference` in MQTT 5). With
     /// [`NodeHandle::evict`] those that are connected follow.
     pub fn begin_redirecting(&self, reference: Option<&str>) {
         let order = || FleetOrder::Redirect { begin: true, reference: reference.map(str::to_owned) };
-        self.tell_all(|| Admin::Fleet(order()));
+        self.tell_everybody(|| Admin::Fleet(order()));
     }
 
     /// Takes clients again.
     pub fn end_redirecting(&self) {
-        self.tell_all(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
+        self.tell_everybody(|| Admin::Fleet(FleetOrder::Redirect { begin: false, reference: None }));
     }
 
     /// Ends the connections of up to so many clients on each shard; returns how many there were.
@@ -221,8 +266,8 @@ impl Shard {
     /// A broker was dialed: the connection is served from now on, or the engine hears why there is none.
     pub(crate) fn take_dialed(&mut self, attempt: DialAttempt, dialed: Dialed) {
         let Dialed { name, outcome } = dialed;
-        let stream = match outcome {
-            Ok(stream) => stream,
+        let transport = match outcome {
+            Ok(transport) => transport,
             Err(error) => {
                 self.engine.fail_uplink(self.now, &name, attempt, &error);
                 return;
@@ -232,7 +277,7 @@ impl Shard {
         self.take_events();
         let Some(key) = self.engine.open_uplink(self.now, &name, attempt) else { return };
         self.shared.connections.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.table.insert(key, Transport::Tcp(stream), NO_LISTENER, Seat::NONE);
+        self.table.insert(key, transport, NO_LISTENER, Seat::NONE);
         self.register(key);
     }
 }

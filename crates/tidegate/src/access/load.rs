@@ -80,7 +80,9 @@ fn read(key: &'static str, path: &str) -> Result<Vec<u8>, AccessError> {
 pub(crate) fn check(config: &Config, findings: &mut Findings) {
     let access = &config.access;
     let has_rules = access.rules_file.is_some() || access.acl_file.is_some();
-    if config.has_users() && !has_rules && access.default == DefaultAccess::Auto {
+    // Where brokers are shown who a client is, it is they who say.
+    let asked_here = config.has_users() && !config.passes_clients_through();
+    if asked_here && !has_rules && access.default == DefaultAccess::Auto {
         let text = "there are users, and nothing says what they may do";
         let hint = "name rules in [access] with `rules_file` or `acl_file`, or write `default = \"allow\"` there if everybody \
                     who comes in may do everything; with `default = \"deny\"` only what tokens grant is allowed";

@@ -55,6 +55,7 @@ fn keys(kind: AuthKind) -> &'static [&'static str] {
             "tenant_claim",
         ],
         AuthKind::Certificate => &["user_name_from", "client_id_from"],
+        AuthKind::Fleet => &["concurrency", "cache_ttl", "timeout"],
     }
 }
 
@@ -105,7 +106,11 @@ fn problems(config: &Config, auth: &Auth) -> Vec<(&'static str, Problem)> {
         }
         AuthKind::Jwt => found.extend(tokens(auth)),
         AuthKind::Certificate => found.extend(certificates(config, auth)),
-        AuthKind::PasswordFile | AuthKind::Scram | AuthKind::Http => {}
+        AuthKind::Fleet if !config.orchestrator.enabled => {
+            let problem = Problem::new("this provider asks the brokers of a fleet, and this is no orchestrator");
+            found.push(("kind", problem.hint("run `tidegate orchestrator`, or choose another kind")));
+        }
+        AuthKind::PasswordFile | AuthKind::Scram | AuthKind::Http | AuthKind::Fleet => {}
     }
     found
 }

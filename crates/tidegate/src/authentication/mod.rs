@@ -11,9 +11,11 @@ mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tidegate_auth::{Chain, Counters, Decision, Differences, Exchange, Identity, Prepared, Refusal, RefusalKind, Step};
+use tidegate_auth::{
+    Chain, Counters, Decision, Differences, Exchange, FleetAsker, Identity, Prepared, Refusal, RefusalKind, Step,
+};
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ShardId, Verdict};
-use tidegate_node::{ConnectionFacts, IdentityRole};
+use tidegate_node::{Brokers, ConnectionFacts, IdentityRole};
 
 use crate::access::Tenancy;
 use crate::config::Config;
@@ -31,6 +33,7 @@ pub(crate) type Place = (ShardId, ConnectionKey);
 #[derive(Debug)]
 pub(crate) struct Authentication {
     chain: Chain,
+    asker: FleetAsker,
     policy: RwLock<Arc<Policy>>,
     exchanges: Exchanges,
 }
@@ -67,7 +70,7 @@ impl Policy {
             allow_anonymous: listener.allow_anonymous,
             certificate: listener.identity_as,
         });
-        Self { gates: gates.collect(), tenants, providers: !config.auths.is_empty() }
+        Self { gates: gates.collect(), tenants, providers: config.has_providers() }
     }
 
     /// The listeners are those that the broker was started with, since their numbers are; what may change about one is found
@@ -80,14 +83,14 @@ impl Policy {
         Self {
             gates: self.gates.iter().map(gate).collect(),
             tenants: self.tenants.clone(),
-            providers: !config.auths.is_empty(),
+            providers: config.has_providers(),
         }
     }
 }
 
 /// Whether clients of this configuration are asked who they are. A change of that needs a restart.
 pub(crate) fn is_needed(config: &Config) -> bool {
-    !config.auths.is_empty() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
+    config.has_providers() || config.listeners.iter().any(|listener| listener.identity_as != IdentityRole::None)
 }
 
 /// Whether the providers of a configuration can be made: their files are read, and nothing is started.
@@ -95,20 +98,22 @@ pub(crate) fn is_needed(config: &Config) -> bool {
 /// # Errors
 /// When one of them cannot be made; in words for people.
 pub(crate) fn check_files(config: &Config) -> Result<(), String> {
-    let settings = settings::chain(config).map_err(|error| error.to_string())?;
+    // Nobody is asked: there is no fleet yet.
+    let asker = crate::orchestrator::asker(&config.orchestrator.name, Brokers::default());
+    let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
     Chain::check(settings).map_err(|error| error.to_string())
 }
 
 impl Authentication {
-    /// Makes the providers of a configuration.
+    /// Makes the providers of a configuration; `asker` asks the brokers of a fleet.
     ///
     /// # Errors
     /// When one of them cannot be made; in words for people.
-    pub(crate) fn start(config: &Config, tenants: Tenancy) -> Result<Self, String> {
-        let settings = settings::chain(config).map_err(|error| error.to_string())?;
+    pub(crate) fn start(config: &Config, tenants: Tenancy, asker: FleetAsker) -> Result<Self, String> {
+        let settings = settings::chain(config, &asker).map_err(|error| error.to_string())?;
         let chain = Chain::start(settings).map_err(|error| error.to_string())?;
         let policy = RwLock::new(Arc::new(Policy::of(config, tenants)));
-        Ok(Self { chain, policy, exchanges: Exchanges::default() })
+        Ok(Self { chain, asker, policy, exchanges: Exchanges::default() })
     }
 
     /// Makes the providers of another configuration, with all their files read anew, and changes nothing.
@@ -116,7 +121,7 @@ impl Authentication {
     /// # Errors
     /// When anything of it is wrong; in words for people.
     fn prepare(&self, config: &Config) -> Result<Next, String> {
-        let settings = settings::chain(config).map_err(|error| error.to_string())?;
+        let settings = settings::chain(config, &self.asker).map_err(|error| error.to_string())?;
         let providers = self.chain.prepare(settings).map_err(|error| error.to_string())?;
         Ok(Next { providers, policy: self.policy().after_reload(config) })
     }

@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use tidegate_auth::{
-    CacheSettings, CertificateSettings, ChainSettings, HttpSettings, JwtKeys, JwtSettings, NameSource, ProviderKind,
-    ProviderSettings, ScramSettings, Secret, TokenPlace, UserFileSettings, WhenUnreachable,
+    CacheSettings, CertificateSettings, ChainSettings, FleetAsker, FleetSettings, HttpSettings, JwtKeys, JwtSettings,
+    NameSource, ProviderKind, ProviderSettings, ScramSettings, Secret, TokenPlace, UserFileSettings, WhenUnreachable,
 };
 
 use crate::config::Config;
@@ -29,13 +29,16 @@ pub(crate) struct TokenError {
 ///
 /// # Errors
 /// When a bearer token cannot be read.
-pub(crate) fn chain(config: &Config) -> Result<ChainSettings, TokenError> {
+pub(crate) fn chain(config: &Config, asker: &FleetAsker) -> Result<ChainSettings, TokenError> {
     let authentication = &config.authentication;
     let defaults = ChainSettings::default();
-    let providers =
-        config.auths.iter().zip(names(&config.auths)).map(|(auth, name)| {
-            Ok(ProviderSettings { name, listeners: auth.listeners.0.clone(), kind: provider(auth)? })
-        });
+    // Where brokers are shown the credentials of clients, it is they who say what these are worth, unless somebody else was named.
+    let implied = Auth { kind: AuthKind::Fleet, ..Auth::default() };
+    let implied = std::slice::from_ref(&implied);
+    let auths = if config.auths.is_empty() && config.passes_clients_through() { implied } else { &config.auths };
+    let providers = auths.iter().zip(names(auths)).map(|(auth, name)| {
+        Ok(ProviderSettings { name, listeners: auth.listeners.0.clone(), kind: provider(auth, asker)? })
+    });
     Ok(ChainSettings {
         providers: providers.collect::<Result<_, _>>()?,
         threads: usize::from(authentication.threads),
@@ -69,12 +72,18 @@ pub(crate) fn names(auths: &[Auth]) -> Vec<String> {
     auths.iter().map(&mut name).collect()
 }
 
-fn provider(auth: &Auth) -> Result<ProviderKind, TokenError> {
+fn provider(auth: &Auth, asker: &FleetAsker) -> Result<ProviderKind, TokenError> {
     Ok(match auth.kind {
         AuthKind::PasswordFile => ProviderKind::PasswordFile(UserFileSettings { file: path(auth.file.as_deref()) }),
         AuthKind::Scram => ProviderKind::Scram(ScramSettings { file: path(auth.file.as_deref()) }),
         AuthKind::Jwt => ProviderKind::Jwt(Box::new(jwt(auth))),
         AuthKind::Http => ProviderKind::Http(Box::new(http(auth)?)),
+        AuthKind::Fleet => ProviderKind::Fleet(FleetSettings {
+            asker: asker.clone(),
+            timeout: auth.timeout,
+            concurrency: usize::from(auth.concurrency),
+            cache_ttl: auth.cache_ttl,
+        }),
         AuthKind::Certificate => ProviderKind::Certificate(CertificateSettings {
             // The checks of the configuration refuse a provider without a name.
             user_name: name_source(auth.user_name_from).unwrap_or(NameSource::CommonName),

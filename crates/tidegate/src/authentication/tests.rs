@@ -58,7 +58,12 @@ fn with_users(listener: &str, users: &Path) -> String {
 
 fn start(text: &str) -> Authentication {
     let config = load(text).unwrap();
-    Authentication::start(&config, Tenancy::of(&config)).unwrap()
+    Authentication::start(&config, Tenancy::of(&config), asker()).unwrap()
+}
+
+/// Asks a fleet without brokers.
+fn asker() -> FleetAsker {
+    crate::orchestrator::asker("tidegate", tidegate_node::Brokers::default())
 }
 
 fn request(user_name: Option<&str>, password: Option<&str>) -> AuthRequest {
@@ -278,7 +283,7 @@ fn cve_2018_12550_without_its_file_of_users_the_broker_does_not_start() {
     let folder = Folder::new("missing");
     let text = with_users("", &folder.0.join("nothing"));
     let config = load(&text).unwrap();
-    let error = Authentication::start(&config, Tenancy::of(&config)).unwrap_err();
+    let error = Authentication::start(&config, Tenancy::of(&config), asker()).unwrap_err();
     assert!(error.starts_with("provider `password-file`: cannot read "), "{error}");
 }
 

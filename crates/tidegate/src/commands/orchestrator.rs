@@ -19,7 +19,7 @@ the environment (TIDEGATE_ORCHESTRATOR__BROKERS) instead.";
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// A broker of the fleet: mqtt://HOST:PORT, with NAME= before it where wanted; repeatable
+    /// A broker of the fleet: mqtt://HOST:PORT, with NAME= before it where wanted, mqtts:// for TLS; repeatable
     #[arg(short, long, value_name = "[NAME=]ADDRESS")]
     broker: Vec<String>,
 

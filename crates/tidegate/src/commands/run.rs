@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tidegate_console::api::Access;
 use tidegate_console::{Console, ConsoleError, Limits, Running};
-use tidegate_node::{AccessFactory, HostPort, LocalAddress, Node, NodeSettings};
+use tidegate_node::{AccessFactory, Brokers, HostPort, LocalAddress, Node, NodeSettings};
 
 use crate::access::{self, Names, Tenancy};
 use crate::admin_client::read_token;
@@ -62,15 +62,19 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let config = &crate::tenant_numbers::settle(written)?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
+    let brokers = Brokers::default();
+    let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config);
-    let asked = authentication::is_needed(config);
-    let authentication = asked.then(|| Authentication::start(config, tenancy.clone())).transpose()?.map(Arc::new);
+    let authentication = authentication::is_needed(config)
+        .then(|| Authentication::start(config, tenancy.clone(), asker))
+        .transpose()?
+        .map(Arc::new);
     if let Some(authentication) = &authentication {
         status.asks(Arc::clone(authentication));
     }
     status.serves(tenancy.clone());
-    let mut settings = node_settings(config, log, &tenancy, access, authentication.clone());
+    let mut settings = node_settings(config, log, &tenancy, access, authentication.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
     if config.needs_development_certificate() {
         crate::development::prepare().map_err(|error| error.to_string())?;
@@ -154,12 +158,13 @@ fn node_settings(
     tenancy: &Tenancy,
     access: Option<AccessFactory>,
     authentication: Option<Arc<Authentication>>,
+    brokers: Brokers,
 ) -> NodeSettings {
     let shards = config.shards();
     let mut engine = config.engine_settings(shards);
     engine.tenants = Some(Arc::new(tenancy.clone()));
     engine.tenant_ledger = Some(Arc::clone(tenancy.counts()) as _);
-    NodeSettings {
+    let mut settings = NodeSettings {
         shards,
         listeners: config.listeners.iter().map(|listener| listener.address.clone()).collect(),
         tls: config.tls_settings(),
@@ -173,8 +178,15 @@ fn node_settings(
         admission: config.admission_settings(),
         flight: config.flight_settings(),
         seed: None,
-        observer: Arc::new(BrokerObserver::new(log.clone(), authentication)),
+        identities: None,
+        brokers,
+        observer: Arc::new(BrokerObserver::new(log.clone(), authentication.clone(), None)),
+    };
+    settings.identities = config.identities(&settings);
+    if let Some(identities) = settings.identities.clone() {
+        settings.observer = Arc::new(BrokerObserver::new(log.clone(), authentication, Some(identities)));
     }
+    settings
 }
 
 /// A console that answers, and where.

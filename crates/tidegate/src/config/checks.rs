@@ -31,6 +31,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     check_admin_is_safe(config, findings);
     check_orchestrator(config, findings);
     check_store(config, findings);
+    crate::orchestrator::check_identity(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
     crate::authentication::check(config, findings);
@@ -164,7 +165,7 @@ impl Config {
     /// Whether nobody comes in through a listener without saying and proving who it is.
     pub(crate) fn asks_who(&self, listener: &Listener) -> bool {
         let certificate = listener.client_certificate == ClientCertificates::Required;
-        !listener.allow_anonymous && (!self.auths.is_empty() || (certificate && listener.address.is_tls()))
+        !listener.allow_anonymous && (self.has_providers() || (certificate && listener.address.is_tls()))
     }
 }
 

@@ -36,6 +36,7 @@ pub(super) fn status(status: &BrokerStatus) -> Result<FleetStatus, ControlError>
         sessions: report.gauges.sessions_connected + report.gauges.sessions_disconnected,
         filters: fleet.filters,
         open: fleet.open,
+        identities: fleet.identities,
         loop_lag_ms: report.lag_ms,
         messages_in: report.counters.messages_in.iter().sum(),
         messages_out: report.counters.messages_out.iter().sum(),
@@ -50,11 +51,12 @@ fn clients(report: &NodeReport) -> u64 {
 
 /// How a broker of the fleet is.
 pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
-    let BrokerReport { at, uplink } = report;
+    let BrokerReport { at, secure, uplink } = report;
+    let scheme = if *secure { "mqtts" } else { "mqtt" };
     let counters = uplink.counters;
     api::BrokerStatus {
         name: uplink.name.clone(),
-        address: format!("mqtt://{at}"),
+        address: format!("{scheme}://{at}"),
         state: uplink.state.label(),
         since_ms: uplink.since,
         version: uplink.version.map(|version| version.to_string()),
@@ -85,8 +87,7 @@ pub(super) fn set_broker(
     let config = config(status)?;
     let invalid = |error: crate::orchestrator::BrokerAddressError| ControlError::Invalid(error.to_string());
     let address = BrokerAddress::of_parts(Some(name), address).map_err(invalid)?;
-    let options = config.uplink_options(&address);
-    let broker = BrokerSettings { name: address.name, at: address.at, options };
+    let broker = config.broker_settings(address).map_err(|error| ControlError::Refused(error.to_string()))?;
     let (name, at) = (broker.name.clone(), broker.at.clone());
     let fleet = status.node()?.fleet().map_err(|_| Unavailable)?;
     check_address(&fleet.brokers, &broker, replaces)?;

@@ -38,6 +38,7 @@ impl LimitKeys {
 struct NewLimits {
     node: NodeHandle,
     settings: Box<Settings>,
+    of_user: Option<Box<Settings>>,
 }
 
 impl Reloadable for LimitKeys {
@@ -57,13 +58,14 @@ impl Reloadable for LimitKeys {
 
     fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
         let settings = Box::new(new.engine_settings(self.node.shards()));
-        Ok(Box::new(NewLimits { node: self.node.clone(), settings }))
+        let of_user = self.node.max_identities().map(|max| Box::new(new.identity_engine(max)));
+        Ok(Box::new(NewLimits { node: self.node.clone(), settings, of_user }))
     }
 }
 
 impl Prepared for NewLimits {
     fn commit(self: Box<Self>) -> Vec<String> {
-        if let Err(error) = self.node.set_limits(*self.settings) {
+        if let Err(error) = self.node.set_limits(*self.settings, self.of_user.map(|settings| *settings)) {
             tracing::warn!(%error, "new limits come in force there later");
         }
         Vec::new()

@@ -60,9 +60,11 @@ fn what_is_wrong_is_told_before_anything_is_answered() {
         (["--endpoint=ns=192.0.2.1", "--zone=fleet.example"], "name of a server of the zone"),
         (["--endpoint=a=192.0.2.1;at=1,2", &format!("--places={wrong}")], "line 1"),
     ] {
+        let nearest = arguments.iter().any(|one| one.starts_with("--places"));
+        let policy: &[&str] = if nearest { &["--policy=nearest"] } else { &[] };
         let zone: &[&str] =
             if arguments.iter().any(|one| one.starts_with("--zone")) { &[] } else { &["--zone=f.example"] };
-        let ended = run(&[["dns", "--listen=127.0.0.1:0"].as_slice(), zone, &arguments].concat());
+        let ended = run(&[["dns", "--listen=127.0.0.1:0"].as_slice(), zone, policy, &arguments].concat());
         assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
         assert!(ended.err.contains(told), "{arguments:?}: {}", ended.err);
     }

@@ -45,7 +45,7 @@ fn free_ports() -> [Ports; 2] {
 
 /// Time in which something of another process may go on.
 #[expect(clippy::disallowed_methods, reason = "what is waited for is in another process, and no event announces it")]
-fn pause(milliseconds: u64) {
+pub(crate) fn pause(milliseconds: u64) {
     thread::sleep(Duration::from_millis(milliseconds));
 }
 

@@ -21,7 +21,12 @@ struct Layer {
 /// The layers. A new crate gets a line here and one in ARCHITECTURE.md.
 const LAYERS: &[Layer] = &[
     Layer { name: "mqtt", ours: &[], tests: &[], others: Some(&["memchr", "thiserror"]) },
-    Layer { name: "engine", ours: &["mqtt"], tests: &[], others: Some(&["hashbrown", "memchr", "slab", "thiserror"]) },
+    Layer {
+        name: "engine",
+        ours: &["mqtt"],
+        tests: &[],
+        others: Some(&["hashbrown", "memchr", "slab", "thiserror", "zeroize"]),
+    },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client"], others: None },
     Layer { name: "store", ours: &[], tests: &[], others: None },

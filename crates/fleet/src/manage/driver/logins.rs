@@ -28,10 +28,10 @@ impl Logins {
     /// When the password's file cannot be read. The text does not hold the password.
     pub fn address(&self, resource: &Resource) -> Result<String, String> {
         let Some(login) = self.0.get(&resource.template) else { return Ok(resource.address.clone()) };
-        let rest = resource.address.strip_prefix("mqtt://").unwrap_or(&resource.address);
+        let (scheme, rest) = resource.address.split_once("://").unwrap_or(("mqtt", &resource.address));
         let password = read(&login.password_file)
             .map_err(|error| format!("cannot read the password in {}: {error}", login.password_file.display()))?;
-        Ok(format!("mqtt://{}:{}@{rest}", escape(&login.username), escape(&password)))
+        Ok(format!("{scheme}://{}:{}@{rest}", escape(&login.username), escape(&password)))
     }
 }
 
@@ -78,6 +78,8 @@ mod tests {
         };
         assert_eq!(logins.address(&resource("a")).unwrap(), "mqtt://fleet:p%40ss%3Aw@127.0.0.1:1");
         assert_eq!(logins.address(&resource("b")).unwrap(), "mqtt://127.0.0.1:1");
+        let secure = Resource { address: "mqtts://127.0.0.1:1".to_owned(), ..resource("a") };
+        assert_eq!(logins.address(&secure).unwrap(), "mqtts://fleet:p%40ss%3Aw@127.0.0.1:1");
         std::fs::remove_file(file).unwrap();
         assert!(logins.address(&resource("a")).unwrap_err().contains("tidegate-login"));
     }

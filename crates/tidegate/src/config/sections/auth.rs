@@ -26,6 +26,8 @@ pub(crate) enum AuthKind {
     Certificate,
     /// SCRAM-SHA-256.
     Scram,
+    /// The brokers of a fleet.
+    Fleet,
 }
 
 words! {
@@ -34,6 +36,7 @@ words! {
         AuthKind::Jwt => "jwt", "signed tokens as passwords";
         AuthKind::Http => "http", "a server that is asked about each client";
         AuthKind::Certificate => "certificate", "the client's certificate";
+        AuthKind::Fleet => "fleet", "a broker of the fleet, which is shown user name and password; for orchestrators";
         AuthKind::Scram => "scram", "SCRAM-SHA-256, the enhanced authentication of MQTT 5";
     }
 }
@@ -117,15 +120,15 @@ section! {
         bearer_token_file: Option<String> = None, in Kind::Text { max_len: MAX_TEXT };
         /// What happens to clients while that server cannot be asked; for `http`.
         unreachable: Unreachable = Unreachable::Deny, in Kind::OneOf(<Unreachable as Words>::WORDS);
-        /// Questions to that server that are under way at once; for `http`.
+        /// Questions to that server, or to brokers, that are under way at once; for `http` and `fleet`.
         concurrency: u16 = 8, in Kind::Integer(Range::of(1, 64));
         /// Failures in a row after which that server is left alone for `breaker_pause`; for `http`.
         breaker_failures: u16 = 5, in Kind::Integer(Range::of(1, 1_000));
         /// How long; then one question tries again. For `http`.
         breaker_pause: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(100, 3_600 * SECOND));
-        /// How long its yes is remembered, at most `authentication.cache_ttl`; for `http`.
+        /// How long its yes is remembered, at most `authentication.cache_ttl`; for `http` and `fleet`.
         cache_ttl: Duration = Duration::from_secs(60), in Kind::Duration(Range::of(1, DAY).or_zero("each connection is asked about"));
-        /// How long a server may take for an answer; for `http`, and for the keys of `jwks_url`.
+        /// How long a server may take for an answer; for `http` and `fleet`, and for the keys of `jwks_url`.
         timeout: Duration = Duration::from_secs(5), in Kind::Duration(Range::of(10, 60 * SECOND));
         /// The authorities (PEM) that a server's certificate is checked with, instead of the system's; for `http`, and for
         /// `jwks_url`.
@@ -205,7 +208,7 @@ impl Auth {
         match self.kind {
             AuthKind::Jwt => self.acl_claim.is_some(),
             AuthKind::Http => true,
-            AuthKind::PasswordFile | AuthKind::Certificate | AuthKind::Scram => false,
+            AuthKind::PasswordFile | AuthKind::Certificate | AuthKind::Scram | AuthKind::Fleet => false,
         }
     }
 }

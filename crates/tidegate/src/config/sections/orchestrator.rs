@@ -38,6 +38,22 @@ words! {
     }
 }
 
+/// Whose credentials brokers are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BrokerIdentity {
+    /// The orchestrator's.
+    Own,
+    /// Each client's.
+    Client,
+}
+
+words! {
+    BrokerIdentity {
+        BrokerIdentity::Own => "own", "the orchestrator's, from the broker's address: the orchestrator decides what clients may do";
+        BrokerIdentity::Client => "client", "user name and password of each client: the brokers decide, and clients of different users share nothing here";
+    }
+}
+
 /// How clients get to their home when that is another orchestrator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {
@@ -63,9 +79,28 @@ section! {
         /// Its name in the fleet, which begins the client ids that it shows brokers; no two may have the same one. Empty is one made
         /// at random, kept in the data directory where there is one.
         name: String = String::new(), in Kind::Name { empty: true }, flag "--name";
-        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted. More can be added while
-        /// it runs.
+        /// The brokers: `mqtt://HOST:PORT`, with `NAME=` before it and `USER:PASSWORD@` within where wanted; `mqtts://` for TLS. More
+        /// can be added while it runs.
         brokers: Texts = Texts::default(), in Kind::Texts, credentials = true, flag "--broker";
+        /// Whose credentials brokers are shown. See "Identity" in [orchestrator](orchestrator.md#identity).
+        identity: BrokerIdentity = BrokerIdentity::Own, in Kind::OneOf(<BrokerIdentity as Words>::WORDS);
+        /// With `identity = "client"`: users at once, those included whose last session has just ended. Each costs a thread and a
+        /// connection to each broker, and what the configuration limits for the whole process is divided by this number. A user too many
+        /// is refused as "server unavailable".
+        max_identities: u16 = 32, in Kind::Integer(Range::of(1, 1_024));
+        /// With `identity = "client"`: time that the connections of a user stay behind the user's last session. Where brokers have not
+        /// taken what the user published they stay longer, at most `session_expiry`.
+        identity_linger: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, DAY));
+        /// A file (PEM) of the authorities that brokers' certificates come from (`mqtts://`); without it those that the system trusts.
+        /// Each broker's certificate has to be for the host of its address.
+        broker_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that brokers are shown, and those between it and the root; needs `broker_key`.
+        broker_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the key of that certificate, without a passphrase.
+        broker_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Takes a broker's certificate although it is for another host. Dangerous: whoever has any certificate of a trusted authority
+        /// can pose as a broker. Warned about at each start.
+        broker_any_host_name: bool = false, in Kind::Boolean;
         /// How publishes are spread over the brokers.
         policy: RoutingPolicy = RoutingPolicy::TopicHash, in Kind::OneOf(<RoutingPolicy as Words>::WORDS), flag "--policy";
         /// The version of MQTT that brokers are spoken to with.

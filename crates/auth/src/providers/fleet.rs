@@ -1,0 +1,115 @@
+//! The brokers of a fleet, one of which says who a client is: with the CONNACK that it gives the client's credentials (BRK-10).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::decision::{Decision, Identity, Refusal, RefusalKind};
+use crate::permits::Permits;
+use crate::provider::{Context, Provider};
+use crate::request::Request;
+use crate::settings::FleetSettings;
+
+/// Asks a broker about the user name and password of a request, and waits for the answer no longer than it may.
+pub trait AskFleet: Send + Sync + 'static {
+    /// What a broker says.
+    ///
+    /// # Errors
+    /// When the client does not come in: why not.
+    fn ask(&self, request: &Request, limit: Duration) -> Result<(), (RefusalKind, String)>;
+}
+
+/// Who asks the brokers. Clones are the same.
+#[derive(Clone)]
+pub struct FleetAsker(pub Arc<dyn AskFleet>);
+
+impl PartialEq for FleetAsker {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for FleetAsker {}
+
+impl fmt::Debug for FleetAsker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FleetAsker")
+    }
+}
+
+/// Takes a broker's word. A connection without a user name is left to the next provider.
+#[derive(Debug)]
+pub(super) struct Fleet {
+    name: String,
+    settings: FleetSettings,
+    permits: Permits,
+}
+
+impl Fleet {
+    pub(super) fn new(name: &str, settings: &FleetSettings) -> Self {
+        Self { name: name.to_owned(), settings: settings.clone(), permits: Permits::new(settings.concurrency) }
+    }
+}
+
+impl Provider for Fleet {
+    fn decide(&self, request: &Request, context: Context) -> Decision {
+        let Some(user_name) = &request.user_name else { return Decision::Ignore };
+        let refuse = |kind, why: String| Decision::Deny(Refusal::new(kind, &self.name, why));
+        let limit = context.left.min(self.settings.timeout);
+        let Some(_permit) = self.permits.acquire(limit) else {
+            return refuse(RefusalKind::Unavailable, "too many questions to the brokers are under way".to_owned());
+        };
+        match self.settings.asker.0.ask(request, limit) {
+            Ok(()) => Decision::Allow(Identity { user_name: Some(user_name.clone()), ..Identity::default() }),
+            Err((kind, why)) => refuse(kind, why),
+        }
+    }
+
+    fn cache_ttl(&self) -> Option<Duration> {
+        Some(self.settings.cache_ttl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::request::Secret;
+
+    /// Knows one user.
+    struct Broker;
+
+    impl AskFleet for Broker {
+        fn ask(&self, request: &Request, _: Duration) -> Result<(), (RefusalKind, String)> {
+            match (request.user_name.as_deref(), request.password.as_ref().map(Secret::expose)) {
+                (Some("ann"), Some(b"right")) => Ok(()),
+                (Some("ann"), _) => Err((RefusalKind::BadCredentials, "the broker refuses".to_owned())),
+                _ => Err((RefusalKind::Unavailable, "no broker answers".to_owned())),
+            }
+        }
+    }
+
+    fn decide(user: Option<&str>, password: &str) -> Decision {
+        let settings = FleetSettings {
+            asker: FleetAsker(Arc::new(Broker)),
+            timeout: Duration::from_secs(1),
+            concurrency: 1,
+            cache_ttl: Duration::from_secs(1),
+        };
+        let request =
+            Request { user_name: user.map(str::to_owned), password: Some(password.into()), ..Request::default() };
+        Fleet::new("fleet", &settings).decide(&request, Context { left: Duration::from_secs(1) })
+    }
+
+    #[test]
+    fn who_a_broker_lets_in_is_who_it_says() {
+        assert!(matches!(decide(Some("ann"), "right"), Decision::Allow(it) if it.user_name.as_deref() == Some("ann")));
+        assert_eq!(decide(None, "right"), Decision::Ignore);
+        for (user, password, kind) in
+            [("ann", "wrong", RefusalKind::BadCredentials), ("bob", "right", RefusalKind::Unavailable)]
+        {
+            let Decision::Deny(refusal) = decide(Some(user), password) else { panic!("{user} comes in") };
+            assert_eq!((refusal.kind, refusal.provider.as_str()), (kind, "fleet"));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The first contact of a user's node with the brokers: what the user publishes before it is lost at QoS 0.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_engine::{AuthRequest, LogEvent, ShardId};
+
+use crate::observer::{Answer, Observer, Occasion};
+use crate::tls::ConnectionFacts;
+
+/// Listens to what a node tells, and passes it on.
+pub(super) struct Contact {
+    observer: Arc<dyn Observer>,
+    /// Takes the names of brokers of which something is known now; nobody once the node is in use.
+    heard: Mutex<Option<Sender<String>>>,
+}
+
+/// The brokers of which something is known.
+pub(super) struct Contacts {
+    contact: Arc<Contact>,
+    names: Receiver<String>,
+}
+
+impl Contact {
+    /// Listens between a node and its observer.
+    pub(super) fn with(observer: Arc<dyn Observer>) -> (Arc<Self>, Contacts) {
+        let (heard, names) = channel();
+        let contact = Arc::new(Self { observer, heard: Mutex::new(Some(heard)) });
+        (Arc::clone(&contact), Contacts { contact, names })
+    }
+}
+
+impl Contacts {
+    /// Waits until these brokers are there, or are known not to be, at most so long.
+    pub(super) fn wait(self, mut brokers: BTreeSet<String>, limit: Duration) {
+        let until = Instant::now() + limit;
+        while !brokers.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(name) = self.names.recv_timeout(left) else { break };
+            brokers.remove(&name);
+        }
+        *self.contact.heard.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// The broker that an event says something about.
+fn broker_of(event: &LogEvent) -> Option<&str> {
+    match event {
+        LogEvent::BrokerServes { broker } | LogEvent::BrokerLost { broker, .. } => Some(broker),
+        _ => None,
+    }
+}
+
+impl Observer for Contact {
+    fn wants(&self, event: &LogEvent) -> bool {
+        broker_of(event).is_some() || self.observer.wants(event)
+    }
+
+    fn log(&self, occasion: &Occasion<'_>) {
+        if let Some(broker) = broker_of(occasion.event)
+            && let Some(heard) = &*self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            // Whoever waited may have given up.
+            let _ = heard.send(broker.to_owned());
+        }
+        if self.observer.wants(occasion.event) {
+            self.observer.log(occasion);
+        }
+    }
+
+    fn authenticate(&self, request: AuthRequest, facts: ConnectionFacts, answer: Answer) {
+        self.observer.authenticate(request, facts, answer);
+    }
+
+    fn answer_challenge(&self, data: Vec<u8>, answer: Answer) {
+        self.observer.answer_challenge(data, answer);
+    }
+
+    fn shard_failed(&self, shard: ShardId) {
+        self.observer.shard_failed(shard);
+    }
+}

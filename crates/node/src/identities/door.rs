@@ -1,0 +1,76 @@
+//! The way of a client from the node that has asked who it is to the node of its user.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_engine::{Accepted, ConnectionKey, Verdict};
+
+use crate::inbox::{Adoption, InboxSender, ToShard};
+use crate::observer::Answer;
+use crate::shard::Shard;
+use crate::table::Flags;
+
+/// Keeps the node of a user as long as a client is on its way there.
+#[derive(Debug)]
+pub(crate) struct Pass;
+
+/// The way to the node of a user.
+#[derive(Clone)]
+pub struct Door {
+    inbox: InboxSender,
+    pass: Arc<Pass>,
+}
+
+/// A client who was let in already.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) accepted: Accepted,
+    /// The user's node has to stay until the client has a session.
+    pub(crate) pass: Arc<Pass>,
+}
+
+impl Door {
+    pub(super) fn new(inbox: &InboxSender, pass: &Arc<Pass>) -> Self {
+        Self { inbox: inbox.clone(), pass: Arc::clone(pass) }
+    }
+}
+
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Door")
+    }
+}
+
+impl Answer {
+    /// Lets the client in at the node of its user. It comes to nothing when the client is gone by now.
+    pub fn pass_to(self, door: Door, accepted: Accepted) {
+        self.shard.send(ToShard::Pass { key: self.key, door, accepted });
+    }
+}
+
+impl Shard {
+    /// A client may come in: its connection goes to the node of its user.
+    pub(crate) fn pass_through(&mut self, key: ConnectionKey, door: Door, accepted: Accepted) {
+        self.gate.forget_pending(key);
+        let listener = self.table.listener(key);
+        let Some(bytes) = self.engine.leave_admitted(key) else { return };
+        let Some((flags, mut transport, seat)) = self.table.remove(key) else { return };
+        self.ebb.note(self.now.monotonic, self.table.len());
+        let deregistered =
+            if flags.has(Flags::REGISTERED) { transport.deregister(self.poll.registry()) } else { Ok(()) };
+        if deregistered.is_err() {
+            self.free_seat(seat);
+            self.shared.connections.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            return;
+        }
+        self.counters.handed_over += 1;
+        let Door { inbox, pass } = door;
+        let admitted = Some(Admitted { accepted, pass });
+        inbox.send(ToShard::Adopt(Box::new(Adoption { transport, listener, seat, bytes, admitted })));
+    }
+
+    /// What was decided about a client whose CONNECT is worked now, by the node that it came through.
+    pub(crate) fn take_admitted(&mut self) -> Option<Verdict> {
+        self.admitting.take().map(Verdict::Accept)
+    }
+}

@@ -1,0 +1,90 @@
+//! The node of a user ends when nobody has needed it for a while.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use super::{Entry, Identities, Running};
+use crate::handle::NodeHandle;
+
+/// Time between two looks at who is still needed.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Starts the thread that looks after the nodes of users. It ends with what it looks after.
+pub(super) fn start(identities: &Arc<Identities>) -> io::Result<()> {
+    let identities = Arc::downgrade(identities);
+    Builder::new().name("identities".to_owned()).spawn(move || look_after(&identities)).map(drop)
+}
+
+fn look_after(identities: &Weak<Identities>) {
+    while let Some(identities) = identities.upgrade() {
+        {
+            let state = identities.state();
+            // It is notified when it is time to stop; a wait that ends early is only an early look.
+            let waited = identities.stopping.wait_timeout(state, LOOK);
+            if waited.is_ok_and(|(state, _)| state.stops) {
+                return;
+            }
+        }
+        identities.end_unused();
+    }
+}
+
+impl Running {
+    /// Whether a client has a session here or is about to have one. Asked in this order: whoever is on the way when it is looked is
+    /// counted, and whoever has arrived is, too.
+    fn is_needed(&self) -> bool {
+        Arc::strong_count(&self.pass) > 1 || has_sessions(&self.node.handle())
+    }
+
+    fn owes(&self) -> bool {
+        self.node.handle().fleet().is_ok_and(|fleet| fleet.owed() > 0)
+    }
+
+    /// Whether it is to end now.
+    fn is_over(&mut self, now: Instant, linger: Duration, settle: Duration) -> bool {
+        if self.is_needed() {
+            self.unused = None;
+            return false;
+        }
+        let unused = now.saturating_duration_since(*self.unused.get_or_insert(now));
+        unused >= linger && (unused >= settle || !self.owes())
+    }
+}
+
+/// Whether a node has sessions of clients. One that does not answer is busy.
+fn has_sessions(node: &NodeHandle) -> bool {
+    node.report().map_or(true, |report| report.gauges.sessions_connected + report.gauges.sessions_disconnected > 0)
+}
+
+impl Identities {
+    /// Ends the nodes that nobody needs.
+    fn end_unused(&self) {
+        for (name, node) in self.handles() {
+            if has_sessions(&node) {
+                if let Some(Entry::Running(running)) = self.state().users.get_mut(&name) {
+                    running.unused = None;
+                }
+                continue;
+            }
+            // Those without sessions are looked at while nobody can enter, so that nobody comes in at one that ends.
+            let ended = {
+                let mut state = self.state();
+                let Some(Entry::Running(running)) = state.users.get_mut(&name) else { continue };
+                if !running.is_over(Instant::now(), self.settings.linger, self.settings.settle) {
+                    continue;
+                }
+                if let Ok(mut report) = running.node.handle().report() {
+                    report.gauges = tidegate_engine::Gauges::default();
+                    state.ended.add_counted(&report);
+                }
+                state.users.remove(&name)
+            };
+            if let Some(running) = ended.and_then(Entry::into_running) {
+                tracing::info!(owed = running.owes(), "nobody needs the connections of a user any more: they end");
+                running.node.stop(LOOK);
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! Users whose own credentials brokers are shown (BRK-10): each has a node of its own within this one, without listeners.
+//!
+//! A client is asked who it is by the node that it connects to. Then its connection goes to the node of its user, which has one shard,
+//! its own sessions, retained messages and filters, and its own connections to the brokers of the fleet, opened with the user's
+//! credentials. So nothing that one user's brokers let pass reaches another user. The node of a user starts with the first client and ends
+//! some time after the last session.
+
+mod contact;
+mod door;
+mod fleet;
+mod linger;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+use tidegate_engine::Settings;
+use zeroize::Zeroizing;
+
+use crate::access::AccessFactory;
+use crate::admission::Admission;
+use crate::clock::Clock;
+use crate::inbox::{Admin, InboxSender, ToShard};
+use crate::node::{Node, StartError};
+use crate::report::NodeReport;
+use crate::settings::NodeSettings;
+use crate::stored_bans::StoredBans;
+use crate::tls::TlsListeners;
+use crate::uplink::{BrokerSettings, Brokers};
+
+use contact::Contact;
+pub use door::Door;
+pub(crate) use door::{Admitted, Pass};
+
+/// How long the first client of a user waits for the user's connections to the brokers: what it publishes at once is lost at QoS 0
+/// where there are none.
+const FIRST_CONTACT: Duration = Duration::from_secs(2);
+
+/// What the node of each user is made from.
+#[derive(Debug)]
+pub struct IdentitySettings {
+    /// Users at once, those whose last session has just ended included; further ones are refused.
+    pub max: u16,
+    /// How long the node of a user stays behind the user's last session, at least.
+    pub linger: Duration,
+    /// How long it stays at most where brokers have not taken what the user published. What is left then is dropped.
+    pub settle: Duration,
+    /// What the node of a user is told. It has no listeners of its own, but the table of them; and one shard.
+    pub node: NodeSettings,
+    /// The brokers of the fleet.
+    pub brokers: Brokers,
+}
+
+/// The users whose own credentials brokers are shown. Passwords are in memory only, and wiped when they go.
+pub struct Identities {
+    settings: IdentitySettings,
+    /// What the nodes of users have in common with the one that has the listeners; set when that one starts.
+    family: OnceLock<Family>,
+    state: Mutex<State>,
+    /// It is time to stop.
+    stopping: Condvar,
+}
+
+/// What a node has in common with those within it.
+#[derive(Clone)]
+pub(crate) struct Family {
+    pub(crate) tls: Arc<TlsListeners>,
+    pub(crate) clock: Clock,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) bans: Arc<StoredBans>,
+    pub(crate) connections: Arc<AtomicU32>,
+}
+
+#[derive(Default)]
+struct State {
+    users: BTreeMap<String, Entry>,
+    /// What the nodes of users have counted that have ended.
+    ended: NodeReport,
+    /// The rules that a new node begins with.
+    access: Option<AccessFactory>,
+    /// The limits that a new node begins with, where they are not those of the start any more.
+    limits: Option<Arc<Settings>>,
+    stops: bool,
+}
+
+enum Entry {
+    /// Its node is being started; these wait for it.
+    Starting(Vec<Give>),
+    Running(Box<Running>),
+}
+
+struct Running {
+    node: Node,
+    inbox: InboxSender,
+    pass: Arc<Pass>,
+    password: Option<Zeroizing<Vec<u8>>>,
+    /// Since when nobody needs it.
+    unused: Option<Instant>,
+}
+
+/// Takes the way to the node of a user, on any thread.
+pub type Give = Box<dyn FnOnce(Result<Door, EnterError>) + Send>;
+
+/// Why a user whom a broker lets in does not come in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EnterError {
+    /// There are as many users as there may be.
+    #[error("{0} users are passed through to the brokers, as many as may be; raise orchestrator.max_identities")]
+    TooMany(u16),
+    /// Its node does not start.
+    #[error("the connections of a user cannot be worked: {0}")]
+    Start(String),
+    /// The process ends, or has not begun.
+    #[error("the orchestrator is starting or stopping")]
+    NotNow,
+}
+
+impl Identities {
+    /// Room for users. It is served once it was given to a node ([`NodeSettings::identities`]).
+    #[must_use]
+    pub fn new(settings: IdentitySettings) -> Arc<Self> {
+        let state = Mutex::new(State { access: settings.node.access.clone(), ..State::default() });
+        Arc::new(Self { settings, family: OnceLock::new(), state, stopping: Condvar::new() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked while holding it left a map that is whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node that has the listeners runs.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(crate) fn begin(self: &Arc<Self>, family: Family) -> Result<(), StartError> {
+        // A second node finds the first one's; there is one in each process.
+        let _ = self.family.set(family);
+        linger::start(self).map_err(StartError::TlsThread)
+    }
+
+    /// Gives a client whom a broker lets in the way to the node of its user, which is started if there is none. With a new password it is
+    /// that one which brokers are shown from now on. Never blocks for long.
+    pub fn enter(self: &Arc<Self>, user: &str, password: Option<&[u8]>, give: Give) {
+        let mut state = self.state();
+        if state.stops || self.family.get().is_none() {
+            drop(state);
+            return give(Err(EnterError::NotNow));
+        }
+        let count = state.users.len();
+        match state.users.get_mut(user) {
+            Some(Entry::Running(running)) => {
+                running.unused = None;
+                let door = Door::new(&running.inbox, &running.pass);
+                if running.password.as_deref().map(Vec::as_slice) != password {
+                    running.password = password.map(|password| Zeroizing::new(password.to_vec()));
+                    for known in self.settings.brokers.list() {
+                        running.node.handle().tell_broker(shown(known.broker, user, running.password.as_ref()));
+                    }
+                }
+                drop(state);
+                give(Ok(door));
+            }
+            Some(Entry::Starting(waiting)) => waiting.push(give),
+            None if count >= usize::from(self.settings.max) => {
+                drop(state);
+                give(Err(EnterError::TooMany(self.settings.max)));
+            }
+            None => {
+                state.users.insert(user.to_owned(), Entry::Starting(vec![give]));
+                drop(state);
+                self.start_aside(user, password);
+            }
+        }
+    }
+
+    /// Starts the node of a user on a thread of its own.
+    fn start_aside(self: &Arc<Self>, user: &str, password: Option<&[u8]>) {
+        let (own, name) = (Arc::clone(self), user.to_owned());
+        let password = password.map(|password| Zeroizing::new(password.to_vec()));
+        let start = move || {
+            let started = own.start(&name, password.as_ref());
+            own.finish_start(&name, password, started);
+        };
+        if let Err(error) = Builder::new().name("identity".to_owned()).spawn(start) {
+            self.finish_start(user, None, Err(EnterError::Start(error.to_string())));
+        }
+    }
+
+    fn start(&self, user: &str, password: Option<&Zeroizing<Vec<u8>>>) -> Result<Node, EnterError> {
+        let failed = |error: &dyn fmt::Display| EnterError::Start(error.to_string());
+        let family = self.family.get().ok_or(EnterError::NotNow)?;
+        let mut settings = self.settings.node.clone();
+        if let Some(uplinks) = &mut settings.engine.uplinks {
+            uplinks.user = Some(user.to_owned());
+        }
+        settings.access.clone_from(&self.state().access);
+        let (contact, contacts) = Contact::with(settings.observer);
+        settings.observer = contact;
+        let node = Node::start_within(settings, family).map_err(|error| failed(&error))?;
+        let handle = node.handle();
+        let mut named = BTreeSet::new();
+        for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
+            named.insert(known.broker.name.clone());
+            handle.set_broker(shown(known.broker, user, password)).map_err(|error| failed(&error))?;
+        }
+        contacts.wait(named, FIRST_CONTACT);
+        Ok(node)
+    }
+
+    /// Tells all who wait for the node of a user what has become of it.
+    fn finish_start(&self, user: &str, password: Option<Zeroizing<Vec<u8>>>, started: Result<Node, EnterError>) {
+        let mut state = self.state();
+        let Some(Entry::Starting(waiting)) = state.users.remove(user) else { return };
+        let started = if state.stops { Err(EnterError::NotNow) } else { started };
+        let door = started.and_then(|node| {
+            let inbox = node.handle().first_inbox().ok_or(EnterError::NotNow)?;
+            let pass = Arc::new(Pass);
+            let door = Door::new(&inbox, &pass);
+            for known in self.settings.brokers.list().into_iter().filter(|known| !known.draining) {
+                // One may have come meanwhile; to the others this is nothing new.
+                node.handle().tell_broker(shown(known.broker, user, password.as_ref()));
+            }
+            // They may have changed since its settings were read.
+            inbox.send(ToShard::Admin(Admin::SetAccess { access: state.access.clone(), done: channel().0 }));
+            if let Some(settings) = state.limits.clone() {
+                inbox.send(ToShard::Admin(Admin::SetLimits { settings, done: channel().0 }));
+            }
+            let running = Running { node, inbox, pass, password, unused: None };
+            state.users.insert(user.to_owned(), Entry::Running(Box::new(running)));
+            Ok(door)
+        });
+        drop(state);
+        for give in waiting {
+            give(door.clone());
+        }
+    }
+
+    /// The shards of all nodes of users.
+    pub(crate) fn inboxes(&self) -> Vec<InboxSender> {
+        let state = self.state();
+        state.users.values().filter_map(Entry::running).map(|running| running.inbox.clone()).collect()
+    }
+
+    /// What the nodes of users had counted that have ended.
+    pub(crate) fn ended(&self) -> NodeReport {
+        self.state().ended.clone()
+    }
+
+    /// How many users there may be at once.
+    pub(crate) fn max(&self) -> u16 {
+        self.settings.max
+    }
+
+    /// Puts the limits of other settings, those of one user's node, in force on all nodes of users, and on those that come. Nobody waits
+    /// until they are: a node that is ending has nobody whom they are about.
+    pub(crate) fn set_limits(&self, settings: Settings) {
+        let settings = Arc::new(settings);
+        let mut state = self.state();
+        state.limits = Some(Arc::clone(&settings));
+        for running in state.users.values().filter_map(Entry::running) {
+            let done = channel().0;
+            running.inbox.send(ToShard::Admin(Admin::SetLimits { settings: Arc::clone(&settings), done }));
+        }
+    }
+
+    /// New nodes begin with these rules.
+    pub(crate) fn set_access(&self, access: Option<&AccessFactory>) {
+        self.state().access = access.cloned();
+    }
+
+    /// Stops the nodes of all users, within `limit` each and all at once; says whether all that was to be written was.
+    pub(crate) fn stop(&self, limit: Duration) -> bool {
+        let users = {
+            let mut state = self.state();
+            state.stops = true;
+            std::mem::take(&mut state.users)
+        };
+        self.stopping.notify_all();
+        std::thread::scope(|scope| {
+            let stop = |running: Box<Running>| scope.spawn(move || running.node.stop(limit).drained);
+            let stopping: Vec<_> = users.into_values().filter_map(Entry::into_running).map(stop).collect();
+            stopping.into_iter().all(|one| one.join().unwrap_or(false))
+        })
+    }
+}
+
+impl Entry {
+    fn running(&self) -> Option<&Running> {
+        match self {
+            Self::Starting(_) => None,
+            Self::Running(running) => Some(running),
+        }
+    }
+
+    fn into_running(self) -> Option<Box<Running>> {
+        match self {
+            Self::Starting(_) => None,
+            Self::Running(running) => Some(running),
+        }
+    }
+}
+
+/// A broker as a user is shown to it.
+fn shown(broker: BrokerSettings, user: &str, password: Option<&Zeroizing<Vec<u8>>>) -> BrokerSettings {
+    let mut shown = broker;
+    shown.options.user_name = Some(user.to_owned());
+    shown.options.password = password.cloned();
+    shown
+}
+
+impl fmt::Debug for Identities {
+    /// Leaves out names, which may be tokens, and passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identities").field("max", &self.settings.max).finish_non_exhaustive()
+    }
+}

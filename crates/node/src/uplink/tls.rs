@@ -1,0 +1,125 @@
+//! TLS towards a broker: whom the orchestrator trusts, and the handshake, which blocks and so is done where dialing is.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection};
+
+/// Plaintext and ciphertext that wait in a session at most, bytes each.
+const MAX_WAITING: usize = 64 * 1024;
+
+/// How TLS is spoken to brokers: whom to trust, and what to show of oneself.
+#[derive(Clone)]
+pub struct UplinkTls(Arc<ClientConfig>);
+
+impl UplinkTls {
+    /// TLS with the authorities and the certificate that a configuration of rustls holds.
+    #[must_use]
+    pub fn new(config: Arc<ClientConfig>) -> Self {
+        Self(config)
+    }
+}
+
+impl fmt::Debug for UplinkTls {
+    /// Leaves out keys.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UplinkTls")
+    }
+}
+
+impl PartialEq for UplinkTls {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for UplinkTls {}
+
+/// What a person can make of a failure.
+pub(crate) fn explain(error: &rustls::Error) -> String {
+    use rustls::Error;
+    match error {
+        // Authorities of one name have different keys: then it is the signature that is wrong.
+        Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "its certificate comes from no authority that is trusted here; name a file with the authority".to_owned()
+        }
+        Error::InvalidCertificate(
+            reason @ (CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }),
+        ) => format!("its certificate is for another host name: {reason}"),
+        Error::InvalidCertificate(reason) => format!("its certificate is not accepted: {reason}"),
+        Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "it requires a certificate, and was shown none".to_owned()
+        }
+        Error::AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::AccessDenied),
+        ) => format!("it does not accept the certificate that it was shown ({alert:?})"),
+        Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType) => "it does not speak TLS there".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Shakes hands with a broker, within `limit`. The certificate has to be for `host`.
+pub(super) fn shake_hands(
+    tls: &UplinkTls,
+    host: &str,
+    stream: &mut TcpStream,
+    limit: Duration,
+) -> io::Result<ClientConnection> {
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| io::Error::new(ErrorKind::InvalidInput, "no certificate can be for such a host name"))?;
+    let mut session = ClientConnection::new(Arc::clone(&tls.0), name).map_err(failed)?;
+    session.set_buffer_limit(Some(MAX_WAITING));
+    let until = Instant::now() + limit;
+    while session.is_handshaking() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(too_long());
+        }
+        stream.set_read_timeout(Some(left))?;
+        stream.set_write_timeout(Some(left))?;
+        step(&mut session, stream).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => too_long(),
+            _ => error,
+        })?;
+    }
+    while session.wants_write() {
+        session.write_tls(stream)?;
+    }
+    Ok(session)
+}
+
+/// Writes what the handshake owes and reads once.
+fn step(session: &mut ClientConnection, stream: &mut TcpStream) -> io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(stream)?;
+    }
+    if !session.is_handshaking() {
+        return Ok(());
+    }
+    if session.read_tls(stream)? == 0 {
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "it closed the connection in the TLS handshake"));
+    }
+    session.process_new_packets().map(drop).map_err(|error| {
+        // It learns why; if it cannot be told, it is told nothing.
+        let _ = session.write_tls(stream);
+        failed(error)
+    })
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what errors are mapped with")]
+fn failed(error: rustls::Error) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, explain(&error))
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(ErrorKind::TimedOut, "the TLS handshake takes too long")
+}
