@@ -487,6 +487,9 @@ const OPEN_TEXTS: &[&str] = &[
     "server_reference",
     "peers",
     "relay",
+    "broker_ca",
+    "broker_certificate",
+    "broker_key",
 ];
 
 #[test]
