@@ -206,6 +206,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         version: Some("5.0".to_owned()),
         filters: 2,
         filters_pending: 0,
+        filters_refused: 0,
         queued: 1,
         in_flight: 2,
         unreturned: 4,
@@ -216,6 +217,7 @@ fn broker_of_fleet((name, address): &(String, String)) -> BrokerStatus {
         received: 9,
         duplicates: 1,
         delivered_here: 0,
+        set_aside: 0,
         last_error: String::new(),
     }
 }

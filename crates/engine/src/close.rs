@@ -203,7 +203,7 @@ impl Engine {
         self.desk.set_connection_timer(key, Millis::NEVER);
         self.desk.events.push_back(Event::Close { key, reason });
         if of_uplink {
-            self.lose_uplink(now, key, detail.as_deref());
+            self.lose_uplink(now, key, reason, detail.as_deref());
             return;
         }
         let Some(session) = session else {

@@ -53,10 +53,9 @@ impl Desk {
         };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let qos = qos.min(connection.max_qos_out);
-        let queue_is_empty = session
-            .flow
-            .as_ref()
-            .is_none_or(|flow| flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none());
+        let queue_is_empty = session.flow.as_ref().is_none_or(|flow| {
+            flow.queue.is_empty() && flow.to_resend == 0 && flow.tail.is_none() && !flow.waits_alone()
+        });
         if !queue_is_empty
             || session.is_loading()
             || connection.output_len() > self.high_water
@@ -211,8 +210,9 @@ impl Desk {
             let window = has_window(session, self.settings.queue.max_bytes);
             let Some(flow) = session.flow.as_mut() else { break };
             let share = self.settings.queue.lower_priority_share;
+            let waits = flow.waits_alone();
             let Some(next) = flow.queue.front(share) else { break };
-            if !room || (next.qos != QoS::AtMostOnce && !window) {
+            if !room || waits || (next.qos != QoS::AtMostOnce && !window) {
                 break;
             }
             let Some(next) = flow.queue.pop_front(share) else { break };

@@ -100,6 +100,7 @@ impl Engine {
             Record::Crossed { number } => self.handle_crossed(from, number),
             Record::Replayed => self.handle_replayed(),
             Record::UplinkRoom { gate } => self.set_gate(now, Gate::from_number(gate)),
+            Record::InterestRefused { ticket, filter, code } => self.refuse_filter(now, ticket, filter, code),
             Record::InterestSeen { ticket } => {
                 self.links.answered(from, ticket, true);
                 self.handle_interest_seen(now, ticket);
@@ -212,6 +213,7 @@ impl Engine {
         if let Some(ticket) = ticket.filter(|_| !later) {
             self.links.confirm_interest(from, ticket);
         }
+        self.end_decided_waits(now);
     }
 
     pub(crate) fn handle_interest_seen(&mut self, now: Now, ticket: Ticket) {

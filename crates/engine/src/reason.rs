@@ -189,6 +189,10 @@ reasons! {
     ProxyHeader = 75, "proxy_header", UnspecifiedError, "the header of the PROXY protocol was missing, malformed or not allowed";
     /// As many TLS handshakes are going on as there may be.
     TooManyHandshakes = 76, "too_many_handshakes", ServerBusy, "the limit of TLS handshakes at once is reached";
+    /// A message that makes brokers close the connection.
+    ClosesConnections = 77, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
+    /// An orchestrator has no broker.
+    NoBroker = 78, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

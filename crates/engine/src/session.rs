@@ -89,6 +89,7 @@ impl FilterList {
 }
 
 /// Messages on their way to and from a session.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own, looked at in another place")]
 #[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// Sent and not finished. What ends with its connection keeps no message: it will not be sent again.
@@ -115,6 +116,8 @@ pub(crate) struct Flow {
     pub full_told: bool,
     /// How many at the back of `inflight` are still to be sent again after the session was resumed.
     pub to_resend: usize,
+    /// Whether nothing is sent while anything is in flight, QoS 0 neither.
+    pub one_at_a_time: bool,
     /// Since when nothing in flight was acknowledged; tells the owner who stopped.
     pub waiting_since: Millis,
     /// The last number given to something that is stored.
@@ -138,6 +141,12 @@ impl Flow {
     pub(crate) fn number(&mut self) -> u64 {
         self.next_number += 1;
         self.next_number
+    }
+
+    /// Whether what comes next has to wait until what is in flight has been answered.
+    #[inline]
+    pub(crate) fn waits_alone(&self) -> bool {
+        self.one_at_a_time && !self.inflight.is_empty()
     }
 
     /// Whether nothing at all is owed or remembered.

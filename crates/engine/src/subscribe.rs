@@ -72,7 +72,7 @@ impl Engine {
             fetches: Vec::with_capacity(requested),
             refusals: Refusals::new(self.wants_reasons(key), requested),
         });
-        if self.desk.uplinks.brokers_decide() {
+        if self.desk.uplinks.is_on() {
             let asked = subscribe.filters().map(|(filter, _)| filter.map_or("", |filter| filter.as_str()).into());
             answer.filters = asked.collect();
         }
@@ -115,6 +115,7 @@ impl Engine {
         self.expect_fetches(session, &answer.fetches);
         let promises = self.desk.journal.has_written_since(mark);
         self.answer(now, key, subscribe.packet_id, Answer::SubAck(answer), waits.confirmations, promises);
+        self.end_decided_waits(now);
         self.wait_for_full_links(now, key);
         Ok(())
     }

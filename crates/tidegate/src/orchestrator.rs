@@ -328,7 +328,13 @@ pub(crate) fn add_brokers(node: &NodeHandle, config: &Config) -> Result<(), Stri
     if !config.orchestrator.enabled {
         return Ok(());
     }
-    for address in config.fleet_brokers().map_err(|error| error.to_string())? {
+    let brokers = config.fleet_brokers().map_err(|error| error.to_string())?;
+    if brokers.is_empty() {
+        tracing::warn!(
+            "the orchestrator has no broker yet: what clients publish waits or is dropped until one is named by --broker or the admin API"
+        );
+    }
+    for address in brokers {
         let name = address.name.clone();
         let broker = config.broker_settings(address).map_err(|error| format!("broker {name}: {error}"))?;
         node.set_broker(broker).map_err(|error| error.to_string())?;

@@ -62,6 +62,8 @@ pub struct BrokerStatus {
     pub filters: u64,
     /// Filters that it does not hold yet.
     pub filters_pending: u64,
+    /// Filters that it refuses, or whose SUBSCRIBE makes it close the connection.
+    pub filters_refused: u64,
     /// Messages that wait to be sent to it.
     pub queued: u64,
     /// Messages that it has not acknowledged.
@@ -82,6 +84,8 @@ pub struct BrokerStatus {
     pub duplicates: u64,
     /// Messages delivered to clients without it, which took them and does not bring them back.
     pub delivered_here: u64,
+    /// Messages given to no broker any more, since this one closed the connection each time that it got them.
+    pub set_aside: u64,
     /// What went wrong last.
     pub last_error: String,
 }
@@ -123,6 +127,7 @@ impl BrokerStatus {
             "version": self.version,
             "filters": self.filters,
             "filters_pending": self.filters_pending,
+            "filters_refused": self.filters_refused,
             "queued": self.queued,
             "in_flight": self.in_flight,
             "unreturned": self.unreturned,
@@ -134,6 +139,7 @@ impl BrokerStatus {
             "received": self.received,
             "duplicates": self.duplicates,
             "delivered_here": self.delivered_here,
+            "set_aside": self.set_aside,
             "last_error": self.last_error,
         })
     }

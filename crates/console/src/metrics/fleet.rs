@@ -26,6 +26,13 @@ pub(super) static METRICS: &[Metric] = &[
         help: "Messages accepted from clients that a broker has not settled.",
         read: |it, out| each(it, out, BrokerStatus::owed),
     },
+    Metric {
+        name: "tidegate_fleet_filters_refused",
+        kind: Gauge,
+        labels: &["broker"],
+        help: "Filters that a broker refuses, or whose SUBSCRIBE makes it close the connection.",
+        read: |it, out| each(it, out, |broker| broker.filters_refused),
+    },
     counter("tidegate_fleet_acknowledged_total", "Messages that a broker has acknowledged.", |it, out| {
         each(it, out, |broker| broker.acknowledged);
     }),
@@ -49,6 +56,11 @@ pub(super) static METRICS: &[Metric] = &[
         "tidegate_fleet_delivered_here_total",
         "Messages delivered without the broker that has acknowledged them and does not bring them back.",
         |it, out| each(it, out, |broker| broker.delivered_here),
+    ),
+    counter(
+        "tidegate_fleet_set_aside_total",
+        "Messages given to no broker any more, since this one closed the connection each time that it got them.",
+        |it, out| each(it, out, |broker| broker.set_aside),
     ),
 ];
 

@@ -52,6 +52,19 @@ pub(crate) struct Envelope<'a> {
 
 const NO_INDEX: u32 = u32::MAX;
 
+/// Appends a ticket, or that there is none.
+pub(super) fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
+    put_connection(out, ticket.map(|ticket| ticket.connection));
+    out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
+}
+
+/// Reads what [`put_ticket`] has appended.
+pub(super) fn read_ticket(reader: &mut WireReader<'_>) -> Result<Option<Ticket>, WireError> {
+    let connection = read_connection(reader)?;
+    let sequence = reader.u32("a ticket")?;
+    Ok(connection.map(|connection| Ticket { connection, sequence }))
+}
+
 pub(crate) fn put_connection(out: &mut Vec<u8>, connection: Option<ConnectionKey>) {
     out.put_u32(connection.map_or(NO_INDEX, |key| key.index));
     out.put_u32(connection.map_or(0, |key| key.generation));

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{QoS, ReasonCode};
 
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
-use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, read_connection};
+use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, put_ticket, read_connection, read_ticket};
 use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -44,6 +44,8 @@ pub(crate) enum Record<'a> {
     InterestBarrier { ticket: Ticket },
     /// The sender has taken note of an interest.
     InterestSeen { ticket: Ticket },
+    /// No broker of the fleet takes a filter that the ticket stands for.
+    InterestRefused { ticket: Ticket, filter: &'a str, code: ReasonCode },
     /// Asks for retained messages behind `after` that match the filter.
     RetainedQuery { fetch: u32, tenant: TenantId, filter: &'a str, after: &'a str },
     /// One retained message for a fetch.
@@ -112,19 +114,12 @@ fn read_group<'a>(reader: &mut WireReader<'a>) -> Result<GroupName<'a>, WireErro
     Ok(GroupName { tenant, share: reader.text("a share name")?, filter: reader.text("a topic filter")? })
 }
 
-fn put_ticket(out: &mut Vec<u8>, ticket: Option<Ticket>) {
-    put_connection(out, ticket.map(|ticket| ticket.connection));
-    out.put_u32(ticket.map_or(0, |ticket| ticket.sequence));
-}
-
-fn read_ticket(reader: &mut WireReader<'_>) -> Result<Option<Ticket>, WireError> {
-    let connection = read_connection(reader)?;
-    let sequence = reader.u32("a ticket")?;
-    Ok(connection.map(|connection| Ticket { connection, sequence }))
-}
-
 fn read_some_ticket(reader: &mut WireReader<'_>) -> Result<Ticket, WireError> {
     read_ticket(reader)?.ok_or(WireError { reading: "a ticket" })
+}
+
+fn read_code(reader: &mut WireReader<'_>) -> Result<ReasonCode, WireError> {
+    ReasonCode::from_byte(reader.u8("a reason code")?).ok_or(WireError { reading: "a reason code" })
 }
 
 /// Stands for no reason.
@@ -247,13 +242,12 @@ impl<'a> Record<'a> {
                 out.put_u32(*fetch);
                 out.put_bytes(after.as_bytes());
             }
-            Self::InterestBarrier { ticket } => {
-                out.put_u8(19);
-                put_ticket(out, Some(*ticket));
-            }
-            Self::InterestSeen { ticket } => {
-                out.put_u8(15);
-                put_ticket(out, Some(*ticket));
+            Self::InterestBarrier { ticket } => put_awaited(out, 19, *ticket),
+            Self::InterestSeen { ticket } => put_awaited(out, 15, *ticket),
+            Self::InterestRefused { ticket, filter, code } => {
+                put_awaited(out, 43, *ticket);
+                out.put_bytes(filter.as_bytes());
+                out.put_u8(code.byte());
             }
             Self::Park { connection } => put_waiting(out, 12, *connection),
             Self::Unpark { connection } => put_waiting(out, 13, *connection),
@@ -473,6 +467,11 @@ impl<'a> Record<'a> {
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
             30..=33 => Self::read_reservation(kind, reader)?,
+            43 => Self::InterestRefused {
+                ticket: read_some_ticket(reader)?,
+                filter: reader.text("a topic filter")?,
+                code: read_code(reader)?,
+            },
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },
@@ -482,6 +481,11 @@ impl<'a> Record<'a> {
 }
 
 /// A record about a publisher that waits.
+fn put_awaited(out: &mut Vec<u8>, kind: u8, ticket: Ticket) {
+    out.put_u8(kind);
+    put_ticket(out, Some(ticket));
+}
+
 fn put_waiting(out: &mut Vec<u8>, kind: u8, connection: ConnectionKey) {
     out.put_u8(kind);
     put_connection(out, Some(connection));

@@ -192,7 +192,8 @@ impl Engine {
             );
         }
         self.note_uplink_error(key, error);
-        self.end_connection(now, key, Reason::UplinkLost, None);
+        let about_packets = super::suspects::is_about_packets(disconnect.reason_code);
+        self.end_connection(now, key, if about_packets { Reason::ConnectionLost } else { Reason::UplinkLost }, None);
         Ok(())
     }
 
@@ -226,6 +227,7 @@ impl Engine {
         if uplink.stage == Stage::Open && uplink.probe.asked.is_none() && uplink.probe.next <= now.monotonic {
             uplink.probe.asked = Some(now.monotonic);
             uplink.probe.next = now.monotonic.plus(interval);
+            self.note_probe_sent(key);
             self.desk.send(connection, PacketType::PingReq, |out| {
                 PingReq.encode(out);
                 true

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use tidegate_mqtt::{
-    Frame, PacketId, PacketType, QoS, RetainHandling, SubAck, Subscribe, SubscriptionOptions, Subscriptions,
-    TopicFilter, TopicFilters, UnsubAck, Unsubscribe, UserProperties, Version,
-};
+use tidegate_mqtt::{Frame, PacketId, PacketType, ReasonCode, SubAck, UnsubAck, Version};
 
+use super::asking::{put_subscribe, put_unsubscribe};
 use super::copies::subscription_identifier;
+use super::ending::Ending;
+use super::refusal::Verdict;
 use super::{Stage, UplinkKey};
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, PartitionId, ShardId, TenantId};
@@ -17,10 +17,6 @@ use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
 use crate::reason::Reason;
 
-/// Filters in one SUBSCRIBE or UNSUBSCRIBE packet.
-const FILTERS_PER_PACKET: usize = 256;
-/// Bytes of filters in one packet, but for a single filter of any length.
-const FILTER_BYTES_PER_PACKET: usize = 16 * 1024;
 /// Packets that wait for their answer at once, under packet ids that no message of an uplink gets.
 pub(super) const PACKETS_UNDER_WAY: u16 = 8;
 /// Filters remembered that a broker that is away still holds; beyond it it sends in vain what nobody wants.
@@ -35,6 +31,8 @@ pub(super) struct WantedFilters {
     next_wait: u64,
     /// Those who wait until all waits up to one have ended, in order.
     pub(super) behind: VecDeque<(u64, ShardId, Ticket)>,
+    /// Waits that end with the packet at hand, since no broker has to be asked.
+    pub(super) decided: Vec<u64>,
 }
 
 /// Somebody whose SUBACK waits for the brokers.
@@ -44,6 +42,7 @@ pub(super) struct Waiter {
     pub(super) ticket: Ticket,
     /// Brokers that have not answered.
     left: u32,
+    pub(super) verdict: Verdict,
 }
 
 impl WantedFilters {
@@ -57,7 +56,7 @@ impl WantedFilters {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) filter: Box<str>,
-    subscribe: bool,
+    pub(super) subscribe: bool,
     /// Whose wait it ends, 0 for nobody's.
     pub(super) wait: u64,
 }
@@ -71,7 +70,7 @@ const ASK_AGAIN_MS: u64 = 60_000;
 #[derive(Debug)]
 pub(super) struct FilterSync {
     /// To be asked for, in order.
-    queue: VecDeque<Change>,
+    pub(super) queue: VecDeque<Change>,
     /// Asked for and not answered.
     pub(super) asked: VecDeque<(PacketId, Vec<Change>)>,
     /// Since when it has answered for none of these.
@@ -88,8 +87,12 @@ pub(super) struct FilterSync {
     gone: BTreeSet<Box<str>>,
     /// Filters that it has refused.
     pub(super) refused: BTreeSet<Box<str>>,
+    /// Those that it had refused and is to forget all the same.
+    not_held: BTreeSet<Box<str>>,
     /// When it is asked for these again.
     ask_again_at: Millis,
+    /// Filters that end its connections.
+    pub(super) ending: Ending,
     /// Topics whose messages it takes and does not bring back, although it has granted the filters.
     pub(super) kept_back: BTreeSet<Box<str>>,
 }
@@ -106,7 +109,9 @@ impl Default for FilterSync {
             identifies: false,
             gone: BTreeSet::new(),
             refused: BTreeSet::new(),
+            not_held: BTreeSet::new(),
             ask_again_at: Millis::NEVER,
+            ending: Ending::default(),
             kept_back: BTreeSet::new(),
         }
     }
@@ -129,7 +134,17 @@ impl FilterSync {
 
     /// Whether it was asked for all that there was when it came, so that what it is given now comes back.
     pub(super) fn are_asked(&self) -> bool {
-        self.first_unasked == 0
+        self.first_unasked == 0 && self.ending.suspects_nothing()
+    }
+
+    /// Whether it has answered all that it was asked for.
+    pub(super) fn nothing_asked(&self) -> bool {
+        self.asked.is_empty()
+    }
+
+    /// Asks it for a filter, for nobody who waits.
+    pub(super) fn ask(&mut self, filter: Box<str>) {
+        self.queue.push_back(Change { filter, subscribe: true, wait: 0 });
     }
 
     /// Whether it has refused no filter and keeps nothing back.
@@ -140,7 +155,7 @@ impl FilterSync {
     /// When something is to be done about filters, where a probe is to be answered within `timeout`.
     pub(super) fn due(&self, timeout: u64) -> Millis {
         let answer = if self.asked_since == Millis::NEVER { Millis::NEVER } else { self.answer_due(timeout) };
-        answer.min(self.ask_again_at)
+        answer.min(self.ask_again_at).min(self.ending.again_at)
     }
 
     fn answer_due(&self, timeout: u64) -> Millis {
@@ -205,30 +220,45 @@ impl Engine {
     fn tell_brokers(&mut self, filter: &str, subscribe: bool, waits: Option<(ShardId, Ticket)>) -> bool {
         let uplinks = &mut self.desk.uplinks;
         let mut wait = 0;
-        let mut told = Vec::new();
+        let (mut told, mut flawed) = (Vec::new(), Vec::new());
         if waits.is_some() && uplinks.all.values().any(|uplink| uplink.stage == Stage::Open) {
             uplinks.wanted.next_wait += 1;
             wait = uplinks.wanted.next_wait;
         }
         for (key, uplink) in &mut uplinks.all {
             if uplink.stage == Stage::Open {
-                if !subscribe {
-                    uplink.filters.refused.remove(filter);
+                let was_refused = !subscribe && uplink.filters.refused.remove(filter);
+                if uplink.filters.ending.is_known(filter) {
+                    if subscribe {
+                        uplink.filters.refused.insert(filter.into());
+                    }
+                    flawed.push(*key);
+                    continue;
                 }
+                uplink.filters.not_held.extend(was_refused.then(|| filter.into()));
                 uplink.filters.queue.push_back(Change { filter: filter.into(), subscribe, wait });
                 told.push(*key);
             } else if !subscribe && uplink.filters.gone.len() < GONE_MAX {
                 uplink.filters.gone.insert(filter.into());
             }
         }
-        if let (Some((shard, ticket)), true) = (waits, wait != 0) {
-            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left: told.len() as u32 });
+        let waited = wait != 0 && (!told.is_empty() || subscribe);
+        if let (Some((shard, ticket)), true) = (waits, waited) {
+            let refused = flawed.len() as u32;
+            let asked = told.len() as u32 + refused;
+            let verdict = Verdict { filter: filter.into(), asked, refused, code: ReasonCode::TopicFilterInvalid };
+            let left = (told.len() as u32).max(1);
+            uplinks.wanted.waits.insert(wait, Waiter { shard, ticket, left, verdict });
+            uplinks.wanted.decided.extend(told.is_empty().then_some(wait));
+        }
+        for key in flawed {
+            self.note_flaws(key);
         }
         for key in told {
             self.note_flaws(key);
             self.send_filters(key);
         }
-        wait != 0
+        waited
     }
 
     /// A broker is there: it is asked for everything that is wanted.
@@ -243,6 +273,7 @@ impl Engine {
         }
         let wanted = uplinks.wanted.filters.keys();
         filters.queue.extend(wanted.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
+        filters.refused = filters.ending.arrange(&mut filters.queue, &uplinks.wanted.filters);
         filters.first_left = filters.queue.len() as u64;
         filters.first_unasked = filters.first_left;
         filters.held = 0;
@@ -250,16 +281,24 @@ impl Engine {
         self.send_filters(key);
     }
 
-    /// A broker is gone: nobody waits for its answers.
-    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey) {
+    /// A broker is gone: nobody waits for its answers. What was unanswered when it closed the connection may be why.
+    pub(super) fn end_filters(&mut self, now: Now, key: UplinkKey, closed: bool) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         let filters = &mut uplink.filters;
+        let asked = filters.asked.iter().filter(|_| closed).flat_map(|(_, changes)| changes);
+        if let Some(filter) = filters.ending.note_closed(asked, now.monotonic) {
+            uplink.last_error = format!("the broker closes the connection when it is asked for the filter {filter:?}");
+            uplink.suspicion.told = true;
+            // The next connection will do better.
+            uplink.backoff_ms = 0;
+        }
         let changes = filters.asked.drain(..).flat_map(|(_, changes)| changes).chain(filters.queue.drain(..));
         let changes: Vec<Change> = changes.collect();
         filters.held = 0;
         filters.asked_since = Millis::NEVER;
         filters.first_unasked = 0;
         filters.refused.clear();
+        filters.not_held.clear();
         filters.ask_again_at = Millis::NEVER;
         filters.kept_back.clear();
         let unsubscribed = changes.iter().filter(|change| !change.subscribe).map(|change| change.filter.clone());
@@ -271,7 +310,7 @@ impl Engine {
     }
 
     /// Sends as many SUBSCRIBE and UNSUBSCRIBE packets as may be under way.
-    fn send_filters(&mut self, key: UplinkKey) {
+    pub(super) fn send_filters(&mut self, key: UplinkKey) {
         let now = self.desk.journal.now.monotonic;
         loop {
             let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
@@ -279,7 +318,7 @@ impl Engine {
             let Some(id) = uplink.filters.free_id() else { return };
             let version = uplink.version;
             let names_them = version.is_v5() && uplink.filters.identifies;
-            let changes = next_changes(&mut uplink.filters.queue, names_them);
+            let changes = uplink.filters.next_changes(names_them);
             let Some(subscribe) = changes.first().map(|change| change.subscribe) else { return };
             if subscribe {
                 let named = changes.first().filter(|_| names_them);
@@ -303,6 +342,7 @@ impl Engine {
         let Some((uplink, version)) = self.uplink_of(key) else { return Ok(()) };
         let ack = SubAck::decode(version, frame.first_byte, frame.body)?;
         self.note_refused(now, uplink, &ack);
+        self.note_verdicts(uplink, &ack);
         self.pass_refusals_on(now, uplink, &ack);
         self.note_answered(now, uplink, ack.packet_id);
         Ok(())
@@ -342,8 +382,8 @@ impl Engine {
             return;
         }
         filters.ask_again_at = now.monotonic.plus(ASK_AGAIN_MS);
-        let again = filters.refused.iter().map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 });
-        filters.queue.extend(again);
+        let again = filters.refused.iter().filter(|filter| !filters.ending.is_known(filter));
+        filters.queue.extend(again.map(|filter| Change { filter: filter.clone(), subscribe: true, wait: 0 }));
         self.send_filters(key);
     }
 
@@ -387,9 +427,13 @@ impl Engine {
         filters.asked_since = if filters.asked.is_empty() { Millis::NEVER } else { now.monotonic };
         let asked_before = filters.are_asked();
         for change in &changes {
-            let granted = change.subscribe && !filters.refused.contains(&change.filter);
-            filters.held =
-                if granted { filters.held + 1 } else { filters.held.saturating_sub(u64::from(!change.subscribe)) };
+            filters.ending.note_answered(&change.filter);
+            if change.subscribe {
+                filters.not_held.remove(&change.filter);
+                filters.held += u64::from(!filters.refused.contains(&change.filter));
+            } else if !filters.not_held.remove(&change.filter) {
+                filters.held = filters.held.saturating_sub(1);
+            }
         }
         let before = filters.first_left;
         filters.first_left = before.saturating_sub(changes.len() as u64);
@@ -410,14 +454,15 @@ impl Engine {
     }
 
     /// One broker less is waited for.
-    fn end_wait(&mut self, now: Now, wait: u64) {
+    pub(super) fn end_wait(&mut self, now: Now, wait: u64) {
         let wanted = &mut self.desk.uplinks.wanted;
         let Some(waiter) = wanted.waits.get_mut(&wait) else { return };
         waiter.left = waiter.left.saturating_sub(1);
         if waiter.left > 0 {
             return;
         }
-        let Some(Waiter { shard, ticket, .. }) = wanted.waits.remove(&wait) else { return };
+        let Some(Waiter { shard, ticket, verdict, .. }) = wanted.waits.remove(&wait) else { return };
+        self.pass_verdict_on(now, shard, ticket, &verdict);
         self.confirm_wait(now, shard, ticket);
         while let Some((last, shard, ticket)) = self.desk.uplinks.wanted.behind.front().copied() {
             if self.desk.uplinks.wanted.waits.first_key_value().is_some_and(|(first, _)| *first <= last) {
@@ -441,55 +486,4 @@ impl Engine {
         let uplink = self.desk.uplinks.of_connection(key)?;
         Some((uplink, self.desk.uplinks.all.get(&uplink)?.version))
     }
-}
-
-/// What goes into the next packet: changes of one kind, in order, and with the same identifier where they have one.
-fn next_changes(queue: &mut VecDeque<Change>, identifies: bool) -> Vec<Change> {
-    let mut changes: Vec<Change> = Vec::new();
-    let mut bytes = 0;
-    while let Some(next) = queue.front() {
-        let alike = |first: &Change| {
-            let same = || subscription_identifier(&first.filter) == subscription_identifier(&next.filter);
-            first.subscribe == next.subscribe && (!identifies || !next.subscribe || same())
-        };
-        let same_kind = changes.first().is_none_or(alike);
-        let fits = changes.is_empty() || bytes + next.filter.len() <= FILTER_BYTES_PER_PACKET;
-        if !same_kind || !fits || changes.len() >= FILTERS_PER_PACKET {
-            break;
-        }
-        bytes += next.filter.len();
-        changes.extend(queue.pop_front());
-    }
-    changes
-}
-
-fn valid(changes: &[Change]) -> impl Iterator<Item = TopicFilter<'_>> {
-    // The codec checked them when a client asked for them.
-    changes.iter().filter_map(|change| TopicFilter::new(&change.filter).ok())
-}
-
-fn put_subscribe(
-    version: Version,
-    packet_id: PacketId,
-    subscription_identifier: Option<u32>,
-    changes: &[Change],
-    out: &mut Vec<u8>,
-) -> bool {
-    let options = SubscriptionOptions {
-        qos: QoS::ExactlyOnce,
-        no_local: false,
-        // What has RETAIN set is a value that the broker kept, then, and nothing else.
-        retain_as_published: false,
-        retain_handling: RetainHandling::SendIfNew,
-    };
-    let filters: Vec<_> = valid(changes).map(|filter| (filter, options)).collect();
-    let subscriptions = Subscriptions::new(&filters);
-    let user_properties = UserProperties::EMPTY;
-    Subscribe { packet_id, subscription_identifier, user_properties, subscriptions }.encode(version, out).is_ok()
-}
-
-fn put_unsubscribe(version: Version, packet_id: PacketId, changes: &[Change], out: &mut Vec<u8>) -> bool {
-    let filters: Vec<_> = valid(changes).collect();
-    let user_properties = UserProperties::EMPTY;
-    Unsubscribe { packet_id, user_properties, topic_filters: TopicFilters::new(&filters) }.encode(version, out).is_ok()
 }

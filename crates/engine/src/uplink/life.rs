@@ -5,8 +5,8 @@ use tidegate_mqtt::{QoS, Version};
 use super::copies::LastMessage;
 use super::filters::PACKETS_UNDER_WAY;
 use super::{
-    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE, Uplink,
-    UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
+    DialAttempt, FilterSync, Hold, Pause, Probe, Stage, Suspicion, UPLINK_FILTER, UPLINK_LISTENER, UPLINK_SHARE,
+    Uplink, UplinkCounters, UplinkError, UplinkKey, UplinkOptions,
 };
 use crate::desk::Timer;
 use crate::engine::Engine;
@@ -15,6 +15,7 @@ use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
+use crate::reason::Reason;
 use crate::session::{FilterList, Session};
 use crate::subscribe::SubAckWaits;
 use crate::topics::SubscriberOptions;
@@ -66,6 +67,7 @@ impl Engine {
             released: released as u64,
             pause: Pause::default(),
             hold: Hold::default(),
+            suspicion: Suspicion::default(),
             unreturned: std::collections::BTreeMap::new(),
             timer: Millis::NEVER,
             reassign_at: self.reassign_time(now),
@@ -78,6 +80,7 @@ impl Engine {
             counters: UplinkCounters::default(),
             last_error: String::new(),
             told_away: false,
+            told_serving: false,
             ends: false,
         };
         self.remember_removals(now, session);
@@ -195,6 +198,7 @@ impl Engine {
         if let Some(session) = self.desk.sessions.get_mut(session.0) {
             session.connection = Some(connection);
         }
+        self.begin_with_care(key);
         // Before messages, so that each that is published from now on comes back.
         self.begin_filters(key, session_present);
         self.desk.resume(now.monotonic, &mut self.layouts, session);
@@ -210,19 +214,28 @@ impl Engine {
     pub(super) fn begin_serving(&mut self, now: Now, key: UplinkKey) {
         let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
         uplink.since = now.unix;
-        uplink.told_away = false;
-        // Not before: one that takes connections and answers nothing is not tried more often than one that takes none.
-        uplink.backoff_ms = 0;
-        if uplink.filters.refuses_nothing() {
+        if uplink.filters.refuses_nothing() && !uplink.suspicion.told {
             uplink.last_error.clear();
         }
-        let broker = uplink.name.to_string();
-        self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+        // One that closes connections again and again is tried less and less often, and told once.
+        if !uplink.suspicion.is_lost_again() {
+            self.tell_serving(key);
+        }
+        self.begin_steady_time(now, key);
         self.await_former_uplinks(now);
     }
 
+    /// Tells the log that a broker serves, if it has heard last that it is away.
+    pub(super) fn tell_serving(&mut self, key: UplinkKey) {
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        if std::mem::take(&mut uplink.told_away) || !std::mem::replace(&mut uplink.told_serving, true) {
+            let broker = uplink.name.to_string();
+            self.desk.events.push_back(Event::Log(LogEvent::BrokerServes { broker }));
+        }
+    }
+
     /// The connection of an uplink has ended, for whatever reason.
-    pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, detail: Option<&str>) {
+    pub(crate) fn lose_uplink(&mut self, now: Now, connection: ConnectionKey, reason: Reason, detail: Option<&str>) {
         let Some(key) = self.desk.uplinks.by_connection.remove(&connection) else { return };
         self.end_confirming(connection);
         let reassign_at = self.reassign_time(now);
@@ -243,6 +256,7 @@ impl Engine {
             let (broker, detail) = (uplink.name.to_string(), uplink.last_error.clone());
             self.desk.events.push_back(Event::Log(LogEvent::BrokerLost { broker, detail }));
         }
+        let closed = was == Stage::Open && !wanted && reason == Reason::ConnectionLost;
         if was == Stage::Open {
             uplink.reassign_at = reassign_at;
             if uplink.options.version.is_none() && !uplink.refuses_v5 {
@@ -250,6 +264,7 @@ impl Engine {
                 uplink.version = Version::V5;
             }
             self.desk.sessions_connected -= 1;
+            self.suspect(now, key, closed);
             if let Some(session) = self.desk.sessions.get_mut(session.0) {
                 session.connection = None;
                 if let Some(flow) = session.flow.as_mut() {
@@ -262,7 +277,7 @@ impl Engine {
             self.try_other_version(key);
         }
         self.forget_hold(key);
-        self.end_filters(now, key);
+        self.end_filters(now, key, closed);
         self.rest(now, key);
     }
 
@@ -281,7 +296,12 @@ impl Engine {
             }
         };
         let of_filters = if uplink.stage == Stage::Open { uplink.filters.due(timeout) } else { Millis::NEVER };
-        let due = of_stage.min(uplink.reassign_at).min(of_filters).min(uplink.pause.until).min(uplink.hold.until);
+        let due = of_stage
+            .min(uplink.reassign_at)
+            .min(of_filters)
+            .min(uplink.pause.until)
+            .min(uplink.hold.until)
+            .min(uplink.suspicion.steady_at);
         if due == uplink.timer {
             return;
         }
@@ -311,8 +331,10 @@ impl Engine {
             Stage::Connecting | Stage::Open => {
                 let given_up = self.probe_uplink(now, key) || self.is_silent_about_filters(now, key);
                 if !given_up && stage == Stage::Open {
+                    self.check_steady(now, key);
                     self.end_pause(now, key);
                     self.ask_filters_again(now, key);
+                    self.ask_ending_again(now, key);
                     self.check_unreturned(now, key);
                 }
             }

@@ -8,11 +8,12 @@
 //!
 //! - `route.rs`: what clients publish gets an id and goes to the fleet, or waits for room.
 //! - `connection.rs`: CONNECT to CONNACK, probes, and which packets a broker may send.
-//! - `filters.rs`: each filter of this process once at each broker; `coverage.rs`: which messages a broker does not bring back.
+//! - `filters.rs`: each filter of this process once at each broker, in the packets of `asking.rs`; `coverage.rs`: which messages a broker does not bring back.
 //! - `receive.rs`: messages from brokers; `copies.rs`: each of them once.
-//! - `refusal.rs`: what a broker refuses a user is refused to its clients.
+//! - `refusal.rs`: a filter that no broker takes, or that one refuses a user, is refused to the client.
 //! - `removals.rs`: retained values that are gone although brokers still have them.
 //! - `settle.rs`: what is acknowledged and has come back is settled; what has not is sent again.
+//! - `suspects.rs`: a message that makes brokers close the connection is set aside; `ending.rs`: a filter that does is not asked for.
 //! - `settled.rs`: whether all has come that brokers gave out before a moment.
 //! - `order.rs`: a topic's messages keep their order while its broker changes.
 //! - `confirm.rs`: what has come back is settled in the store when all shards have it.
@@ -20,10 +21,12 @@
 //! - `life.rs`: uplinks come and are lost; `leave.rs`: they are drained and removed; `quota.rs`: they have no room for a while.
 //! - `report.rs`: what is told of them; `former.rs`: those of an earlier process.
 
+mod asking;
 mod confirm;
 mod connection;
 mod copies;
 mod coverage;
+mod ending;
 mod filters;
 mod former;
 mod here;
@@ -40,6 +43,7 @@ mod route;
 mod settings;
 mod settle;
 mod settled;
+mod suspects;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +64,7 @@ use order::Hold;
 use quota::Pause;
 use removals::Removals;
 use settle::Resends;
+use suspects::{Blames, Suspicion};
 
 pub(crate) use route::{AtGate, Gate};
 pub use settings::{
@@ -105,6 +110,10 @@ pub(crate) struct Uplinks {
     held: BTreeSet<UplinkKey>,
     /// How often messages were sent again that did not come back.
     resends: Resends,
+    /// How often messages were under way when brokers closed the connection.
+    blames: Blames,
+    /// Brokers that need no care any more, since the packet at hand.
+    trusted: Vec<UplinkKey>,
     /// What no broker brings back, at the end of the packet at hand.
     for_here: Vec<(UplinkKey, MessageRef)>,
     seen: SeenIds,
@@ -149,6 +158,8 @@ struct Uplink {
     pause: Pause,
     /// What others have to settle before it is given anything.
     hold: Hold,
+    /// What is known of the connections that it has closed.
+    suspicion: Suspicion,
     /// Acknowledged and not come back.
     unreturned: BTreeMap<MessageId, Unreturned>,
     /// When its timer is set.
@@ -169,6 +180,8 @@ struct Uplink {
     last_error: String,
     /// Whether the log was told that the broker is away.
     told_away: bool,
+    /// Whether the log was ever told that it serves.
+    told_serving: bool,
     /// Whether its connection ends because it was asked to.
     ends: bool,
 }
@@ -278,13 +291,20 @@ impl Uplinks {
         delivery: Option<&Delivery>,
         numbers: Numbers,
     ) -> bool {
+        let key = self.by_session.get(&session.0).copied();
+        let mut uplink = key.and_then(|key| self.all.get_mut(&key));
+        if uplink.as_mut().is_some_and(|uplink| uplink.note_one_answered()) {
+            self.trusted.extend(key);
+        }
         let Some(delivery) = delivery else {
-            let uplink = self.by_session.get(&session.0).and_then(|key| self.all.get_mut(key));
-            if let Some(uplink) = uplink {
+            if let Some(uplink) = key.and_then(|key| self.all.get_mut(&key)) {
                 uplink.released = uplink.released.saturating_sub(1);
             }
             return false;
         };
+        if let Some(id) = MessageId::at_end_of(delivery.message.properties()).filter(|_| !self.blames.is_empty()) {
+            self.blames.forget(&id);
+        }
         let in_flight = InFlight { delivery: Some(delivery.clone()), numbers };
         if !code.is_error() {
             self.acknowledged.push((session, in_flight));

@@ -37,6 +37,7 @@ impl Engine {
             version: uplink.accepted,
             filters: uplink.filters.held(),
             filters_pending: uplink.filters.pending(),
+            filters_refused: uplink.filters.refused.len() as u64,
             queued,
             in_flight,
             unreturned,

@@ -99,9 +99,10 @@ impl Engine {
             self.park(now, key);
             return AtGate::Waits;
         }
-        self.desk.counters.drop_message(Reason::FleetFull);
+        let reason = if gate == Gate::NoBroker { Reason::NoBroker } else { Reason::FleetFull };
+        self.desk.counters.drop_message(reason);
         if let Ok(topic) = std::str::from_utf8(raw.topic) {
-            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::FleetFull);
+            self.desk.tell_denied(Attempt::Publish, session, topic, reason);
         }
         let mark = self.desk.journal.mark();
         self.answer_publish(now, key, raw, Err(Reason::FleetFull), 0, mark);
@@ -270,10 +271,12 @@ impl super::Uplinks {
 }
 
 impl crate::desk::Desk {
-    /// Messages that a broker was given and has not settled.
+    /// Messages that a broker was given and has not settled, those too that it has acknowledged and not brought back.
     pub(crate) fn load_of(&self, session: SessionKey) -> u64 {
         let (queued, in_flight) = self.owed_by(session);
-        queued + in_flight
+        let uplinks = &self.uplinks;
+        let uplink = uplinks.by_session.get(&session.0).and_then(|key| uplinks.all.get(key));
+        queued + in_flight + uplink.map_or(0, |uplink| uplink.unreturned.len() as u64)
     }
 
     /// How many messages wait for a broker, and how many it was sent and has not acknowledged.

@@ -169,6 +169,8 @@ pub struct UplinkReport {
     pub filters: u64,
     /// Filters that it was not asked for yet, or has not confirmed.
     pub filters_pending: u64,
+    /// Filters that it has refused, or that end its connections.
+    pub filters_refused: u64,
     /// Messages that wait to be sent.
     pub queued: u64,
     /// Messages sent and not acknowledged.
@@ -207,6 +209,8 @@ pub struct UplinkCounters {
     pub delivered_here: u64,
     /// Times that the broker was lost.
     pub lost: u64,
+    /// Messages that were given to no broker any more, since this one has closed the connection each time that it got them.
+    pub set_aside: u64,
 }
 
 impl UplinkCounters {
@@ -220,6 +224,7 @@ impl UplinkCounters {
         self.duplicates += other.duplicates;
         self.lost += other.lost;
         self.delivered_here += other.delivered_here;
+        self.set_aside += other.set_aside;
     }
 }
 

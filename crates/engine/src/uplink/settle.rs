@@ -44,7 +44,7 @@ impl Resends {
     }
 
     /// The message is settled.
-    fn forget(&mut self, id: &MessageId) {
+    pub(super) fn forget(&mut self, id: &MessageId) {
         if !self.0.is_empty() {
             self.0.remove(id);
         }
@@ -112,6 +112,9 @@ impl Engine {
         }
         while let Some(id) = self.desk.uplinks.denied.pop() {
             self.wait_no_longer_for(&id);
+        }
+        while let Some(key) = self.desk.uplinks.trusted.pop() {
+            self.end_care(now, key);
         }
         self.check_gate_now_and_then(now);
     }
@@ -183,7 +186,10 @@ impl Engine {
         let Some(uplink) = self.desk.uplinks.all.get(&key) else { return };
         let closed = uplink.pause.is_on() || uplink.hold.is_on() || !uplink.filters.are_asked();
         let window = if closed { 0 } else { usize::from(uplink.window) };
-        let left = window.saturating_sub(uplink.unreturned.len()) as u16;
+        let left = match window.saturating_sub(uplink.unreturned.len()) as u16 {
+            _ if uplink.suspicion.is_careful() && !closed => 1,
+            left => left,
+        };
         if let Some(session) = self.desk.sessions.get_mut(uplink.session.0) {
             session.receive_maximum = left;
         }
@@ -276,6 +282,13 @@ impl Engine {
     /// Takes everything from a broker that is away or leaves: others get it.
     pub(super) fn reassign(&mut self, now: Now, key: UplinkKey) {
         self.take_back(now, key, Whereto::Elsewhere);
+        let Some(uplink) = self.desk.uplinks.all.get_mut(&key) else { return };
+        let wait = self.desk.sessions.get(uplink.session.0).and_then(|session| session.flow.as_ref());
+        let wait = wait.map_or(0, |flow| flow.inflight.len() as u64).saturating_sub(uplink.released);
+        if wait > 0 {
+            let why = std::mem::take(&mut uplink.last_error);
+            uplink.last_error = format!("{why}; {wait} exactly-once messages wait for it, since it speaks no MQTT 5");
+        }
     }
 
     /// Takes back what a broker acknowledged and has not brought back, what it did not acknowledge, and what waits for it, in
@@ -363,7 +376,7 @@ impl Engine {
     }
 
     /// Keeps a packet id in flight, also over a restart, to be released; returns the message, which goes to somebody else.
-    fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
+    pub(super) fn leave_to_release(&mut self, session: SessionKey, entry: InflightEntry<InFlight>) -> InFlight {
         let mut numbers = entry.item.numbers;
         let id = entry.id();
         let stored = self.desk.sessions.get(session.0).and_then(|session| session.stored);

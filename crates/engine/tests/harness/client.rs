@@ -160,6 +160,13 @@ impl Client {
         assert_eq!(codes, [ReasonCode::granted(options.qos)], "{}: subscription to {filter}", self.id());
     }
 
+    /// Subscribes and returns the code of the SUBACK, which has to be the next packet.
+    #[track_caller]
+    pub(crate) fn subscribe_code(&self, filter: &str, qos: QoS) -> Option<ReasonCode> {
+        let id = self.send_subscribe(&[(filter, SubscriptionOptions::new(qos))], None);
+        self.expect_sub_ack(id).first().copied()
+    }
+
     /// The codes of a SUBACK, which has to be the next packet.
     #[track_caller]
     pub(crate) fn expect_sub_ack(&self, id: PacketId) -> Vec<ReasonCode> {

@@ -13,4 +13,5 @@ mod routing;
 mod settled;
 mod settling;
 mod simulation;
+mod suspects;
 mod versions;

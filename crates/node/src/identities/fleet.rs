@@ -69,6 +69,7 @@ impl Identities {
 fn add(all: &mut UplinkReport, one: &UplinkReport) {
     all.filters += one.filters;
     all.filters_pending += one.filters_pending;
+    all.filters_refused += one.filters_refused;
     all.queued += one.queued;
     all.in_flight += one.in_flight;
     all.unreturned += one.unreturned;

@@ -62,6 +62,7 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
         version: uplink.version.map(|version| version.to_string()),
         filters: uplink.filters,
         filters_pending: uplink.filters_pending,
+        filters_refused: uplink.filters_refused,
         queued: uplink.queued,
         in_flight: uplink.in_flight,
         unreturned: uplink.unreturned,
@@ -72,6 +73,7 @@ pub(crate) fn broker(report: &BrokerReport) -> api::BrokerStatus {
         received: counters.received,
         duplicates: counters.duplicates,
         delivered_here: counters.delivered_here,
+        set_aside: counters.set_aside,
         last_error: uplink.last_error.clone(),
     }
 }

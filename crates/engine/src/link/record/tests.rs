@@ -21,7 +21,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 23;
+const KINDS: usize = 24;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -77,7 +77,12 @@ impl Fields {
             }
             20 => Record::Reserved { number: session, full: not_to },
             21 => Record::Commit { number: session },
-            _ => Record::Release { number: session },
+            22 => Record::Release { number: session },
+            _ => Record::InterestRefused {
+                ticket: some_ticket,
+                filter,
+                code: self.refused.map_or(ReasonCode::NotAuthorized, Reason::code),
+            },
         }
     }
 }
@@ -131,7 +136,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(kind in 0..40_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn no_bytes_make_reading_panic(kind in 0..44_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let bytes = [&[kind][..], &bytes].concat();
         let mut reader = WireReader::new(&bytes);
         let mut head = ReadHead::new(HEAD);

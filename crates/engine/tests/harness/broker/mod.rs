@@ -3,6 +3,7 @@
 
 mod routing;
 mod session;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::{NonZeroU16, NonZeroU32};
@@ -16,78 +17,7 @@ use super::Arrival;
 use super::net::SocketId;
 pub(crate) use routing::Carried;
 use session::Session;
-
-/// How a broker without MQTT 5 answers a CONNECT of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoV5 {
-    /// With a CONNACK of MQTT 3.1.1.
-    OldConnAck,
-    /// With a CONNACK of MQTT 5.
-    NewConnAck,
-    /// It closes the connection.
-    Silence,
-}
-
-/// How a broker behaves.
-#[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
-pub(crate) struct Ways {
-    /// It takes connections.
-    pub reachable: bool,
-    /// What it does with MQTT 5, if it does not speak it.
-    pub no_v5: Option<NoV5>,
-    /// The code with which it refuses connections.
-    pub refuses: Option<ReasonCode>,
-    /// It reads nothing of what it gets.
-    pub hangs: bool,
-    /// The code with which it answers messages above QoS 0.
-    pub answers: ReasonCode,
-    /// Its PUBACK, PUBREC and PUBCOMP wait.
-    pub withholds_acknowledgements: bool,
-    /// Its SUBACK and UNSUBACK wait.
-    pub withholds_sub_acks: bool,
-    /// It acknowledges messages and throws them away.
-    pub loses: bool,
-    /// It keeps what it has for subscribers.
-    pub withholds_messages: bool,
-    /// Messages go to their subscribers before they are acknowledged.
-    pub delivers_first: bool,
-    /// A message comes once for each subscription that it matches.
-    pub copies: bool,
-    /// Subscriptions may have identifiers.
-    pub identifies: bool,
-    /// Its Receive Maximum.
-    pub receive_maximum: Option<u16>,
-    /// Its Maximum QoS.
-    pub maximum_qos: Option<QoS>,
-    /// Its Maximum Packet Size.
-    pub max_packet: Option<u32>,
-    /// A filter that it refuses.
-    pub refuses_filter: Option<String>,
-}
-
-impl Default for Ways {
-    fn default() -> Self {
-        Self {
-            reachable: true,
-            no_v5: None,
-            refuses: None,
-            hangs: false,
-            answers: ReasonCode::Success,
-            withholds_acknowledgements: false,
-            withholds_sub_acks: false,
-            loses: false,
-            withholds_messages: false,
-            delivers_first: false,
-            copies: false,
-            identifies: true,
-            receive_maximum: None,
-            maximum_qos: None,
-            max_packet: None,
-            refuses_filter: None,
-        }
-    }
-}
+pub(crate) use ways::{NoV5, Ways};
 
 /// A connection to the broker.
 #[derive(Debug, Default)]
@@ -386,6 +316,9 @@ impl FakeBroker {
     fn take_publish(&mut self, line: SocketId, publish: &Publish<'_>) {
         self.offered += 1;
         let carried = Carried::of(publish);
+        if self.closes_on(&carried.topic) {
+            return self.close(line);
+        }
         let v5 = self.version(line).is_some_and(Version::is_v5);
         let no_ids = publish.properties.subscription_identifiers.is_empty();
         assert!(publish.properties.topic_alias.is_none() && no_ids, "{publish:?}");
@@ -428,6 +361,10 @@ impl FakeBroker {
         }
     }
 
+    fn closes_on(&self, name: &str) -> bool {
+        self.ways.closes_on.is_some_and(|part| name.contains(part))
+    }
+
     fn hand_on(&mut self, carried: &Carried) {
         if !self.ways.loses {
             self.route(carried);
@@ -446,6 +383,9 @@ impl FakeBroker {
             let (filter, options) = item;
             let filter = filter.expect("a filter").as_str().to_owned();
             self.asked.push(filter.clone());
+            if self.closes_on(&filter) {
+                return self.close(line);
+            }
             if self.ways.refuses_filter.as_ref() == Some(&filter) {
                 codes.push(ReasonCode::NotAuthorized);
                 continue;
@@ -470,6 +410,9 @@ impl FakeBroker {
             let filter = filter.expect("a filter").as_str().to_owned();
             let Some(session) = self.session_on(line) else { return };
             let known = session.subscriptions.remove(&filter).is_some();
+            if self.closes_on(&filter) {
+                return self.close(line);
+            }
             codes.push(if known { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted });
             self.forgotten.push(filter);
         }

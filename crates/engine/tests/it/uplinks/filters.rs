@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use tidegate_engine::{RoutingPolicy, UplinkState};
-use tidegate_mqtt::PacketType;
 use tidegate_mqtt::QoS::{AtLeastOnce, AtMostOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, ReasonCode};
 
 use crate::harness::fleet::lasting;
 use crate::harness::*;
@@ -157,6 +157,33 @@ fn a_filter_that_a_broker_refuses_is_told_and_the_others_are_served() {
         client.publish(message("good", "x"));
         client.expect_publish("good", "x");
     });
+}
+
+#[test]
+fn a_filter_that_no_broker_takes_is_refused_to_the_client() {
+    for shards in 1..=3 {
+        let world = World::with(shards, |settings| fleet_settings(settings, RoutingPolicy::TopicHash));
+        let ways = Ways { refuses_filter: Some("bad".into()), ..Ways::default() };
+        let [a, b] = ["a", "b"].map(|name| world.broker_with(name, lasting(), ways.clone()));
+        let clients: Vec<Client> =
+            (0..6).map(|number| world.connect(v5(&world.name_on(number, &format!("c{number}."))))).collect();
+        for client in &clients {
+            assert_eq!(client.subscribe_code("bad", AtLeastOnce), Some(ReasonCode::NotAuthorized));
+            // A group at home on another shard is joined before anybody has asked brokers.
+            if shards == 1 {
+                assert_eq!(client.subscribe_code("$share/g/bad", AtLeastOnce), Some(ReasonCode::NotAuthorized));
+            }
+            assert_eq!(client.subscribe_code("good", AtLeastOnce), Some(ReasonCode::GrantedQos1));
+        }
+        assert_eq!(world.engine(0, |engine, _| engine.wanted_filters()), 1);
+        assert_eq!((a.report().filters, a.report().filters_refused), (1, 0));
+        // As soon as one takes it, it is served.
+        b.now(|ways| ways.refuses_filter = None);
+        assert_eq!(clients[0].subscribe_code("bad", AtLeastOnce), Some(ReasonCode::GrantedQos1));
+        assert_eq!((a.report().filters, a.report().filters_refused, b.report().filters), (1, 1, 2));
+        clients[1].publish(message("bad", "x").qos1());
+        clients[0].expect_publish("bad", "x");
+    }
 }
 
 #[test]

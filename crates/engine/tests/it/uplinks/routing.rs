@@ -70,6 +70,31 @@ fn least_loaded_spares_a_broker_that_owes() {
 }
 
 #[test]
+fn least_loaded_spares_a_broker_that_acknowledges_and_brings_nothing_back() {
+    everywhere_with(
+        |settings| fleet_settings(settings, RoutingPolicy::LeastLoaded),
+        |world| {
+            let [a, b] = ["a", "b"].map(|name| world.broker(name));
+            let client = world.connect(v5("c"));
+            client.subscribe("t", AtLeastOnce);
+            a.now(|ways| ways.withholds_messages = true);
+            for number in 0..6 {
+                client.publish(message("t", number.to_string()).qos1());
+            }
+            assert_eq!((a.taken().len(), b.taken().len(), a.report().unreturned), (1, 5, 1));
+        },
+    );
+}
+
+#[test]
+fn what_an_orchestrator_without_a_broker_drops_has_a_reason_of_its_own() {
+    in_front_of([], |world, []| {
+        world.connect(v5("c")).publish(message("t", "x"));
+        assert_eq!((world.dropped(Reason::NoBroker), world.dropped(Reason::FleetFull)), (1, 0));
+    });
+}
+
+#[test]
 fn a_topic_stays_with_its_broker_and_keeps_its_order() {
     in_front_of(["a", "b", "c"], |world, brokers| {
         let subscriber = world.connect(v5("s"));

@@ -1,0 +1,78 @@
+//! How a broker behaves.
+
+use tidegate_mqtt::{QoS, ReasonCode};
+
+/// How a broker without MQTT 5 answers a CONNECT of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoV5 {
+    /// With a CONNACK of MQTT 3.1.1.
+    OldConnAck,
+    /// With a CONNACK of MQTT 5.
+    NewConnAck,
+    /// It closes the connection.
+    Silence,
+}
+
+/// How a broker behaves.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
+pub(crate) struct Ways {
+    /// It takes connections.
+    pub reachable: bool,
+    /// What it does with MQTT 5, if it does not speak it.
+    pub no_v5: Option<NoV5>,
+    /// The code with which it refuses connections.
+    pub refuses: Option<ReasonCode>,
+    /// It reads nothing of what it gets.
+    pub hangs: bool,
+    /// The code with which it answers messages above QoS 0.
+    pub answers: ReasonCode,
+    /// Its PUBACK, PUBREC and PUBCOMP wait.
+    pub withholds_acknowledgements: bool,
+    /// Its SUBACK and UNSUBACK wait.
+    pub withholds_sub_acks: bool,
+    /// It acknowledges messages and throws them away.
+    pub loses: bool,
+    /// It keeps what it has for subscribers.
+    pub withholds_messages: bool,
+    /// Messages go to their subscribers before they are acknowledged.
+    pub delivers_first: bool,
+    /// A message comes once for each subscription that it matches.
+    pub copies: bool,
+    /// Subscriptions may have identifiers.
+    pub identifies: bool,
+    /// Its Receive Maximum.
+    pub receive_maximum: Option<u16>,
+    /// Its Maximum QoS.
+    pub maximum_qos: Option<QoS>,
+    /// Its Maximum Packet Size.
+    pub max_packet: Option<u32>,
+    /// A filter that it refuses.
+    pub refuses_filter: Option<String>,
+    /// It closes the connection that brings a packet with this in a topic or filter, as Mosquitto does.
+    pub closes_on: Option<&'static str>,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self {
+            reachable: true,
+            no_v5: None,
+            refuses: None,
+            hangs: false,
+            answers: ReasonCode::Success,
+            withholds_acknowledgements: false,
+            withholds_sub_acks: false,
+            loses: false,
+            withholds_messages: false,
+            delivers_first: false,
+            copies: false,
+            identifies: true,
+            receive_maximum: None,
+            maximum_qos: None,
+            max_packet: None,
+            refuses_filter: None,
+            closes_on: None,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Messages and filters that make brokers close the connection.
+
+use tidegate_engine::{Reason, RoutingPolicy, UplinkState};
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{PacketType, ReasonCode};
+
+use crate::harness::fleet::lasting;
+use crate::harness::*;
+
+/// A part of a topic that the brokers of these tests do not like.
+const BAD: &str = "bad";
+
+fn picky() -> Ways {
+    Ways { closes_on: Some(BAD), ..Ways::default() }
+}
+
+#[test]
+fn a_message_that_brokers_close_the_connection_for_is_set_aside_and_the_others_are_served() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        in_front_of([], |world, []| {
+            let [a, b] = ["a", "b"].map(|name| world.broker_with(name, lasting(), picky()));
+            let client = world.connect(v5("c"));
+            client.subscribe("#", ExactlyOnce);
+            let send = |topic: &str, payload: &str| {
+                client.publish_later(Message { qos, ..message(topic, payload) });
+            };
+            for number in 0..20 {
+                send(&format!("t/{number}"), "before");
+            }
+            send("bad/1", "x");
+            for number in 0..20 {
+                send(&format!("t/{number}"), "after");
+            }
+            world.advance(seconds(20));
+            assert_eq!(world.dropped(Reason::ClosesConnections), 1);
+            assert_eq!((a.state(), b.state(), world.owed()), (UplinkState::Serving, UplinkState::Serving, 0));
+            let reports = [a.report(), b.report()];
+            assert_eq!(reports.iter().map(|report| report.counters.set_aside).sum::<u64>(), 1);
+            assert!(reports.iter().any(|report| report.counters.lost == 0), "one has never seen it: {reports:?}");
+            let got = client.messages();
+            assert_eq!(got.len(), 40, "{got:?}");
+        });
+    }
+}
+
+#[test]
+fn a_message_is_set_aside_where_the_broker_forgets_the_session_each_time_too() {
+    for policy in [RoutingPolicy::TopicHash, RoutingPolicy::RoundRobin, RoutingPolicy::LeastLoaded] {
+        let world = World::with(1, |settings| fleet_settings(settings, policy));
+        let options = tidegate_engine::UplinkOptions { lasting: false, ..lasting() };
+        let brokers = ["a", "b"].map(|name| world.broker_with(name, options.clone(), picky()));
+        let client = world.connect(v5("c"));
+        client.subscribe("#", AtLeastOnce);
+        for topic in ["t/1", "t/2", "bad/1", "t/3", "t/4"] {
+            client.publish_later(message(topic, "x").qos1());
+        }
+        world.advance(minutes(1));
+        assert_eq!((world.dropped(Reason::ClosesConnections), world.owed()), (1, 0), "{policy:?}");
+        assert!(brokers.iter().all(|broker| broker.state() == UplinkState::Serving), "{policy:?}");
+    }
+}
+
+#[test]
+fn a_message_whose_broker_dies_again_and_again_is_kept_as_long_as_it_answers_probes_behind_it() {
+    in_front_of(["a"], |world, [a]| {
+        let client = world.connect(v5("c"));
+        a.now(|ways| ways.withholds_acknowledgements = true);
+        client.publish_later(message("t", "x").qos1());
+        for _ in 0..10 {
+            world.advance(100);
+            a.cut();
+            world.advance(seconds(5));
+        }
+        a.now(|ways| ways.withholds_acknowledgements = false);
+        a.come_back();
+        assert_eq!((world.dropped(Reason::ClosesConnections), world.owed()), (0, 0));
+        assert!(a.payloads().contains(&"x".to_owned()));
+    });
+}
+
+#[test]
+fn a_filter_that_brokers_close_the_connection_for_is_refused_there_and_the_others_are_held() {
+    for forgets in [false, true] {
+        in_front_of([], |world, []| {
+            let client = world.connect(v5("c"));
+            client.subscribe("good/1", AtLeastOnce);
+            let brokers = ["a", "b"].map(|name| world.broker_with(name, lasting(), picky()));
+            client.subscribe_later("bad/+");
+            client.subscribe_later("good/2");
+            world.advance(seconds(20));
+            client.expect(PacketType::SubAck);
+            client.expect(PacketType::SubAck);
+            for broker in &brokers {
+                let report = broker.report();
+                assert_eq!(
+                    (report.state, report.filters, report.filters_refused),
+                    (UplinkState::Serving, 2, 1),
+                    "{report:?}"
+                );
+                assert_eq!(broker.held(), ["good/1", "good/2"]);
+                assert!(report.last_error.contains("bad/+"), "{report:?}");
+            }
+            assert_eq!(client.publish(message("good/2", "x").qos1()), ReasonCode::Success);
+            client.expect_publish("good/2", "x");
+            if forgets {
+                // Neither forgetting it nor asking anew costs a connection.
+                let lost = |broker: &Broker| broker.report().counters.lost;
+                let before: Vec<u64> = brokers.iter().map(lost).collect();
+                client.unsubscribe("bad/+");
+                assert_eq!(client.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::TopicFilterInvalid));
+                let other = world.connect(v5("other"));
+                assert_eq!(other.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::TopicFilterInvalid));
+                world.advance(minutes(2));
+                assert_eq!(brokers.iter().map(lost).collect::<Vec<_>>(), before);
+            }
+            // Once in a while it is tried again: a broker may have become another one.
+            for broker in &brokers {
+                broker.now(|ways| ways.closes_on = None);
+            }
+            world.advance(minutes(10));
+            if forgets {
+                assert_eq!(client.subscribe_code("bad/+", AtLeastOnce), Some(ReasonCode::GrantedQos1));
+            }
+            assert!(brokers.iter().all(|broker| broker.held().contains(&"bad/+".to_owned())));
+            assert!(brokers.iter().all(|broker| broker.report().filters_refused == 0));
+        });
+    }
+}
+
+#[test]
+fn a_broker_that_takes_connections_and_closes_them_is_tried_less_and_less_often() {
+    in_front_of(["a"], |world, [a]| {
+        let mut tries = 0;
+        for _ in 0..200 {
+            if a.state() == UplinkState::Serving {
+                a.cut();
+                tries += 1;
+            }
+            world.advance(100);
+        }
+        assert!(tries < 12, "{tries} connections in 20 s");
+    });
+}
