@@ -210,6 +210,7 @@ impl Seat {
         if now >= valid_until {
             return self.expire(now, holdings);
         }
+        holdings.renew(valid_until);
         let held = table.held_by(&self.name);
         for (partition, _) in holdings.held() {
             if !held.contains(&partition) {
@@ -232,7 +233,7 @@ impl Seat {
             self.valid_until = None;
             self.losing.clear();
             self.released.clear();
-            holdings.lose_all();
+            holdings.lapse();
         }
     }
 
@@ -241,7 +242,7 @@ impl Seat {
         self.valid_until = None;
         self.losing.clear();
         self.released.clear();
-        holdings.lose_all();
+        holdings.lapse();
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) fn join(
     };
     let start = thread::Builder::new().name(format!("bus-{member}")).spawn(move || worker.run(&inbox));
     start.map_err(|error| BusError::Refused { action: "start a thread", reason: error.to_string() })?;
-    Ok(Membership::new(holdings, command(events)))
+    Ok(Membership::new(holdings, life, command(events)))
 }
 
 fn command(events: Sender<Event>) -> crate::membership::Command {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::{MemberName, Partition, Wake};
 
@@ -12,6 +13,15 @@ pub struct Member {
     pub name: MemberName,
     /// Which process it is: one that joins again, or takes the name over, has another number.
     pub incarnation: u64,
+}
+
+/// A time in which a member is one without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenure {
+    /// Which one: another number says that the membership was lost meanwhile, however shortly.
+    pub number: u64,
+    /// When it ends, unless it is renewed before. Others give the member up later than this by their own clocks.
+    pub until: Instant,
 }
 
 /// What a member is told of a partition.
@@ -46,6 +56,9 @@ struct Inner {
     told: BTreeMap<Partition, (u64, Standing)>,
     members: Vec<Member>,
     leases: u64,
+    /// Until when the member is one, and how often it has ceased to be one.
+    valid_until: Option<Instant>,
+    lapses: u64,
 }
 
 impl Holdings {
@@ -55,6 +68,28 @@ impl Holdings {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The member is one until then.
+    pub(crate) fn renew(&self, until: Instant) {
+        let begins = self.inner().valid_until.replace(until).is_none();
+        if begins {
+            (self.wake)();
+        }
+    }
+
+    /// The member is none any more.
+    pub(crate) fn lapse(&self) {
+        let ended = {
+            let mut inner = self.inner();
+            let ended = inner.valid_until.take().is_some();
+            inner.lapses += u64::from(ended);
+            ended
+        };
+        self.lose_all();
+        if ended {
+            (self.wake)();
+        }
     }
 
     pub(crate) fn gain(&self, partition: Partition) {
@@ -151,12 +186,24 @@ pub(crate) type Command = Box<dyn Fn(MembershipCommand) + Send + Sync>;
 /// A membership of a group. Dropping it leaves the group: what was held goes to others at once.
 pub struct Membership {
     holdings: Arc<Holdings>,
+    incarnation: u64,
     control: Command,
 }
 
 impl Membership {
-    pub(crate) fn new(holdings: Arc<Holdings>, control: Command) -> Self {
-        Self { holdings, control }
+    pub(crate) fn new(holdings: Arc<Holdings>, incarnation: u64, control: Command) -> Self {
+        Self { holdings, incarnation, control }
+    }
+
+    /// The number by which others know this process in the group.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Until when this is a member for certain; `None` while it is none: not yet, not any more, or not at the moment.
+    pub fn tenure(&self) -> Option<Tenure> {
+        let inner = self.holdings.inner();
+        inner.valid_until.filter(|until| *until > Instant::now()).map(|until| Tenure { number: inner.lapses, until })
     }
 
     /// What has changed since it was last asked. Of what came and went meanwhile nothing is told.

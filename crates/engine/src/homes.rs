@@ -98,6 +98,13 @@ impl Engine {
         table.map_or(Millis::NEVER, |table| table.lease_until)
     }
 
+    /// Lengthens the lease on the table in force, unless it has ended: then only another table makes anything be at home here.
+    pub fn renew_lease(&mut self, until: Millis) {
+        if let Some(table) = self.homes.table.as_mut().filter(|_| !self.homes.ended) {
+            table.lease_until = until;
+        }
+    }
+
     /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now on. Their
     /// connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more, which may
     /// acknowledge something.

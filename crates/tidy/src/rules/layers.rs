@@ -35,11 +35,12 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fleet", ours: &[], tests: &[], others: None },
     Layer { name: "dns", ours: &[], tests: &[], others: None },
     Layer { name: "bus", ours: &[], tests: &[], others: None },
+    Layer { name: "cluster", ours: &[], tests: &[], others: Some(&["serde", "serde_json", "thiserror"]) },
     Layer { name: "console", ours: &["engine"], tests: &[], others: None },
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns"],
+        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "bus", "cluster"],
         tests: &["conformance"],
         others: None,
     },

@@ -1,0 +1,53 @@
+//! What a node says of itself.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::RecordError;
+
+/// Where a node can be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// By the other nodes, for what they say to each other: `ADDRESS:PORT`.
+    pub cluster: String,
+    /// By the other nodes, for clients that they relay: `ADDRESS:PORT`.
+    pub relay: String,
+    /// By clients, for server references; empty for none.
+    pub mqtt: String,
+    /// The admin API, for people; empty for none.
+    pub admin: String,
+}
+
+/// What a node says of itself; the latest word counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advert {
+    /// Which life of the node says so.
+    pub life: u64,
+    /// The life that this one certainly has ended: the process's own former one, or that of whoever had the same store.
+    pub after: Option<u64>,
+    /// Where it is.
+    pub addresses: Addresses,
+    /// It is to be stopped, and wants to work nothing any more.
+    pub leaving: bool,
+    /// Moves whose partitions are here as a whole.
+    pub arrived: BTreeSet<u64>,
+    /// Moves that this node cannot do its part of.
+    pub refused: BTreeSet<u64>,
+}
+
+impl Advert {
+    /// As a record.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Texts, numbers and lists: nothing of it can fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
+        Ok(serde_json::from_slice(bytes)?)
+    }
+}

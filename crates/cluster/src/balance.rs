@@ -1,0 +1,57 @@
+//! Even shares with few moves.
+
+use std::collections::BTreeMap;
+
+use crate::{Move, Table};
+
+/// Partitions that move at once from one node to another: while they move, nobody serves them.
+pub const MOVE_AT_ONCE: usize = 8;
+/// Moves that may begin with one table, so that each has an id of its own.
+const MOVES_PER_TABLE: u64 = 256;
+
+/// Begins moves from nodes that have more than their share to those that have less. A node takes part in one move at a time.
+/// What a node has that is not there now stays until it is back, or dead.
+pub(crate) fn plan(next: &mut Table, willing: &[String], leaving: &[String], epoch: u64) {
+    if willing.is_empty() {
+        return;
+    }
+    let mut shares = shares(next, willing, leaving);
+    shares.extend(leaving.iter().map(|name| (name.clone(), 0)));
+    let mut number = 0;
+    while number < MOVES_PER_TABLE {
+        let Some(it) = widest(next, &shares) else { return };
+        next.moves.push(Move { id: epoch * MOVES_PER_TABLE + number, ..it });
+        number += 1;
+    }
+}
+
+/// How many partitions a node has when all that moves has moved.
+fn load(table: &Table, name: &str) -> usize {
+    let count = |is_mine: fn(&Move) -> &str| -> usize {
+        table.moves.iter().filter(|it| is_mine(it) == name).map(|it| it.partitions.len()).sum()
+    };
+    table.of(name).len() + count(|it| &it.to) - count(|it| &it.from)
+}
+
+/// What each of those that may have something should have: as many as the others, and one more where there is most already.
+fn shares(table: &Table, willing: &[String], leaving: &[String]) -> BTreeMap<String, usize> {
+    let total: usize = willing.iter().chain(leaving).map(|name| load(table, name)).sum();
+    let (each, more) = (total / willing.len().max(1), total % willing.len().max(1));
+    let mut by_load: Vec<&String> = willing.iter().collect();
+    by_load.sort_by_key(|name| (std::cmp::Reverse(load(table, name)), (*name).clone()));
+    by_load.into_iter().enumerate().map(|(rank, name)| (name.clone(), each + usize::from(rank < more))).collect()
+}
+
+/// The move from whoever has most too many to whoever has most too few, of those who take part in none.
+fn widest(table: &Table, shares: &BTreeMap<String, usize>) -> Option<Move> {
+    let idle = |name: &&String| table.moves.iter().all(|it| it.from != **name && it.to != **name);
+    let by = |over: fn(usize, usize) -> usize| {
+        let amount = |name: &String| over(load(table, name), shares.get(name).copied().unwrap_or(0));
+        let most = shares.keys().filter(idle).max_by_key(|name| amount(name))?;
+        Some((most.clone(), amount(most))).filter(|(_, amount)| *amount > 0)
+    };
+    let (from, surplus) = by(usize::saturating_sub)?;
+    let (to, room) = by(|has, share| share.saturating_sub(has))?;
+    let partitions = table.of(&from).into_iter().take(surplus.min(room).min(MOVE_AT_ONCE)).collect();
+    Some(Move { id: 0, partitions, from, to })
+}

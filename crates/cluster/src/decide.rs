@@ -1,0 +1,135 @@
+//! The leader's part: which table comes next.
+
+use std::collections::BTreeMap;
+
+use crate::table::is_at;
+use crate::{Advert, Table, balance};
+
+/// A member of the cluster's group as the leader sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Which life of the node it is.
+    pub life: u64,
+    /// It has been this life for at least a lease by the leader's clock: an earlier one has ended, whoever it was.
+    pub settled: bool,
+}
+
+/// What the leader sees.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Who is in the group.
+    pub members: BTreeMap<String, Sighting>,
+    /// What nodes say of themselves.
+    pub adverts: BTreeMap<String, Advert>,
+    /// Whether who is not in the group is dead: the leader has watched for at least a lease.
+    pub may_bury: bool,
+    /// Whether partitions may be moved now. Not so for a while after a move has failed.
+    pub may_move: bool,
+}
+
+impl Seen {
+    /// What a node that is a member says of itself.
+    fn present(&self, name: &str) -> Option<&Advert> {
+        let advert = self.adverts.get(name)?;
+        self.members.get(name).filter(|member| member.life == advert.life).map(|_| advert)
+    }
+}
+
+/// The next table, or `None` when this one is as it should be.
+pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
+    let mut next = table.clone();
+    let epoch = table.epoch + 1;
+    commit_arrived(&mut next, seen, epoch);
+    take_note_of_lives(&mut next, seen);
+    cancel_moves(&mut next, table, seen);
+    let willing = present(&next, seen, |advert| !advert.leaving);
+    give_orphans(&mut next, &willing, epoch);
+    if seen.may_move {
+        let leaving = present(&next, seen, |advert| advert.leaving);
+        balance::plan(&mut next, &willing, &leaving, epoch);
+    }
+    if next == *table {
+        return None;
+    }
+    next.epoch = epoch;
+    Some(next)
+}
+
+/// What has arrived as a whole is at home there.
+fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
+    let has_arrived = |id: u64, to: &str, lives: &BTreeMap<String, u64>| {
+        let same = |advert: &&Advert| lives.get(to) == Some(&advert.life);
+        seen.present(to).filter(same).is_some_and(|advert| advert.arrived.contains(&id))
+    };
+    let lives = next.lives.clone();
+    let (arrived, moving) =
+        std::mem::take(&mut next.moves).into_iter().partition(|it| has_arrived(it.id, &it.to, &lives));
+    next.moves = moving;
+    for it in arrived {
+        for partition in it.partitions {
+            next.give(partition, &it.to, epoch, Some(it.id));
+        }
+    }
+}
+
+/// Who is new, who is dead, and who is another than before.
+fn take_note_of_lives(next: &mut Table, seen: &Seen) {
+    let before = next.lives.clone();
+    for (name, life) in &before {
+        match seen.members.get(name) {
+            None if seen.may_bury => {
+                next.lives.remove(name);
+            }
+            Some(member) if member.life != *life => {
+                let ended = |advert: &Advert| member.settled || advert.after == Some(*life);
+                if seen.present(name).is_some_and(ended) {
+                    next.lives.insert(name.clone(), member.life);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (name, member) in &seen.members {
+        // One that had nothing to do with the table before has served nothing.
+        if !before.contains_key(name) && seen.present(name).is_some_and(|advert| !advert.leaving) {
+            next.lives.insert(name.clone(), member.life);
+        }
+    }
+}
+
+/// A move ends when one of its nodes is another than at its beginning, or cannot go on.
+fn cancel_moves(next: &mut Table, table: &Table, seen: &Seen) {
+    let lives = next.lives.clone();
+    let goes_on = |name: &str, id: u64| {
+        let same = table.lives.get(name).is_some_and(|life| lives.get(name) == Some(life));
+        same && !seen.present(name).is_some_and(|advert| advert.refused.contains(&id))
+    };
+    next.moves.retain(|it| goes_on(&it.from, it.id) && goes_on(&it.to, it.id));
+}
+
+/// The nodes of the table that are there and say something of themselves.
+fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<String> {
+    let is_meant = |name: &&String| {
+        seen.present(name).is_some_and(|advert| next.lives.get(*name) == Some(&advert.life) && says(advert))
+    };
+    next.lives.keys().filter(is_meant).cloned().collect()
+}
+
+/// Partitions of nobody, and of those who are no more, begin anew where there is least.
+fn give_orphans(next: &mut Table, willing: &[String], epoch: u64) {
+    let mut load: BTreeMap<String, usize> = willing.iter().map(|name| (name.clone(), next.of(name).len())).collect();
+    for partition in 0..crate::PARTITIONS {
+        if next.home(partition).is_some_and(|home| next.lives.contains_key(&home.node)) {
+            continue;
+        }
+        // Of several with as little, the first by name.
+        let Some((name, count)) = load.iter_mut().min_by_key(|(_, count)| **count) else { return };
+        *count += 1;
+        let name = name.clone();
+        next.give(partition, &name, epoch, None);
+    }
+    debug_assert!(next.moves.iter().all(|it| it.partitions.iter().all(|p| is_at(next.home(*p), &it.from))));
+}
+
+#[cfg(test)]
+mod tests;

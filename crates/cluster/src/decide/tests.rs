@@ -1,0 +1,130 @@
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{MOVE_AT_ONCE, PARTITIONS};
+
+fn seen(nodes: &[(&str, u64)]) -> Seen {
+    let mut seen = Seen { may_bury: true, may_move: true, ..Seen::default() };
+    for (name, life) in nodes {
+        seen.members.insert((*name).to_owned(), Sighting { life: *life, settled: true });
+        seen.adverts.insert((*name).to_owned(), Advert { life: *life, ..Advert::default() });
+    }
+    seen
+}
+
+fn counts(table: &Table) -> Vec<usize> {
+    table.lives.keys().map(|name| table.of(name).len()).collect()
+}
+
+/// Decides, and has every move arrive, until nothing changes any more; says how many partitions have moved.
+fn settle(mut table: Table, seen: &mut Seen) -> (Table, usize) {
+    let mut moved = 0;
+    while let Some(next) = decide(&table, seen) {
+        assert_eq!(next.epoch, table.epoch + 1);
+        for it in next.moves.iter().filter(|it| !table.moves.contains(it)) {
+            assert!(it.partitions.len() <= MOVE_AT_ONCE);
+            moved += it.partitions.len();
+            seen.adverts.get_mut(&it.to).unwrap().arrived.insert(it.id);
+        }
+        table = next;
+    }
+    (table, moved)
+}
+
+#[test]
+fn the_first_node_gets_everything_and_newcomers_their_share_with_the_fewest_moves() {
+    let (one, moved) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    assert_eq!((counts(&one), moved), (vec![64], 0));
+    let (two, moved) = settle(one, &mut seen(&[("a", 1), ("b", 2)]));
+    assert_eq!((counts(&two), moved), (vec![32, 32], 32));
+    let (three, moved) = settle(two, &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
+    assert_eq!((counts(&three), moved), (vec![22, 21, 21], 21));
+    assert_eq!(decide(&three, &seen(&[("a", 1), ("b", 2), ("c", 3)])), None);
+}
+
+#[test]
+fn the_partitions_of_the_dead_begin_anew_at_the_living_and_nothing_else_moves() {
+    let (three, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
+    let next = decide(&three, &seen(&[("a", 1), ("c", 3)])).unwrap();
+    assert_eq!((counts(&next), next.moves.len()), (vec![32, 32], 0));
+    for partition in 0..PARTITIONS {
+        let (before, after) = (three.home(partition).unwrap(), next.home(partition).unwrap());
+        assert!(before.node == "b" || before == after, "{partition}");
+        assert!(before.node != "b" || (after.since, after.by) == (next.epoch, None), "{partition}");
+    }
+}
+
+#[test]
+fn whoever_is_not_seen_is_not_dead_before_the_leader_has_watched_for_a_lease() {
+    let (two, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2)]));
+    assert_eq!(decide(&two, &Seen { may_bury: false, ..seen(&[("a", 1)]) }), None);
+}
+
+#[test]
+fn another_life_takes_its_place_when_the_earlier_one_has_ended_for_certain() {
+    let (two, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2)]));
+    let mut seen = seen(&[("a", 1), ("b", 7)]);
+    seen.members.get_mut("b").unwrap().settled = false;
+    assert_eq!(decide(&two, &seen), None);
+    seen.adverts.get_mut("b").unwrap().after = Some(5);
+    assert_eq!(decide(&two, &seen), None);
+    seen.adverts.get_mut("b").unwrap().after = Some(2);
+    let next = decide(&two, &seen).unwrap();
+    assert_eq!((next.lives["b"], &next.homes), (7, &two.homes));
+    // Or when nobody of that name can have a lease any more.
+    seen.adverts.get_mut("b").unwrap().after = None;
+    seen.members.get_mut("b").unwrap().settled = true;
+    assert_eq!(decide(&two, &seen).unwrap().lives["b"], 7);
+    // Not before it has said where it is.
+    seen.adverts.remove("b");
+    assert_eq!(decide(&two, &seen), None);
+}
+
+#[test]
+fn a_node_that_leaves_gives_everything_away_first() {
+    let (three, _) = settle(Table::default(), &mut seen(&[("a", 1), ("b", 2), ("c", 3)]));
+    let mut leaves = seen(&[("a", 1), ("b", 2), ("c", 3)]);
+    leaves.adverts.get_mut("b").unwrap().leaving = true;
+    let (table, moved) = settle(three.clone(), &mut leaves);
+    assert_eq!((counts(&table), moved), (vec![32, 0, 32], 21));
+    let same = |partition: &u16| table.home(*partition) == three.home(*partition);
+    assert!((0..PARTITIONS).all(|it| same(&it) || table.home(it).unwrap().by.is_some()));
+    // Alone it keeps what it has: there is nobody to give it to.
+    let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    let mut alone = seen(&[("a", 1)]);
+    alone.adverts.get_mut("a").unwrap().leaving = true;
+    assert_eq!(decide(&one, &alone), None);
+}
+
+#[test]
+fn a_move_ends_by_its_arrival_or_is_called_off() {
+    let (one, _) = settle(Table::default(), &mut seen(&[("a", 1)]));
+    let both = seen(&[("a", 1), ("b", 2)]);
+    let moving = decide(&one, &both).unwrap();
+    let [it] = moving.moves.as_slice() else { panic!("{:?}", moving.moves) };
+    assert_eq!((it.from.as_str(), it.to.as_str(), it.partitions.len()), ("a", "b", MOVE_AT_ONCE));
+    assert_eq!(decide(&moving, &both), None);
+
+    let calm = |seen: Seen| Seen { may_move: false, ..seen };
+    let mut refused = calm(both.clone());
+    refused.adverts.get_mut("b").unwrap().refused = BTreeSet::from([it.id]);
+    let next = decide(&moving, &refused).unwrap();
+    assert_eq!((next.moves.len(), next.homes == moving.homes), (0, true));
+    // The new home dies: everything is where it was.
+    let next = decide(&moving, &calm(seen(&[("a", 1)]))).unwrap();
+    assert_eq!((next.moves.len(), next.homes == moving.homes), (0, true));
+    // The old home dies when all has arrived, or before.
+    let mut dies = calm(seen(&[("b", 2)]));
+    let next = decide(&moving, &dies).unwrap();
+    assert!(it.partitions.iter().all(|p| next.home(*p).unwrap().by.is_none()));
+    dies.adverts.get_mut("b").unwrap().arrived.insert(it.id);
+    let next = decide(&moving, &dies).unwrap();
+    assert!(it.partitions.iter().all(|p| next.home(*p).unwrap().by == Some(it.id)));
+    // Another life of the new home has not got what has arrived at the one before.
+    let mut other = calm(seen(&[("a", 1), ("b", 3)]));
+    other.adverts.get_mut("b").unwrap().arrived.insert(it.id);
+    let next = decide(&moving, &other).unwrap();
+    assert_eq!((next.moves.len(), next.homes == moving.homes, next.lives["b"]), (0, true, 3));
+}

@@ -1,0 +1,141 @@
+//! The table: who is in the cluster, who works which partition, and what moves.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Number of partitions, fixed for all clusters.
+pub const PARTITIONS: u16 = 64;
+
+/// Layout of a table as bytes; others are refused.
+const VERSION: u32 = 1;
+
+/// Why a record of a cluster's logs is none.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Not JSON, or not of this kind.
+    #[error("it is no record of a cluster: {0}")]
+    Form(#[from] serde_json::Error),
+    /// Written by another version.
+    #[error("its layout has version {0}, and this build reads version {VERSION}; run the same version on all nodes")]
+    Version(u32),
+    /// A table for another number of partitions.
+    #[error("it has {0} partitions; there are {PARTITIONS}")]
+    Partitions(usize),
+}
+
+/// Who works a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// The node's name.
+    pub node: String,
+    /// The epoch since which it does. What a node remembers of a partition since another epoch is not what is served.
+    pub since: u64,
+    /// The move by which it came; none where it began with nothing.
+    pub by: Option<u64>,
+}
+
+/// Partitions on their way from one node to another. Nobody serves them meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// Never used twice.
+    pub id: u64,
+    /// In order.
+    pub partitions: Vec<u16>,
+    /// Who has them.
+    pub from: String,
+    /// Who is to have them.
+    pub to: String,
+}
+
+/// Which node works which partition. Each table is made from the one before it, and has the next epoch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    version: u32,
+    /// Grows by one with each.
+    pub epoch: u64,
+    /// The nodes, and which life of each is meant: a process that has lost its membership, or was started again, is another one.
+    pub lives: BTreeMap<String, u64>,
+    /// For each partition who works it.
+    pub homes: Vec<Option<Home>>,
+    /// What moves.
+    pub moves: Vec<Move>,
+}
+
+impl Default for Table {
+    /// The table before the first one.
+    fn default() -> Self {
+        let homes = vec![None; usize::from(PARTITIONS)];
+        Self { version: VERSION, epoch: 0, lives: BTreeMap::new(), homes, moves: Vec::new() }
+    }
+}
+
+impl Table {
+    /// As a record.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Maps whose keys are texts, numbers and lists: nothing of it can fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// When it is none of this version.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
+        let table: Self = serde_json::from_slice(bytes)?;
+        if table.version != VERSION {
+            return Err(RecordError::Version(table.version));
+        }
+        if table.homes.len() != usize::from(PARTITIONS) {
+            return Err(RecordError::Partitions(table.homes.len()));
+        }
+        Ok(table)
+    }
+
+    /// Who works a partition.
+    pub fn home(&self, partition: u16) -> Option<&Home> {
+        self.homes.get(usize::from(partition))?.as_ref()
+    }
+
+    /// The partitions of a node, those that move away among them.
+    pub fn of(&self, node: &str) -> Vec<u16> {
+        (0..).zip(&self.homes).filter(|(_, home)| is_at(home.as_ref(), node)).map(|(partition, _)| partition).collect()
+    }
+
+    /// The move of a partition.
+    pub fn move_of(&self, partition: u16) -> Option<&Move> {
+        self.moves.iter().find(|it| it.partitions.contains(&partition))
+    }
+
+    pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
+        if let Some(home) = self.homes.get_mut(usize::from(partition)) {
+            *home = Some(Home { node: node.to_owned(), since, by });
+        }
+    }
+}
+
+pub(crate) fn is_at(home: Option<&Home>, node: &str) -> bool {
+    home.is_some_and(|home| home.node == node)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_table_is_read_as_it_was_written_or_not_at_all() {
+        let mut table = Table { epoch: 7, ..Table::default() };
+        table.lives.insert("a".to_owned(), u64::MAX);
+        table.give(63, "a", 5, None);
+        table.moves.push(Move { id: 9, partitions: vec![63], from: "a".into(), to: "b".into() });
+        assert_eq!(Table::from_bytes(&table.to_bytes()).unwrap(), table);
+        assert_eq!((table.of("a"), table.of("b")), (vec![63], vec![]));
+        let mut other = table.clone();
+        other.version += 1;
+        assert!(matches!(Table::from_bytes(&other.to_bytes()), Err(RecordError::Version(2))));
+        table.homes.pop();
+        assert!(matches!(Table::from_bytes(&table.to_bytes()), Err(RecordError::Partitions(63))));
+        assert!(matches!(Table::from_bytes(b"{}"), Err(RecordError::Form(_))));
+    }
+}
