@@ -1,0 +1,1 @@
+//! Load: a plan goes in, exact numbers come out.
