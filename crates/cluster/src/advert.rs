@@ -24,6 +24,8 @@ pub struct Addresses {
 pub struct Advert {
     /// Which life of the node says so.
     pub life: u64,
+    /// Which process says so: greater with each start of the node, and the same for all lives of one process.
+    pub incarnation: u64,
     /// The life that this one certainly has ended: the process's own former one, or that of whoever had the same store.
     pub after: Option<u64>,
     /// Where it is.

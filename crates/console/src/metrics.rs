@@ -10,6 +10,7 @@ use tidegate_engine::Reason;
 use crate::process::Process;
 use crate::status::Status;
 
+mod cluster;
 mod fleet;
 mod homes;
 mod page;
@@ -27,6 +28,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .iter()
         .chain(quic::METRICS)
         .chain(homes::METRICS)
+        .chain(cluster::METRICS)
         .chain(store::METRICS)
         .chain(tenants::METRICS)
         .chain(revocation::METRICS)

@@ -240,6 +240,35 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
+/// How a node stands in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClusterNumbers {
+    /// Whether it is a member now.
+    pub member: bool,
+    /// Whether it decides which node works what.
+    pub leads: bool,
+    /// Whether the bus is reached.
+    pub bus_connected: bool,
+    /// Epoch of the newest table that it knows.
+    pub epoch: u64,
+    /// Nodes of that table.
+    pub nodes: u64,
+    /// Partitions that it serves.
+    pub served: u64,
+    /// Partitions that went to others.
+    pub moved_out: u64,
+    /// Partitions that came from others.
+    pub moved_in: u64,
+    /// Moves that it could not do its part of.
+    pub failed: u64,
+    /// Moves refused because other numbers were owed after them than before.
+    pub mismatches: u64,
+    /// Partitions begun with nothing although others had served them.
+    pub taken_anew: u64,
+    /// Memberships lost.
+    pub lapses: u64,
+}
+
 /// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantNumbers {
@@ -270,6 +299,8 @@ pub struct Status {
     pub logins: Logins,
     /// The homes of clients, where this is an orchestrator.
     pub homes: Option<HomesNumbers>,
+    /// Its place in its cluster, where it is a node of one.
+    pub cluster: Option<ClusterNumbers>,
     /// What outlives the process; nothing where nothing does.
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.

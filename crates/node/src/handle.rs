@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use tidegate_engine::{Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
+use tidegate_engine::{Millis, Now, Place, Reason, Settings, ShardId, SlowSession, TenantId, partition_of};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
+use crate::cluster::LinksHandle;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Family, Identities};
 use crate::inbox::{Admin, InboxSender, ToShard};
@@ -20,11 +21,12 @@ use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
-/// What a handle knows of a fleet.
+/// What a handle knows of a fleet and a cluster.
 pub(crate) struct Fleet {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) brokers: Brokers,
     pub(crate) identities: Option<Arc<Identities>>,
+    pub(crate) links: Option<Arc<LinksHandle>>,
 }
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
@@ -42,6 +44,7 @@ pub struct NodeHandle {
     dialer: Arc<Dialer>,
     brokers: Brokers,
     identities: Option<Arc<Identities>>,
+    links: Option<Arc<LinksHandle>>,
 }
 
 /// A shard did not answer.
@@ -54,9 +57,14 @@ pub struct NoAnswer {
 
 impl NodeHandle {
     pub(crate) fn new(inboxes: Vec<InboxSender>, family: &Family, fleet: Fleet) -> Self {
-        let Fleet { dialer, brokers, identities } = fleet;
+        let Fleet { dialer, brokers, identities, links } = fleet;
         let Family { tls, clock, admission, bans: stored_bans, .. } = family.clone();
-        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities }
+        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities, links }
+    }
+
+    /// The links to other nodes, where there are any.
+    pub(crate) fn links(&self) -> Option<&LinksHandle> {
+        self.links.as_deref()
     }
 
     /// The users whose own credentials brokers are shown, where they are.
@@ -302,6 +310,12 @@ impl NodeHandle {
     /// When a shard does not answer; it puts it in force in its next turn, if it has one.
     pub fn set_homes(&self, homes: Option<&Arc<NodeHomes>>) -> Result<(), NoAnswer> {
         self.ask_all(|done| Admin::Homes { homes: homes.cloned(), done }).map(drop)
+    }
+
+    /// Lengthens the lease on the table of homes in force, on every shard where it has not ended. It is not waited for: a shard that
+    /// hears of it too late ends the lease.
+    pub fn renew_lease(&self, until: Millis) {
+        self.tell_all(|| Admin::RenewLease { until });
     }
 
     /// Reads the files of all TLS listeners again, for connections that begin from now on; connected clients keep what they

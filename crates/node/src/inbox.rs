@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 use tidegate_engine::{
-    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Millis, Reason, Settings, ShardId, SlowSession, TenantId,
+    Verdict,
 };
 
 use crate::access::AccessFactory;
@@ -91,6 +92,8 @@ pub(crate) enum Admin {
     Move(MoveOrder),
     /// Put another table of homes in force, or none, and answer when it is.
     Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
+    /// Lengthen the lease on the table of homes.
+    RenewLease { until: Millis },
     /// Something about the fleet, for the shard that has the uplinks.
     Fleet(FleetOrder),
     /// Leave the loop and close what is left.

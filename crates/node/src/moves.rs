@@ -56,6 +56,7 @@ pub(crate) enum MoveOrder {
     Settle { settling: Settling, answer: Sender<Option<Settling>> },
     TakeRest { answer: Sender<Option<Vec<u8>>> },
     Forget { partitions: Partitions, answer: Sender<Owed> },
+    ForgetRetained { partitions: Partitions, answer: Sender<()> },
     Arrive { images: Arc<[PartitionImage]>, answer: Sender<ArriveAnswer> },
     Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
     Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
@@ -143,6 +144,14 @@ impl NodeHandle {
         Ok(all)
     }
 
+    /// Forgets retained messages that other nodes of the cluster keep now, in the store as well.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn forget_retained(&self, partitions: Partitions) -> Result<(), NoAnswer> {
+        self.on_all(|answer| MoveOrder::ForgetRetained { partitions, answer }).map(drop)
+    }
+
     /// Takes images in and holds them; answers when they are in the store.
     ///
     /// # Errors
@@ -228,6 +237,10 @@ impl Shard {
             MoveOrder::Forget { partitions, answer } => {
                 let owed = self.engine.forget_partitions(now, partitions);
                 self.answer_committed(answer, owed);
+            }
+            MoveOrder::ForgetRetained { partitions, answer } => {
+                self.engine.forget_retained(now, partitions);
+                self.answer_committed(answer, ());
             }
             MoveOrder::Arrive { images, answer } => {
                 let arrived = self.engine.arrive(now, &images);

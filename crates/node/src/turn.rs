@@ -181,6 +181,7 @@ impl Shard {
             }
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.take_move_order(order),
+            Admin::RenewLease { until } => self.engine.renew_lease(until),
             Admin::Homes { homes, done } => {
                 self.set_homes(homes.as_deref());
                 let _ = done.send(());

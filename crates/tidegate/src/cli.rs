@@ -17,6 +17,8 @@ Examples:
   tidegate --quic 14567                       one for MQTT over QUIC, too
   tidegate --data /var/lib/tidegate           one that keeps what it has acknowledged
   tidegate -c tidegate.toml --shards 2        one with a configuration and two threads
+  tidegate --node a --bus nats://127.0.0.1:4222
+                                              a node of a cluster
   tidegate sub -t 'sensors/#' -v              show what is published
   tidegate pub -t sensors/1 -m 21.5           publish a message
   tidegate config convert mosquitto.conf      carry a configuration of Mosquitto over
@@ -177,6 +179,18 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<String>,
 
+    /// Be the node of this name in a cluster; needs --bus
+    #[arg(long, value_name = "NAME")]
+    pub(crate) node: Option<String>,
+
+    /// The bus of the cluster: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bus: Option<String>,
+
+    /// Where other nodes of the cluster reach this one [default: a free port on the first listener's address]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) cluster_listen: Option<String>,
+
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
@@ -207,6 +221,9 @@ impl ConfigArgs {
         let single = [
             ("node.shards", "--shards", &self.shards),
             ("store.directory", "--data", &self.data),
+            ("cluster.name", "--node", &self.node),
+            ("cluster.bus", "--bus", &self.bus),
+            ("cluster.listen", "--cluster-listen", &self.cluster_listen),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

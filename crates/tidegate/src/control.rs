@@ -68,6 +68,10 @@ impl Control for BrokerStatus {
         Some(Arc::new(HomesApi(Arc::clone(keeper))))
     }
 
+    fn cluster(&self) -> Option<serde_json::Value> {
+        self.cluster_api().map(crate::cluster::ClusterApi::view)
+    }
+
     fn fleet(&self) -> Result<FleetStatus, ControlError> {
         fleet::status(self)
     }

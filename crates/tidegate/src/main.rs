@@ -6,6 +6,7 @@ mod access;
 mod admin_client;
 mod authentication;
 mod cli;
+mod cluster;
 mod commands;
 mod config;
 mod control;

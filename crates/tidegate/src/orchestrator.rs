@@ -17,6 +17,7 @@ use self::broker_tls::BrokerTlsError;
 pub(crate) use self::identity::{asker, check_identity};
 use crate::config::Config;
 use crate::config::credentials::without_credentials;
+use crate::config::list::Networks;
 use crate::config::sections::Listener;
 use crate::config::sections::orchestrator::UplinkProtocol;
 use crate::homes::Place;
@@ -262,8 +263,14 @@ fn read_peer(text: &str) -> Result<Place, PeerAddressError> {
 ///
 /// # Errors
 /// In words for people, when its address is none.
-pub(crate) fn with_relay(mut config: Config) -> Result<Config, String> {
+pub(crate) fn with_relay(config: Config) -> Result<Config, String> {
     let Some(address) = config.relay_address().map_err(|error| error.to_string())? else { return Ok(config) };
+    let networks = config.orchestrator.relay_networks.clone();
+    Ok(with_relay_at(config, address, networks))
+}
+
+/// The configuration with a listener there for clients that others relay, whose word from these networks is taken for where a client is.
+pub(crate) fn with_relay_at(mut config: Config, address: ListenAddress, networks: Networks) -> Config {
     let plain = Listener::default();
     let like = config.listeners.first().cloned().unwrap_or_default();
     config.listeners.push(Listener {
@@ -278,10 +285,10 @@ pub(crate) fn with_relay(mut config: Config) -> Result<Config, String> {
         identity_from: plain.identity_from,
         identity_as: plain.identity_as,
         proxy_protocol: true,
-        proxy_networks: config.orchestrator.relay_networks.clone(),
+        proxy_networks: networks,
         ..like
     });
-    Ok(config)
+    config
 }
 
 /// The configuration with the name that this orchestrator has: the configured one, the one in its data directory, or a new one.

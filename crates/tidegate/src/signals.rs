@@ -27,6 +27,8 @@ pub(crate) enum Asked {
 pub(crate) struct BrokerSignals {
     signals: Signals,
     stopping: Arc<AtomicBool>,
+    /// One that stops, and has not been given out.
+    early: Option<i32>,
 }
 
 impl BrokerSignals {
@@ -39,12 +41,19 @@ impl BrokerSignals {
         for signal in STOP {
             flag::register_conditional_shutdown(signal, IMPATIENT_EXIT_CODE, Arc::clone(&stopping))?;
         }
-        Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping })
+        Ok(Self { signals: Signals::new([SIGTERM, SIGINT, SIGHUP])?, stopping, early: None })
+    }
+
+    /// Whether one has come that stops the broker. [`Self::wait`] gives it out all the same; one that asks to read the configuration anew
+    /// is forgotten, since that is about to be used.
+    pub(crate) fn stop_is_asked(&mut self) -> bool {
+        self.early = self.early.or_else(|| self.signals.pending().find(|signal| *signal != SIGHUP));
+        self.early.is_some()
     }
 
     /// Sleeps until one comes, and says what it asks for. After one that stops another one ends the process at once.
     pub(crate) fn wait(&mut self) -> Asked {
-        match self.signals.forever().next() {
+        match self.early.take().or_else(|| self.signals.forever().next()) {
             Some(SIGHUP) => Asked::Reload,
             signal => {
                 self.stopping.store(true, Ordering::SeqCst);

@@ -11,6 +11,7 @@ use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHo
 
 use crate::access::Tenancy;
 use crate::authentication::Authentication;
+use crate::cluster::ClusterApi;
 use crate::config::Config;
 use crate::drain::Drain;
 use crate::homes::HomesKeeper;
@@ -24,6 +25,7 @@ pub(crate) struct BrokerStatus {
     authentication: OnceLock<Arc<Authentication>>,
     store: OnceLock<Arc<tidegate_store::Status>>,
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
+    cluster: OnceLock<ClusterApi>,
     tenancy: OnceLock<Tenancy>,
     drain: Drain,
     started: SystemTime,
@@ -42,6 +44,7 @@ impl BrokerStatus {
             authentication: OnceLock::new(),
             store: OnceLock::new(),
             fleet: OnceLock::new(),
+            cluster: OnceLock::new(),
             tenancy: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
@@ -75,6 +78,17 @@ impl BrokerStatus {
     pub(crate) fn orchestrates(&self, config: Config, homes: Arc<HomesKeeper>) {
         // Set once, before the broker is ready.
         let _ = self.fleet.set((config, homes));
+    }
+
+    /// It is a node of a cluster.
+    pub(crate) fn joins(&self, cluster: ClusterApi) {
+        // Set once, before the broker is ready.
+        let _ = self.cluster.set(cluster);
+    }
+
+    /// Its place in its cluster, where it is a node of one.
+    pub(crate) fn cluster_api(&self) -> Option<&ClusterApi> {
+        self.cluster.get()
     }
 
     /// Who knows the homes of clients, where this is an orchestrator.
@@ -129,7 +143,8 @@ impl StatusSource for BrokerStatus {
         if self.drain.is_running() {
             return Some("its clients are sent elsewhere".to_owned());
         }
-        store_status::hindrance(self.store.get()?)
+        let cluster = self.cluster.get().and_then(ClusterApi::hindrance);
+        cluster.or_else(|| store_status::hindrance(self.store.get()?))
     }
 
     fn status(&self) -> Result<Status, Unavailable> {
@@ -141,6 +156,7 @@ impl StatusSource for BrokerStatus {
             admission: admission(&report),
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             homes: self.homes_keeper().map(|homes| homes.numbers()),
+            cluster: self.cluster.get().map(ClusterApi::numbers),
             store: self.store.get().map(|store| store_status::numbers(store)),
             fleet: self.fleet_brokers(),
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),

@@ -11,6 +11,7 @@
 //! | `PUT /api/v1/fleet/brokers/NAME` with `{"address": "mqtt://HOST:PORT"}` | adds a broker |
 //! | `POST /api/v1/fleet/brokers/NAME/drain` | gives a broker nothing any more |
 //! | `DELETE /api/v1/fleet/brokers/NAME` (`?force=true`) | takes a broker out |
+//! | `GET /api/v1/cluster` | how the node stands in its cluster; see `cluster` |
 //! | `GET`, `PUT /api/v1/homes`, `POST /api/v1/homes/move`, ... | which orchestrator works which partition; see `homes` |
 //! | `GET`, `POST`, `DELETE /api/v1/drain` | sends the clients of an orchestrator elsewhere |
 //!
@@ -20,6 +21,7 @@ mod access;
 mod advice;
 mod answers;
 mod bans;
+mod cluster;
 mod fleet;
 mod homes;
 mod slow;
@@ -97,6 +99,11 @@ pub trait Control: crate::status::StatusSource {
         None
     }
 
+    /// How it stands in its cluster, as JSON, where it is a node of one.
+    fn cluster(&self) -> Option<serde_json::Value> {
+        None
+    }
+
     /// An orchestrator's brokers.
     ///
     /// # Errors
@@ -151,6 +158,7 @@ pub(crate) fn router<S: Control>() -> Router<Arc<S>> {
         .route("/api/v1/fleet/brokers/{name}/drain", post(fleet::drain_broker::<S>))
         .route("/api/v1/drain", get(fleet::drain_status::<S>).post(fleet::drain::<S>).delete(fleet::end_drain::<S>))
         .merge(homes::router::<S>())
+        .merge(cluster::router::<S>())
         .layer(DefaultBodyLimit::max(MAX_BODY))
 }
 

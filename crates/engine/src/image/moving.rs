@@ -130,6 +130,21 @@ impl Engine {
         all
     }
 
+    /// Forgets the retained messages of partitions that other nodes of the cluster keep from now on.
+    pub fn forget_retained(&mut self, now: Now, partitions: Partitions) {
+        self.desk.journal.now = now;
+        for partition in self.own(partitions) {
+            let topics: Vec<(TenantId, String)> =
+                self.retained_of(partition).map(|(tenant, topic)| (tenant, topic.to_owned())).collect();
+            for (tenant, topic) in topics {
+                if self.retained.clear(tenant, &topic).is_some() {
+                    self.desk.journal.delete(Key::Retained(tenant, &topic));
+                }
+            }
+        }
+        self.after_frame(now);
+    }
+
     /// Takes in the images of partitions, as far as they are at home on this shard, and holds them. Copies that are here
     /// already are given up: they come from an earlier attempt, or from a time when the partition was served here. Returns what each partition
     /// owes, and what was given up.

@@ -12,6 +12,7 @@ use crate::access::{self, Names, Tenancy};
 use crate::admin_client::read_token;
 use crate::authentication::{self, Authentication};
 use crate::cli::ConfigArgs;
+use crate::cluster::NotJoined;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
 use crate::config::source::Source;
@@ -61,6 +62,12 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let written = config;
     let config = &crate::tenant_numbers::settle(written)?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
+    let config = &crate::cluster::with_relay(config.clone())?;
+    let joining = match crate::cluster::join(config, &mut signals) {
+        Ok(joining) => joining,
+        Err(NotJoined::Stopped) => return Ok(Exit::Ok),
+        Err(NotJoined::Failed(why)) => return Err(why),
+    };
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
@@ -76,6 +83,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     status.serves(tenancy.clone());
     let mut settings = node_settings(config, log, &tenancy, access, authentication.clone(), brokers);
     settings.homes = homes.as_ref().and_then(|homes| homes.at_start());
+    if let Some(joining) = &joining {
+        settings.cluster = Some(joining.settings());
+        settings.homes = Some(joining.homes_at_start());
+    }
     if config.needs_development_certificate() {
         crate::development::prepare().map_err(|error| error.to_string())?;
     }
@@ -93,10 +104,18 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
     }
+    let admin = console.as_ref().map(|admin| admin.address.to_string());
+    let cluster = joining.map(|joining| joining.begin(config, &node, admin)).transpose()?;
+    if let Some(cluster) = &cluster {
+        status.joins(cluster.api());
+    }
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
+    if let Some(cluster) = &cluster {
+        cluster.wait_until_ready(&mut signals);
+    }
     if let Err(error) = print(&ready_line(&node, console.as_ref())) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
@@ -108,6 +127,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    if let Some(cluster) = &cluster {
+        cluster.leave(config.cluster.leave_timeout);
+    }
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
         console.running.stop();
@@ -180,6 +202,7 @@ fn node_settings(
         seed: None,
         identities: None,
         brokers,
+        cluster: None,
         observer: Arc::new(BrokerObserver::new(log.clone(), authentication.clone(), None)),
     };
     settings.identities = config.identities(&settings);

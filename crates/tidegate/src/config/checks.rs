@@ -30,6 +30,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     }
     check_admin_is_safe(config, findings);
     check_orchestrator(config, findings);
+    crate::cluster::check(config, findings);
     check_store(config, findings);
     crate::orchestrator::check_identity(config, findings);
     crate::access::check(config, findings);

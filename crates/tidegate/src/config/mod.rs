@@ -37,6 +37,7 @@ use path::KeyPath;
 use sections::access::AccessRules;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::cluster::Cluster;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
@@ -77,6 +78,7 @@ pub(crate) struct Config {
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
+    pub(crate) cluster: Cluster,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
@@ -176,6 +178,7 @@ impl Config {
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
+            "cluster" => vec![&self.cluster],
             "orchestrator" => vec![&self.orchestrator],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
@@ -203,6 +206,7 @@ impl Config {
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
+            "cluster" => &mut self.cluster,
             "orchestrator" => &mut self.orchestrator,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,

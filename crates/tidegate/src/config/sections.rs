@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod cluster;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -350,6 +351,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &RETAINED,
     &SHARED,
     &STORE,
+    &cluster::CLUSTER,
     &orchestrator::ORCHESTRATOR,
     &SYS,
     &ADMIN,

@@ -6,7 +6,7 @@
 
 mod arrive;
 mod leave;
-mod parcel;
+pub(crate) mod parcel;
 mod peer;
 mod state;
 mod table;
@@ -28,7 +28,7 @@ use self::leave::Progress;
 use self::state::{State, StateFile};
 pub(crate) use self::table::Place;
 use self::table::Table;
-pub(crate) use self::view::HomesApi;
+pub(crate) use self::view::{HomesApi, owed_json};
 use crate::admin_client::read_token;
 use crate::config::Config;
 

@@ -7,14 +7,14 @@ const MAGIC: &[u8; 4] = b"TGH\x01";
 
 /// A head, and pieces of bytes whose lengths it stands before.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Parcel {
-    pub(super) head: Value,
-    pub(super) pieces: Vec<Vec<u8>>,
+pub(crate) struct Parcel {
+    pub(crate) head: Value,
+    pub(crate) pieces: Vec<Vec<u8>>,
 }
 
 impl Parcel {
     /// As it is sent: each part behind its length.
-    pub(super) fn write(&self) -> Vec<u8> {
+    pub(crate) fn write(&self) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
         let head = self.head.to_string().into_bytes();
         for part in std::iter::once(&head).chain(&self.pieces) {
@@ -25,7 +25,7 @@ impl Parcel {
     }
 
     /// Reads one; `None` when it is none.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
         let mut parts = Vec::new();
         while !rest.is_empty() {

@@ -16,7 +16,7 @@ pub(super) fn refused(text: impl Into<String>) -> ControlError {
 }
 
 /// What is owed, by name.
-pub(super) fn owed_json(owed: &Owed) -> Value {
+pub(crate) fn owed_json(owed: &Owed) -> Value {
     json!({
         "sessions": owed.sessions,
         "subscriptions": owed.subscriptions,

@@ -1,0 +1,20 @@
+//! `/api/v1/cluster`: how a node stands in its cluster.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+
+use super::{Control, ControlError, answer, waiting};
+
+/// The path of the cluster.
+pub(super) fn router<S: Control>() -> Router<Arc<S>> {
+    Router::new().route("/api/v1/cluster", get(view::<S>))
+}
+
+async fn view<S: Control>(State(source): State<Arc<S>>) -> Response {
+    let none = || ControlError::Refused("this is no node of a cluster: give it --node and --bus".to_owned());
+    answer(waiting(move || source.cluster().ok_or_else(none)).await)
+}

@@ -1,0 +1,67 @@
+//! Metrics of a node's place in its cluster. Where there is no cluster, none has a sample.
+
+use super::Kind::{self, Counter, Gauge};
+use super::{Metric, Reading, Samples};
+use crate::status::ClusterNumbers;
+
+/// Every metric of a cluster, in the order in which they are written.
+pub(super) static METRICS: &[Metric] = &[
+    one(
+        "tidegate_cluster_member",
+        Gauge,
+        "Whether the node is a member of its cluster; otherwise it serves nobody.",
+        |it, out| {
+            out.one(of(it, |cluster| cluster.member.into()));
+        },
+    ),
+    one("tidegate_cluster_leader", Gauge, "Whether the node decides which node works what.", |it, out| {
+        out.one(of(it, |cluster| cluster.leads.into()));
+    }),
+    one("tidegate_cluster_bus_connected", Gauge, "Whether the bus of the cluster is reached.", |it, out| {
+        out.one(of(it, |cluster| cluster.bus_connected.into()));
+    }),
+    one("tidegate_cluster_epoch", Gauge, "Epoch of the newest table that the node knows.", |it, out| {
+        out.one(of(it, |cluster| cluster.epoch));
+    }),
+    one("tidegate_cluster_nodes", Gauge, "Nodes of the cluster, as that table has them.", |it, out| {
+        out.one(of(it, |cluster| cluster.nodes));
+    }),
+    one("tidegate_cluster_partitions", Gauge, "Partitions that the node serves.", |it, out| {
+        out.one(of(it, |cluster| cluster.served));
+    }),
+    one("tidegate_cluster_moved_out_total", Counter, "Partitions sent to other nodes.", |it, out| {
+        out.one(of(it, |cluster| cluster.moved_out));
+    }),
+    one("tidegate_cluster_moved_in_total", Counter, "Partitions taken over from other nodes.", |it, out| {
+        out.one(of(it, |cluster| cluster.moved_in));
+    }),
+    one("tidegate_cluster_moves_failed_total", Counter, "Moves that this node could not do its part of.", |it, out| {
+        out.one(of(it, |cluster| cluster.failed));
+    }),
+    one(
+        "tidegate_cluster_owed_mismatches_total",
+        Counter,
+        "Moves refused because other numbers were owed after them than before; an alarm should watch it.",
+        |it, out| out.one(of(it, |cluster| cluster.mismatches)),
+    ),
+    one(
+        "tidegate_cluster_taken_anew_total",
+        Counter,
+        "Partitions begun with nothing after the node that had them was lost.",
+        |it, out| out.one(of(it, |cluster| cluster.taken_anew)),
+    ),
+    one(
+        "tidegate_cluster_memberships_lost_total",
+        Counter,
+        "Times that the node did not reach the bus for a lease, and served nobody until it was back.",
+        |it, out| out.one(of(it, |cluster| cluster.lapses)),
+    ),
+];
+
+const fn one(name: &'static str, kind: Kind, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {
+    Metric { name, kind, labels: &[], help, read }
+}
+
+fn of(it: &Reading<'_>, number: fn(&ClusterNumbers) -> u64) -> Option<u64> {
+    it.status.cluster.as_ref().map(number)
+}

@@ -1,0 +1,389 @@
+//! Speaks to the bus: keeps the membership, reads tables, says what this node is, and decides where it leads.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Append, BusError, Epoch, GroupName, MemberName, Membership, Position, Reader, Record, Wake};
+use tidegate_cluster::{Addresses, Advert, Follower, PARTITIONS, RecordError, Standing, Step, Table};
+use tidegate_engine::{PartitionId, Partitions};
+use tidegate_node::NodeName;
+
+use super::lead::{Leader, Outlook};
+use super::logs::Logs;
+use super::memory::Memory;
+use super::parts::Collector;
+use super::status::{Shared, Standpoint};
+use super::view::{Told, tell};
+use super::work::{TableWork, Work};
+
+/// The group that all nodes are in; whoever has its one partition leads.
+const GROUP: &str = "cluster-nodes";
+/// Longest time between two looks at everything.
+const TICK: Duration = Duration::from_millis(250);
+/// Records that are taken at once.
+const BATCH: usize = 256;
+
+/// What the thread is told.
+pub(super) enum Event {
+    /// There may be something to read, or the membership has changed.
+    Woken,
+    /// The log of tables is owned, or not.
+    Owned(Result<Epoch, BusError>),
+    /// A table was stored, or not.
+    TableStored(Result<Position, BusError>),
+    /// What this node says of itself was stored, or not.
+    AdvertStored(Result<Position, BusError>),
+    /// The partitions of a move are here as a whole.
+    Arrived(u64),
+    /// This node cannot do its part of a move.
+    Refused(u64),
+    /// Hand over everything.
+    Leave,
+    /// End the membership.
+    End,
+}
+
+/// What does not change.
+pub(super) struct Setup {
+    pub(super) name: NodeName,
+    pub(super) incarnation: u64,
+    pub(super) redirect: bool,
+    pub(super) lease: Duration,
+    pub(super) addresses: Addresses,
+}
+
+/// One life of the node in the group.
+struct Life {
+    membership: Membership,
+    /// The number of its tenure, and since when it has lasted.
+    tenure: Option<(u64, Instant)>,
+}
+
+/// The thread's own.
+pub(super) struct Control {
+    setup: Setup,
+    logs: Logs,
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+    work: Sender<Work>,
+    life: Option<Life>,
+    follower: Follower,
+    leader: Leader,
+    table: Table,
+    table_read: Position,
+    adverts: BTreeMap<String, Advert>,
+    own: Advert,
+    /// What others have of it; `None` while it is on its way, or unknown.
+    stored: Option<Advert>,
+    storing: Option<Advert>,
+    tables: Option<Reader>,
+    words: Option<Reader>,
+    images: Option<Reader>,
+    collector: Collector,
+    told: Option<(Told, u64)>,
+}
+
+impl Control {
+    pub(super) fn new(
+        setup: Setup,
+        logs: Logs,
+        remembered: Memory,
+        shared: Arc<Shared>,
+        events: Sender<Event>,
+        work: Sender<Work>,
+    ) -> Self {
+        let own = Advert {
+            incarnation: setup.incarnation,
+            after: remembered.life,
+            addresses: setup.addresses.clone(),
+            ..Advert::default()
+        };
+        let follower = Follower::new(setup.name.as_str(), 0, remembered.holdings);
+        Self {
+            setup,
+            logs,
+            shared,
+            events,
+            work,
+            life: None,
+            follower,
+            leader: Leader::default(),
+            table: Table::default(),
+            table_read: Position::START,
+            adverts: BTreeMap::new(),
+            own,
+            stored: None,
+            storing: None,
+            tables: None,
+            words: None,
+            images: None,
+            collector: Collector::default(),
+            told: None,
+        }
+    }
+
+    pub(super) fn run(mut self, inbox: &Receiver<Event>) {
+        loop {
+            self.keep_membership();
+            self.read_adverts();
+            self.read_tables();
+            self.read_images();
+            self.advertise();
+            self.lead();
+            self.report();
+            let first = match inbox.recv_timeout(TICK) {
+                Ok(event) => Some(event),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            for event in first.into_iter().chain(inbox.try_iter()) {
+                if !self.handle(event) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Says whether it goes on.
+    fn handle(&mut self, event: Event) -> bool {
+        match event {
+            Event::Woken => {}
+            Event::Owned(outcome) => self.leader.owned(outcome),
+            Event::TableStored(outcome) => self.leader.appended(outcome),
+            Event::AdvertStored(outcome) => {
+                self.stored = self.storing.take().filter(|_| outcome.is_ok());
+                if let Err(error) = outcome {
+                    tracing::warn!(%error, "the cluster could not be told of this node; it is tried again");
+                }
+            }
+            Event::Arrived(id) => drop(self.own.arrived.insert(id)),
+            Event::Refused(id) => drop(self.own.refused.insert(id)),
+            Event::Leave => self.own.leaving = true,
+            Event::End => return false,
+        }
+        true
+    }
+
+    fn wake(&self) -> Wake {
+        let events = self.events.clone();
+        Arc::new(move || drop(events.send(Event::Woken)))
+    }
+
+    /// Renews the lease, or begins a new life when the membership was lost, for however short a time: others may work by now what
+    /// was worked here.
+    fn keep_membership(&mut self) {
+        let Some(life) = &mut self.life else { return self.begin_life() };
+        let now = Instant::now();
+        match (life.membership.tenure(), life.tenure) {
+            (Some(tenure), None) => life.tenure = Some((tenure.number, now)),
+            (Some(tenure), Some((number, _))) if tenure.number == number => {}
+            (None, None) => return,
+            _ => {
+                tracing::warn!("the node has lost its membership of the cluster: it serves nobody until it is back");
+                let before = life.membership.incarnation();
+                self.own.after = Some(before);
+                self.leader.resign();
+                self.shared.lapse();
+                self.life = None;
+                return self.begin_life();
+            }
+        }
+        if let Some(tenure) = life.membership.tenure() {
+            self.shared.renew(life.membership.incarnation(), tenure.until);
+        }
+        self.leader.look(&life.membership, now);
+    }
+
+    fn begin_life(&mut self) {
+        let join = || -> Result<Membership, BusError> {
+            let (group, name) = (GroupName::new(GROUP)?, MemberName::new(self.setup.name.as_str())?);
+            self.logs.bus.join(&group, &name, 1, self.wake())
+        };
+        match join() {
+            Ok(membership) => {
+                let life = membership.incarnation();
+                self.follower = Follower::new(self.setup.name.as_str(), life, self.follower.holdings());
+                // Every table is read again, on behalf of this life.
+                (self.tables, self.table, self.table_read) = (None, Table::default(), Position::START);
+                (self.own.life, self.stored) = (life, None);
+                self.own.arrived.clear();
+                self.own.refused.clear();
+                self.life = Some(Life { membership, tenure: None });
+            }
+            Err(error) => tracing::warn!(%error, "the node cannot join its cluster; it tries again"),
+        }
+    }
+
+    fn member_since(&self) -> Option<Instant> {
+        self.life.as_ref()?.tenure.map(|(_, since)| since)
+    }
+
+    /// Takes what there is to read.
+    fn take(
+        logs: &Logs,
+        reader: &mut Option<Reader>,
+        place: &tidegate_bus::Place,
+        wake: Wake,
+    ) -> (Vec<Record>, Position) {
+        if reader.is_none() {
+            match logs.bus.read(place, Position::START, wake) {
+                Ok(opened) => *reader = Some(opened),
+                Err(error) => tracing::warn!(%error, log = %place, "cannot be read; it is tried again"),
+            }
+        }
+        let mut all = (Vec::new(), Position::START);
+        while let Some(open) = reader {
+            match open.take(BATCH) {
+                Ok(taken) => {
+                    all.1 = taken.next;
+                    if taken.records.is_empty() {
+                        break;
+                    }
+                    all.0.extend(taken.records);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, log = %place, "cannot be read on; it is read again");
+                    *reader = None;
+                }
+            }
+        }
+        all
+    }
+
+    fn read_adverts(&mut self) {
+        let wake = self.wake();
+        let (records, _) = Self::take(&self.logs, &mut self.words, &self.logs.adverts, wake);
+        let mut known = false;
+        for record in records {
+            let Ok(name) = std::str::from_utf8(&record.key) else { continue };
+            match Advert::from_bytes(&record.payload) {
+                Ok(advert) => {
+                    let before = self.adverts.insert(name.to_owned(), advert.clone());
+                    known |= before
+                        .is_none_or(|it| it.addresses != advert.addresses || it.incarnation != advert.incarnation);
+                }
+                Err(error) => passed_over(&record, &error),
+            }
+        }
+        if known && self.follower.epoch() > 0 {
+            self.pass_on(Vec::new());
+        }
+    }
+
+    fn read_tables(&mut self) {
+        if self.life.is_none() {
+            return;
+        }
+        let wake = self.wake();
+        let (records, next) = Self::take(&self.logs, &mut self.tables, &self.logs.table, wake);
+        for record in records {
+            match Table::from_bytes(&record.payload) {
+                Ok(table) => self.follow(table),
+                Err(error) => passed_over(&record, &error),
+            }
+        }
+        self.table_read = self.table_read.max(next);
+    }
+
+    /// A table has come.
+    fn follow(&mut self, table: Table) {
+        if table.epoch <= self.table.epoch {
+            return;
+        }
+        let steps = self.follower.take(&table);
+        for step in &steps {
+            if let Step::Expect { id, .. } = step {
+                self.collector.expect(*id);
+            }
+        }
+        self.collector.retain(|id| table.moves.iter().any(|it| it.id == id));
+        let is_under_way = |id: &u64| table.moves.iter().any(|it| it.id == *id);
+        self.own.arrived.retain(is_under_way);
+        self.own.refused.retain(is_under_way);
+        self.table = table;
+        self.pass_on(steps);
+    }
+
+    /// Has the node do what the table asks for.
+    fn pass_on(&mut self, steps: Vec<Step>) {
+        let life = self.own.life;
+        let told = tell(self.setup.name.as_str(), &self.table, &self.follower, &self.adverts, self.setup.redirect);
+        if steps.is_empty() && self.told.as_ref() == Some(&(told.clone(), life)) {
+            return;
+        }
+        self.told = Some((told.clone(), life));
+        let those = |is: &dyn Fn(u16) -> bool| -> Partitions {
+            (0..PARTITIONS).filter(|partition| is(*partition)).map(PartitionId).collect()
+        };
+        let moving = |partition: u16| {
+            matches!(self.follower.standing(partition), Standing::Leaving { .. } | Standing::Arriving { .. })
+        };
+        let work = TableWork {
+            steps,
+            told,
+            life,
+            memory: Memory { life: Some(life), holdings: self.follower.holdings() },
+            held: those(&moving),
+            served: those(&|partition| self.follower.serves(partition)),
+        };
+        let _ = self.work.send(Work::Table(Box::new(work)));
+    }
+
+    fn read_images(&mut self) {
+        if self.collector.is_idle() {
+            self.images = None;
+            return;
+        }
+        let wake = self.wake();
+        let (records, _) = Self::take(&self.logs, &mut self.images, &self.logs.images, wake);
+        for record in records {
+            if let Some((id, parcel)) = self.collector.take(&record) {
+                let _ = self.work.send(Work::TakeIn { id, parcel });
+            }
+        }
+    }
+
+    /// Tells the others what this node is, when that has changed.
+    fn advertise(&mut self) {
+        if self.storing.is_some() || self.stored.as_ref() == Some(&self.own) || self.member_since().is_none() {
+            return;
+        }
+        let append = Append::new(self.own.to_bytes()).with_key(self.setup.name.as_str().as_bytes().to_vec());
+        let events = self.events.clone();
+        let done = Box::new(move |outcome| drop(events.send(Event::AdvertStored(outcome))));
+        match self.logs.bus.append(&self.logs.adverts, append, done) {
+            Ok(()) => self.storing = Some(self.own.clone()),
+            Err(error) => tracing::warn!(%error, "the cluster cannot be told of this node; it is tried again"),
+        }
+    }
+
+    fn lead(&mut self) {
+        let Some(member_since) = self.member_since() else { return };
+        let outlook = Outlook {
+            table: &self.table,
+            read: self.table_read,
+            adverts: &self.adverts,
+            lease: self.setup.lease,
+            member_since,
+        };
+        self.leader.decide(&outlook, &self.logs, &self.events);
+    }
+
+    fn report(&self) {
+        self.shared.set_standpoint(Standpoint {
+            member: self.member_since().is_some() && self.follower.is_member(),
+            leads: self.leader.leads(),
+            life: self.own.life,
+            leaving: self.own.leaving,
+            table: self.table.clone(),
+            adverts: self.adverts.clone(),
+            bus: self.logs.bus.connection().is_connected(),
+        });
+    }
+}
+
+fn passed_over(record: &Record, error: &RecordError) {
+    tracing::warn!(position = %record.position, %error, "a record of the cluster was passed over");
+}

@@ -1,0 +1,161 @@
+//! The node that leads: whoever has the one partition of the cluster's group, and the log of tables.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Append, BusError, Epoch, Member, Membership, MembershipEvent, Position};
+use tidegate_cluster::{Advert, Seen, Sighting, Table, decide};
+
+use super::control::Event;
+use super::logs::Logs;
+
+/// The key of the table in its log, of which the latest record stays.
+const KEY: &str = "table";
+/// How long nothing is moved after a move has failed.
+const REST: Duration = Duration::from_secs(5);
+
+/// How it stands with leading.
+#[derive(Default)]
+pub(super) struct Leader {
+    /// Whether the group has given this node the lead.
+    chosen: bool,
+    /// The claim on the log of tables, or that one is under way.
+    claim: Option<Epoch>,
+    waiting: bool,
+    /// Since when each member has been the life that it is.
+    sightings: BTreeMap<String, (u64, Instant)>,
+    /// Moves that somebody could not do, as far as they are known.
+    refused: usize,
+    rest_until: Option<Instant>,
+    /// Images may be on the bus that nobody needs any more.
+    images: bool,
+}
+
+/// What the leader looks at.
+pub(super) struct Outlook<'a> {
+    pub(super) table: &'a Table,
+    /// Up to where the log of tables has been read.
+    pub(super) read: Position,
+    pub(super) adverts: &'a BTreeMap<String, Advert>,
+    pub(super) lease: Duration,
+    /// Since when this node has been a member without a break.
+    pub(super) member_since: Instant,
+}
+
+impl Leader {
+    /// Whether this node leads.
+    pub(super) fn leads(&self) -> bool {
+        self.claim.is_some()
+    }
+
+    /// Takes note of who is there, and of whether the group wants this node to lead.
+    pub(super) fn look(&mut self, membership: &Membership, now: Instant) {
+        for event in membership.take() {
+            match event {
+                MembershipEvent::Gained(_) => self.chosen = true,
+                MembershipEvent::Losing(partition) => {
+                    self.resign();
+                    membership.release(partition);
+                }
+                MembershipEvent::Lost(_) => self.resign(),
+            }
+        }
+        let members = membership.members();
+        self.sightings.retain(|name, _| members.iter().any(|member| member.name.as_str() == name));
+        for Member { name, incarnation } in members {
+            let sighting = self.sightings.entry(name.to_string()).or_insert((incarnation, now));
+            if sighting.0 != incarnation {
+                *sighting = (incarnation, now);
+            }
+        }
+    }
+
+    /// Leads no more.
+    pub(super) fn resign(&mut self) {
+        (self.chosen, self.claim) = (false, None);
+    }
+
+    /// The log of tables is this node's, or not.
+    pub(super) fn owned(&mut self, outcome: Result<Epoch, BusError>) {
+        self.waiting = false;
+        match outcome {
+            Ok(epoch) if self.chosen => self.claim = Some(epoch),
+            Ok(_) => {}
+            Err(error) => tracing::warn!(%error, "the node could not take the lead of its cluster; it tries again"),
+        }
+    }
+
+    /// A table was stored, or not.
+    pub(super) fn appended(&mut self, outcome: Result<Position, BusError>) {
+        self.waiting = false;
+        if let Err(error) = outcome {
+            // Whatever was stored is read before the next decision.
+            self.claim = None;
+            tracing::info!(%error, "a table of the cluster was not stored");
+        }
+    }
+
+    /// Decides, if this node leads and knows all that was decided before.
+    pub(super) fn decide(&mut self, outlook: &Outlook<'_>, logs: &Logs, events: &Sender<Event>) {
+        if !self.chosen || self.waiting {
+            return;
+        }
+        let Some(epoch) = self.claim else {
+            let events = events.clone();
+            let own = logs.bus.own(&logs.table, Box::new(move |outcome| drop(events.send(Event::Owned(outcome)))));
+            self.waiting = own.is_ok();
+            return;
+        };
+        if outlook.read <= epoch.0 {
+            return;
+        }
+        let now = Instant::now();
+        if outlook.table.moves.is_empty() && self.images {
+            self.images = false;
+            trim_images(logs);
+        }
+        self.images |= !outlook.table.moves.is_empty();
+        let seen = self.seen(outlook, now);
+        let Some(next) = decide(outlook.table, &seen) else { return };
+        tracing::debug!(epoch = next.epoch, nodes = next.lives.len(), moves = next.moves.len(), "the next table");
+        let append = Append::new(next.to_bytes()).with_key(KEY).by(epoch);
+        let events = events.clone();
+        let done = Box::new(move |outcome| drop(events.send(Event::TableStored(outcome))));
+        match logs.bus.append(&logs.table, append, done) {
+            Ok(()) => self.waiting = true,
+            Err(error) => tracing::warn!(%error, "the next table of the cluster cannot be stored; it is tried again"),
+        }
+    }
+
+    fn seen(&mut self, outlook: &Outlook<'_>, now: Instant) -> Seen {
+        let refused: usize = outlook.adverts.values().map(|advert| advert.refused.len()).sum();
+        if refused > self.refused {
+            self.rest_until = Some(now + REST);
+        }
+        self.refused = refused;
+        let sighting = |(name, (life, since)): (&String, &(u64, Instant))| {
+            let settled = now.saturating_duration_since(*since) >= outlook.lease;
+            (name.clone(), Sighting { life: *life, settled })
+        };
+        Seen {
+            members: self.sightings.iter().map(sighting).collect(),
+            adverts: outlook.adverts.clone(),
+            may_bury: now.saturating_duration_since(outlook.member_since) >= outlook.lease,
+            may_move: self.rest_until.is_none_or(|until| now >= until),
+        }
+    }
+}
+
+/// Nothing moves: whatever images are on the bus, nobody needs them.
+fn trim_images(logs: &Logs) {
+    let (bus, place) = (logs.bus.clone(), logs.images.clone());
+    let trim = move |bounds: Result<tidegate_bus::Bounds, BusError>| {
+        if let Ok(bounds) = bounds
+            && bounds.next > bounds.first
+        {
+            let _ = bus.trim(&place, bounds.next, Box::new(|_| {}));
+        }
+    };
+    let _ = logs.bus.bounds(&logs.images, Box::new(trim));
+}

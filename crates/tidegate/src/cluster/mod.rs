@@ -1,0 +1,189 @@
+//! A node of a cluster: carries the tables of `tidegate-cluster` over the bus, and does to the node what they ask for.
+//!
+//! Two threads. `control` speaks to the bus: it renews the lease, reads tables, says what this node is, and decides where this node
+//! leads. `work` does to the shards what a table asks for, in its order, which may take a while. docs/cluster.md tells the whole of it.
+
+mod addresses;
+mod control;
+mod lead;
+mod logs;
+mod memory;
+mod parts;
+mod status;
+mod view;
+mod work;
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_cluster::Addresses;
+use tidegate_engine::{Home, Homes as EngineHomes, Millis, PARTITIONS};
+use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
+
+pub(crate) use self::addresses::{check, with_relay};
+use self::control::{Control, Event};
+use self::logs::Logs;
+use self::memory::MemoryFile;
+pub(crate) use self::status::ClusterApi;
+use self::status::Shared;
+use crate::config::Config;
+use crate::config::sections::orchestrator::Redirect;
+use crate::signals::BrokerSignals;
+
+/// Pause before it is looked again whether everything has been handed over.
+const LEAVE_PAUSE: Duration = Duration::from_millis(20);
+/// How long a start waits for the cluster before it says that it is ready all the same.
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a node of a cluster has before it runs.
+pub(crate) struct Joining {
+    logs: Logs,
+    name: NodeName,
+    incarnation: u64,
+    settings: ClusterSettings,
+    redirect: bool,
+    memory: MemoryFile,
+}
+
+/// Why nothing goes on.
+pub(crate) enum NotJoined {
+    /// It was told to stop.
+    Stopped,
+    /// In words for people.
+    Failed(String),
+}
+
+impl From<String> for NotJoined {
+    fn from(text: String) -> Self {
+        Self::Failed(text)
+    }
+}
+
+/// Reaches the bus, and agrees with the other nodes on a secret where none is configured. Waits for the bus.
+///
+/// # Errors
+/// When something of the configuration cannot be used, or the process is told to stop meanwhile.
+pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Option<Joining>, NotJoined> {
+    if config.cluster.name.is_empty() {
+        return Ok(None);
+    }
+    let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
+    let listen = addresses::listen(config)?;
+    let configured = addresses::secret(config)?;
+    let memory = MemoryFile::of(config.store.directory.as_deref());
+    let logs = Logs::open(config, &mut || signals.stop_is_asked())?;
+    let secret = match configured {
+        Some(secret) => secret,
+        None => {
+            if !listen.ip().is_loopback() {
+                tracing::warn!(
+                    "nodes know each other by a secret that is on the bus: whoever may read the bus can pose as one; set cluster.secret_file"
+                );
+            }
+            logs.agree_on_secret(&mut || signals.stop_is_asked())?
+        }
+    };
+    let secret = Secret::new(&secret).map_err(|error| format!("cluster.secret_file: {error}"))?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
+    let redirect = config.cluster.redirect == Redirect::V5;
+    Ok(Some(Joining { logs, name, incarnation, settings, redirect, memory }))
+}
+
+impl Joining {
+    /// What the node is told of the cluster.
+    pub(crate) fn settings(&self) -> ClusterSettings {
+        self.settings.clone()
+    }
+
+    /// Nobody is served before there is a table with this node in it.
+    pub(crate) fn homes_at_start(&self) -> Arc<NodeHomes> {
+        let table = EngineHomes {
+            homes: [Home::Nowhere; PARTITIONS as usize],
+            references: Vec::new(),
+            redirect: self.redirect,
+            lease_until: Millis::NEVER,
+        };
+        Arc::new(NodeHomes { table: Arc::new(table), relays: Arc::default() })
+    }
+
+    /// Becomes a member, now that the node runs.
+    ///
+    /// # Errors
+    /// In words for people, when the system gives no thread or what was remembered cannot be read.
+    pub(crate) fn begin(self, config: &Config, node: &Node, admin: Option<String>) -> Result<ClusterNode, String> {
+        let Self { logs, name, incarnation, redirect, memory, .. } = self;
+        let remembered = memory.load()?;
+        let addresses: Addresses = addresses::advertised(config, node, admin)?;
+        let shared = Arc::new(Shared::new(name.as_str(), node.handle()));
+        let (events, inbox) = channel();
+        let work = work::begin(&name, node.handle(), logs.clone(), memory, Arc::clone(&shared), events.clone())?;
+        let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses };
+        let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
+        let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
+        let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;
+        Ok(ClusterNode { shared, events, thread: Mutex::new(Some(thread)) })
+    }
+}
+
+/// A node that is, or wants to be, a member of its cluster.
+pub(crate) struct ClusterNode {
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl std::fmt::Debug for ClusterNode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterNode").finish_non_exhaustive()
+    }
+}
+
+impl ClusterNode {
+    /// For the console.
+    pub(crate) fn api(&self) -> ClusterApi {
+        ClusterApi(Arc::clone(&self.shared))
+    }
+
+    /// Waits until clients are served, for a while at most: until the node is a member, follows the table, and is linked to the others.
+    pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) {
+        let began = Instant::now();
+        while let Some(hindrance) = self.shared.hindrance() {
+            if began.elapsed() > READY_TIMEOUT || signals.stop_is_asked() {
+                tracing::warn!(why = hindrance, "clients are refused until the node is ready");
+                return;
+            }
+            pause(LEAVE_PAUSE);
+        }
+    }
+
+    /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
+    pub(crate) fn leave(&self, limit: Duration) {
+        let began = Instant::now();
+        let _ = self.events.send(Event::Leave);
+        while !self.shared.has_nothing_to_hand_over() {
+            if began.elapsed() >= limit {
+                tracing::warn!(
+                    partitions = self.shared.served(),
+                    "not everything was handed over to other nodes in time (cluster.leave_timeout)"
+                );
+                break;
+            }
+            pause(LEAVE_PAUSE);
+        }
+        let _ = self.events.send(Event::End);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits before something is looked at again that tells nobody when it changes: other nodes.
+#[expect(clippy::disallowed_methods, reason = "what is waited for is in other processes, and no event announces it")]
+fn pause(length: Duration) {
+    std::thread::sleep(length);
+}

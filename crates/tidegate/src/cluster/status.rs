@@ -1,0 +1,243 @@
+//! How a node stands in its cluster: for both of its threads, and for the console.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tidegate_cluster::{Advert, Table};
+use tidegate_console::ClusterNumbers;
+use tidegate_engine::{Millis, Partitions};
+use tidegate_node::{LinkState, NodeHandle};
+
+/// What is counted about moves.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    moved_out: AtomicU64,
+    moved_in: AtomicU64,
+    failed: AtomicU64,
+    mismatches: AtomicU64,
+    taken_anew: AtomicU64,
+    lapses: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn note_out(&self, partitions: usize) {
+        self.moved_out.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_in(&self, partitions: usize) {
+        self.moved_in.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_anew(&self, partitions: usize) {
+        self.taken_anew.fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_mismatch(&self) {
+        self.mismatches.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What the thread that speaks to the bus knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Standpoint {
+    pub(super) member: bool,
+    pub(super) leads: bool,
+    pub(super) life: u64,
+    pub(super) leaving: bool,
+    pub(super) table: Table,
+    pub(super) adverts: BTreeMap<String, Advert>,
+    pub(super) bus: bool,
+}
+
+/// What shards follow.
+#[derive(Clone, Copy, Debug, Default)]
+struct InForce {
+    life: u64,
+    epoch: u64,
+    served: Partitions,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Until when this life is a member.
+    lease: Option<(u64, Instant)>,
+    in_force: InForce,
+    standpoint: Standpoint,
+}
+
+/// What both threads and the console share.
+pub(super) struct Shared {
+    name: String,
+    node: NodeHandle,
+    pub(super) counters: Counters,
+    state: Mutex<State>,
+}
+
+impl Shared {
+    pub(super) fn new(name: &str, node: NodeHandle) -> Self {
+        Self { name: name.to_owned(), node, counters: Counters::default(), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An instant on the clock of the node's shards.
+    pub(super) fn on_node_clock(&self, until: Instant) -> Millis {
+        let left = until.saturating_duration_since(Instant::now());
+        self.node.now().monotonic.plus(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// A life is a member until then; shards that follow a table of this life are told.
+    pub(super) fn renew(&self, life: u64, until: Instant) {
+        let mut state = self.state();
+        if state.lease == Some((life, until)) {
+            return;
+        }
+        state.lease = Some((life, until));
+        if state.in_force.life == life {
+            self.node.renew_lease(self.on_node_clock(until));
+        }
+    }
+
+    /// The membership was lost.
+    pub(super) fn lapse(&self) {
+        self.counters.lapses.fetch_add(1, Ordering::Relaxed);
+        self.state().lease = None;
+    }
+
+    /// The lease of a life, while it has one.
+    pub(super) fn lease_of(&self, life: u64) -> Option<Instant> {
+        self.state().lease.filter(|(of, _)| *of == life).map(|(_, until)| until)
+    }
+
+    /// Shards follow a table on behalf of a life.
+    pub(super) fn note_in_force(&self, life: u64, epoch: u64, served: Partitions) {
+        self.state().in_force = InForce { life, epoch, served };
+    }
+
+    pub(super) fn set_standpoint(&self, standpoint: Standpoint) {
+        self.state().standpoint = standpoint;
+    }
+
+    /// How many partitions are served here.
+    pub(super) fn served(&self) -> usize {
+        self.state().in_force.served.iter().count()
+    }
+
+    /// Whether nothing is worked here any more that another node would take.
+    pub(super) fn has_nothing_to_hand_over(&self) -> bool {
+        let state = self.state();
+        let Standpoint { member, leaving, table, bus, adverts, .. } = &state.standpoint;
+        let willing = |(name, life): (&String, &u64)| {
+            let advert = adverts.get(name).filter(|advert| advert.life == *life);
+            *name != self.name && advert.is_some_and(|advert| !advert.leaving)
+        };
+        let alone = !table.lives.iter().any(willing);
+        let works = !table.of(&self.name).is_empty();
+        !member || !bus || (*leaving && (alone || !works))
+    }
+
+    /// Why the node is not ready, if it is not.
+    pub(super) fn hindrance(&self) -> Option<String> {
+        let state = self.state();
+        if !state.standpoint.member || state.lease.is_none() {
+            return Some("it is no member of its cluster".to_owned());
+        }
+        if state.in_force.epoch != state.standpoint.table.epoch || state.in_force.life != state.standpoint.life {
+            return Some("it has yet to follow the table of its cluster".to_owned());
+        }
+        drop(state);
+        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
+        open.map(|peer| format!("its link to node {} is not up", peer.name))
+    }
+}
+
+/// What answers for a node of a cluster.
+#[derive(Clone)]
+pub(crate) struct ClusterApi(pub(super) Arc<Shared>);
+
+impl std::fmt::Debug for ClusterApi {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClusterApi").finish_non_exhaustive()
+    }
+}
+
+impl ClusterApi {
+    /// Why the node is not ready, if it is not.
+    pub(crate) fn hindrance(&self) -> Option<String> {
+        self.0.hindrance()
+    }
+
+    /// How it stands, for people and machines.
+    pub(crate) fn view(&self) -> Value {
+        let Standpoint { member, leads, life, leaving, table, adverts, bus } = self.0.state().standpoint.clone();
+        let (in_force, numbers) = (self.0.state().in_force, self.numbers());
+        let links = self.0.node.cluster();
+        let nodes = table.lives.iter().map(|(name, life)| {
+            let advert = adverts.get(name);
+            let link = links.peers.iter().find(|peer| peer.name.as_str() == name);
+            json!({
+                "name": name,
+                "life": life.to_string(),
+                "partitions": table.of(name).len(),
+                "leaving": advert.is_some_and(|advert| advert.leaving),
+                "cluster": advert.map(|advert| &advert.addresses.cluster),
+                "mqtt": advert.map(|advert| &advert.addresses.mqtt),
+                "admin": advert.map(|advert| &advert.addresses.admin),
+                "link": link.map(|link| link.state.label()),
+                "link_failure": link.and_then(|link| link.last_failure.clone()),
+            })
+        });
+        let homes = table.homes.iter().map(|home| home.as_ref().map(|home| &home.node));
+        let moves = table.moves.iter().map(|it| json!({ "from": it.from, "to": it.to, "partitions": it.partitions }));
+        json!({
+            "name": self.0.name,
+            "life": life.to_string(),
+            "member": member,
+            "leads": leads,
+            "leaving": leaving,
+            "bus_connected": bus,
+            "epoch": table.epoch,
+            "epoch_in_force": in_force.epoch,
+            "served": in_force.served.iter().count(),
+            "nodes": nodes.collect::<Vec<_>>(),
+            "homes": homes.collect::<Vec<_>>(),
+            "moves": moves.collect::<Vec<_>>(),
+            "moved_out": numbers.moved_out,
+            "moved_in": numbers.moved_in,
+            "moves_failed": numbers.failed,
+            "owed_mismatches": numbers.mismatches,
+            "taken_anew": numbers.taken_anew,
+            "memberships_lost": numbers.lapses,
+        })
+    }
+
+    /// What is counted.
+    pub(crate) fn numbers(&self) -> ClusterNumbers {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.0.counters;
+        let state = self.0.state();
+        ClusterNumbers {
+            member: state.standpoint.member && state.lease.is_some(),
+            leads: state.standpoint.leads,
+            bus_connected: state.standpoint.bus,
+            epoch: state.standpoint.table.epoch,
+            nodes: state.standpoint.table.lives.len() as u64,
+            served: state.in_force.served.iter().count() as u64,
+            moved_out: of(&counters.moved_out),
+            moved_in: of(&counters.moved_in),
+            failed: of(&counters.failed),
+            mismatches: of(&counters.mismatches),
+            taken_anew: of(&counters.taken_anew),
+            lapses: of(&counters.lapses),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A table as the node is told it.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_cluster::{Advert, Follower, PARTITIONS as CLUSTER_PARTITIONS, Table};
+use tidegate_engine::{Home, Homes, Millis, PARTITIONS};
+use tidegate_node::{ClusterView, NodeHomes, NodeName, PeerNode};
+
+const _: () = assert!(CLUSTER_PARTITIONS == PARTITIONS, "a cluster shares out what engines have");
+
+/// What the node is told of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// Who else there is, and who works what.
+    pub(super) view: ClusterView,
+    /// Whose clients are served where.
+    pub(super) homes: [Home; PARTITIONS as usize],
+    /// The nodes, by whose positions `homes` names them.
+    pub(super) names: Vec<String>,
+    pub(super) references: Vec<String>,
+    pub(super) relays: Vec<Option<SocketAddr>>,
+    pub(super) redirect: bool,
+}
+
+impl Told {
+    /// What MQTT 5 clients are told to use instead when they belong to that node.
+    pub(super) fn reference_of(&self, node: &str) -> Option<&str> {
+        let at = self.names.iter().position(|name| name == node)?;
+        self.references.get(at).map(String::as_str).filter(|reference| !reference.is_empty())
+    }
+
+    /// What shards are told, with the lease as it is now.
+    pub(super) fn homes(&self, lease_until: Millis) -> NodeHomes {
+        let table =
+            Homes { homes: self.homes, references: self.references.clone(), redirect: self.redirect, lease_until };
+        NodeHomes { table: Arc::new(table), relays: self.relays.as_slice().into() }
+    }
+}
+
+/// Makes of a table what the node `own` is told. One that is no member is told of nobody, and serves nobody.
+pub(super) fn tell(
+    own: &str,
+    table: &Table,
+    follower: &Follower,
+    adverts: &BTreeMap<String, Advert>,
+    redirect: bool,
+) -> Told {
+    let mut view = ClusterView { epoch: table.epoch, ..ClusterView::alone() };
+    let mut told = Told {
+        view: view.clone(),
+        homes: [Home::Nowhere; PARTITIONS as usize],
+        names: table.lives.keys().cloned().collect(),
+        references: Vec::new(),
+        relays: Vec::new(),
+        redirect,
+    };
+    if !follower.is_member() {
+        return told;
+    }
+    let names: Vec<&String> = table.lives.keys().collect();
+    for name in &names {
+        let advert = adverts.get(*name);
+        let mqtt = advert.filter(|_| redirect).map(|advert| advert.addresses.mqtt.clone());
+        told.references.push(mqtt.unwrap_or_default());
+        told.relays.push(advert.and_then(|advert| advert.addresses.relay.parse().ok()));
+        let address = advert.and_then(|advert| advert.addresses.cluster.parse().ok());
+        if let (Some(advert), Some(address), Ok(peer)) = (advert, address, NodeName::new(name))
+            && *name != own
+        {
+            view.peers.push(PeerNode { name: peer, incarnation: advert.incarnation, address });
+        }
+    }
+    for (partition, (home, works)) in (0..).zip(told.homes.iter_mut().zip(&mut view.homes)) {
+        let Some(at) = table.home(partition).map(|home| &home.node) else { continue };
+        let known = names.iter().position(|name| *name == at).and_then(|at| u16::try_from(at).ok());
+        *home = match known {
+            _ if at == own && follower.serves(partition) => Home::Here,
+            Some(place) if at != own && table.move_of(partition).is_none() => Home::At(place),
+            _ => Home::Nowhere,
+        };
+        *works = NodeName::new(at).ok().filter(|name| view.peers.iter().any(|peer| peer.name == *name));
+    }
+    told.view = view;
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_cluster::{Move, Seen, Sighting, decide};
+
+    fn advert(port: u16) -> Advert {
+        let mut advert = Advert { life: 1, incarnation: u64::from(port), ..Advert::default() };
+        advert.addresses.cluster = format!("127.0.0.1:{port}");
+        advert.addresses.relay = format!("127.0.0.1:{}", port + 1);
+        advert.addresses.mqtt = format!("host:{port}");
+        advert
+    }
+
+    fn of_two() -> (Table, BTreeMap<String, Advert>) {
+        let adverts: BTreeMap<String, Advert> = [("a".to_owned(), advert(1)), ("b".to_owned(), advert(5))].into();
+        let sighting = Sighting { life: 1, settled: true };
+        let members = adverts.keys().map(|name| (name.clone(), sighting)).collect();
+        let seen = Seen { members, adverts: adverts.clone(), may_bury: true, may_move: true };
+        (decide(&Table::default(), &seen).unwrap_or_default(), adverts)
+    }
+
+    #[test]
+    fn a_member_is_told_who_is_where_and_serves_its_own() {
+        let (mut table, adverts) = of_two();
+        table.moves.push(Move { id: 1, partitions: vec![0, 1], from: "a".into(), to: "b".into() });
+        let mut follower = Follower::new("a", 1, BTreeMap::new());
+        let _ = follower.take(&table);
+        let told = tell("a", &table, &follower, &adverts, true);
+        assert_eq!((told.homes[0], told.homes[1]), (Home::Nowhere, Home::Here));
+        assert_eq!((told.homes[2], told.homes[3]), (Home::Here, Home::At(1)));
+        assert_eq!((told.references[1].as_str(), told.relays[1].map(|at| at.port())), ("host:5", Some(6)));
+        let peers: Vec<_> = told.view.peers.iter().map(|peer| (peer.name.as_str(), peer.incarnation)).collect();
+        assert_eq!(peers, [("b", 5)]);
+        let works = |at: usize| told.view.homes[at].as_ref().map(NodeName::as_str);
+        assert_eq!((works(0), works(3)), (None, Some("b")));
+    }
+
+    #[test]
+    fn one_that_is_no_member_is_told_of_nobody_and_serves_nobody() {
+        let (table, adverts) = of_two();
+        let mut follower = Follower::new("a", 2, BTreeMap::new());
+        let _ = follower.take(&table);
+        let told = tell("a", &table, &follower, &adverts, false);
+        assert!(told.view.peers.is_empty() && told.homes.iter().all(|home| *home == Home::Nowhere));
+    }
+}

@@ -1,0 +1,50 @@
+//! A node of a cluster.
+
+use std::time::Duration;
+
+use crate::config::key::{Key, Section, SectionKeys, section};
+use crate::config::list::Networks;
+use crate::config::sections::orchestrator::Redirect;
+use crate::config::value::{Kind, Problem, Range, Raw, Value, Words};
+
+use super::{HOUR, SECOND};
+
+section! {
+    /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see [cluster](cluster.md).
+    "cluster" => Cluster, CLUSTER {
+        /// The name of this node, its own in the cluster, and kept over restarts. Empty is no cluster.
+        name: String = String::new(), in Kind::Name { empty: true }, flag "--node";
+        /// The bus that all nodes are on: `nats://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, or `kafka://` in a build with that feature.
+        bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true, flag "--bus";
+        /// What names on the bus begin with, so that several clusters can share one.
+        prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
+        /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or more.
+        bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// Whether NATS has to be spoken to over TLS.
+        bus_tls: bool = false, in Kind::Boolean;
+        /// A file (PEM) of authorities that the certificates of the bus come from, beside those that the system trusts.
+        bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first listener.
+        listen: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--cluster-listen";
+        /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the address of `listen`. It
+        /// lets clients in as the first listener does, without TLS.
+        relay: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// Where other nodes are: their word is taken for where a client is.
+        networks: Networks = Networks::local(), in Kind::Networks;
+        /// The address that other nodes are told, where that of `listen` is none (`0.0.0.0`) or is translated on the way.
+        advertise: Option<String> = None, in Kind::Text { max_len: 256 };
+        /// Where clients reach this node, `HOST:PORT`, for `redirect`. Without it the address of the first listener.
+        client_address: Option<String> = None, in Kind::Text { max_len: 512 };
+        /// How clients get to their home when that is another node.
+        redirect: Redirect = Redirect::Off, in Kind::OneOf(<Redirect as Words>::WORDS);
+        /// A file with the secret by which nodes know each other, at least 16 bytes, the same on all. Without it they agree on one by
+        /// the bus, and whoever may read the bus can pose as a node.
+        secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How long a node may be silent on the bus before others take over what it works. A node that does not reach the bus for so long
+        /// serves nobody.
+        lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(SECOND, HOUR));
+        /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is lost, or waits in its
+        /// data directory.
+        leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));
+    }
+}
