@@ -40,11 +40,12 @@ const LAYERS: &[Layer] = &[
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns"],
+        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab"],
         tests: &["conformance"],
         others: None,
     },
     Layer { name: "torture", ours: &["mqtt", "client"], tests: &[], others: None },
+    Layer { name: "lab", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 
