@@ -179,7 +179,8 @@ impl ClusterApi {
     /// How it stands, for people and machines.
     pub(crate) fn view(&self) -> Value {
         let Standpoint { member, leads, life, leaving, table, adverts, bus } = self.0.state().standpoint.clone();
-        let (in_force, numbers) = (self.0.state().in_force, self.numbers());
+        let in_force = self.0.state().in_force;
+        let numbers = self.numbers();
         let links = self.0.node.cluster();
         let nodes = table.lives.iter().map(|(name, life)| {
             let advert = adverts.get(name);
