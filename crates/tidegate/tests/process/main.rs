@@ -5,6 +5,7 @@
 mod access;
 mod broker;
 mod clients;
+mod cluster;
 mod command_line;
 mod configuration;
 mod dns;

@@ -1,0 +1,95 @@
+//! Nodes that die, stand still, or lose the bus.
+
+use std::io::{Read, Write};
+
+use super::{A, B, C, Cluster, connect, publish_packet, until};
+use crate::homes::pause;
+
+/// How a PUBACK begins.
+const PUBACK: u8 = 0x40;
+
+#[test]
+fn the_partitions_of_a_node_that_is_killed_begin_anew_at_the_others() {
+    let mut cluster = Cluster::with_lease(3, "2s");
+    let (stays, dies) = (cluster.id_at(A, "stays"), cluster.id_at(C, "dies"));
+    cluster.subscribe(B, &stays);
+    cluster.subscribe(A, &dies);
+    let killed = cluster.nodes[C].take().unwrap();
+    killed.signal("KILL");
+    killed.wait();
+    // What the living work goes on meanwhile.
+    let publisher = cluster.id_at(A, "publisher");
+    for number in 0..4 {
+        let number = number.to_string();
+        cluster.client(B, &["pub", "-i", &publisher, "-q", "1", "-t", "in/x", "-m", &number]);
+    }
+    cluster.wait_even();
+    let anew: u64 = [A, B].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
+    assert_eq!(anew, 21);
+    cluster.expect_owed(B, &stays, 4);
+    // Whoever was at home there is served again, with nothing.
+    assert!(connect(cluster.port(A), &dies).is_some());
+    // And the node is welcome again.
+    cluster.run(C);
+    cluster.wait_even();
+}
+
+#[test]
+fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
+    let cluster = Cluster::with_lease(2, "2s");
+    let id = cluster.id_at(B, "victim");
+    let mut client = connect(cluster.port(B), &id).unwrap();
+    client.write_all(&publish_packet("a", 1)).unwrap();
+    let mut answer = [0; 2];
+    client.read_exact(&mut answer).unwrap();
+    client.read_exact(&mut vec![0; answer[1].into()]).unwrap();
+    assert_eq!(answer[0], PUBACK);
+    cluster.node(B).signal("STOP");
+    client.write_all(&publish_packet("a", 2)).unwrap();
+    until("the other one serves all", || (cluster.view(A)["served"] == 64).then_some(()));
+    // The same client is served where its partition is now.
+    assert!(connect(cluster.port(A), &id).is_some());
+    cluster.node(B).signal("CONT");
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "it wrote {rest:02x?}");
+    until("it is back as another life", || (cluster.view(B)["memberships_lost"] == 1).then_some(()));
+    cluster.wait_even();
+}
+
+#[test]
+fn clients_stay_connected_while_the_bus_is_away_for_less_than_a_lease() {
+    let mut cluster = Cluster::with_lease(2, "8s");
+    let id = cluster.id_at(B, "patient");
+    let mut client = connect(cluster.port(A), &id).unwrap();
+    cluster.nats.kill();
+    pause(2_000);
+    client.write_all(&publish_packet("a", 1)).unwrap();
+    let mut answer = [0; 2];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[0], PUBACK);
+    cluster.nats.resume();
+    cluster.wait_even();
+    assert_eq!(cluster.view(B)["memberships_lost"], 0);
+    let mut rest = vec![0; answer[1].into()];
+    client.read_exact(&mut rest).unwrap();
+    client.write_all(&[0xc0, 0]).unwrap();
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [0xd0, 0]);
+}
+
+#[test]
+fn nobody_is_served_while_the_bus_is_away_for_longer_and_all_are_when_it_is_back() {
+    let mut cluster = Cluster::with_lease(2, "2s");
+    let id = cluster.id_at(B, "waits");
+    cluster.subscribe(A, &id);
+    cluster.publish(A, "in/x", 0..4);
+    let mut client = connect(cluster.port(A), &cluster.id_at(A, "waits")).unwrap();
+    cluster.nats.kill();
+    let mut goodbye = Vec::new();
+    let _ = client.read_to_end(&mut goodbye);
+    assert!(connect(cluster.port(A), "anybody").is_none());
+    cluster.nats.resume();
+    cluster.wait_even();
+    cluster.expect_owed(A, &id, 4);
+}

@@ -1,0 +1,56 @@
+//! Nodes that join and leave in good order.
+
+use super::{A, B, C, Cluster};
+use crate::broker::run;
+
+#[test]
+fn what_is_owed_moves_to_a_node_that_joins_and_away_from_one_that_stops() {
+    let mut cluster = Cluster::start(2);
+    let ids: Vec<String> = (0..24).map(|number| format!("keeps-{number}")).collect();
+    for (number, id) in ids.iter().enumerate() {
+        cluster.subscribe(number % 2, id);
+    }
+    cluster.client(A, &["pub", "-t", "kept/a", "-m", "x", "-q", "1", "-r"]);
+    cluster.publish(A, "in/x", 0..4);
+    cluster.add();
+    cluster.wait_even();
+    cluster.publish(B, "in/x", 4..8);
+    let stops = cluster.nodes[A].take().unwrap();
+    stops.signal("TERM");
+    let ended = stops.wait();
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    cluster.wait_even();
+    cluster.publish(C, "in/x", 8..10);
+    for (number, id) in ids.iter().enumerate() {
+        cluster.expect_owed(B + number % 2, id, 10);
+    }
+    assert_eq!(cluster.client(C, &["sub", "-t", "kept/#", "-C", "1", "-W", "10"]), "x\n");
+    for which in [B, C] {
+        let view = cluster.view(which);
+        let lost = [&view["taken_anew"], &view["owed_mismatches"], &view["moves_failed"]];
+        assert!(lost.iter().all(|number| **number == 0), "{view}");
+    }
+}
+
+#[test]
+fn what_cannot_be_a_cluster_is_refused_with_advice() {
+    for (arguments, advice) in [
+        (&["--bus", "nats://127.0.0.1:1"][..], "add --node NAME"),
+        (&["--node", "a"], "add --bus nats://"),
+        (&["--node", "a", "--bus", "embedded"], "use nats://"),
+        (&["--node", "a/b", "--bus", "nats://127.0.0.1:1"], "name"),
+        (&["--node", "a", "--bus", "nats://me:secret@"], "host:port"),
+    ] {
+        let ended = run(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
+        assert!(ended.err.contains(advice) && !ended.err.contains("secret"), "{arguments:?}: {}", ended.err);
+    }
+}
+
+#[cfg(not(feature = "kafka"))]
+#[test]
+fn a_build_without_a_client_for_kafka_says_which_one_has_it() {
+    let ended = run(&["--listen", "127.0.0.1:0", "--admin", "off", "--node", "a", "--bus", "kafka://127.0.0.1:1"]);
+    assert_ne!(ended.code, Some(0));
+    assert!(ended.err.contains("cargo build --release --features kafka"), "{}", ended.err);
+}

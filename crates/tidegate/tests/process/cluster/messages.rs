@@ -1,0 +1,110 @@
+//! What clients of different nodes have in common.
+
+use std::io::Read;
+use std::process::Stdio;
+
+use super::{A, B, C, Cluster, NAMES, connect, until};
+use crate::broker::command;
+
+#[test]
+fn what_is_published_at_one_node_reaches_subscribers_of_all_and_only_where_it_is_wanted() {
+    let cluster = Cluster::start(3);
+    let mut readers = Vec::new();
+    for which in [A, B, C] {
+        let (port, id) = (cluster.port(which).to_string(), cluster.id_at((which + 1) % 3, "reader"));
+        let arguments =
+            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", &id, "-q", "2", "-t", "all/#", "-v", "-C", "9", "-W", "20"];
+        readers.push(command(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    }
+    // Three subscriptions that each of the nodes knows of.
+    until("subscribers", || {
+        let metric = |which: usize| {
+            let (_, metrics) = cluster.node(which).get("/metrics");
+            metrics.lines().any(|line| line == "mqtt_subscriptions{kind=\"plain\"} 1")
+        };
+        [A, B, C].into_iter().all(metric).then_some(())
+    });
+    for which in [A, B, C] {
+        for qos in ["0", "1", "2"] {
+            cluster.client(which, &["pub", "-t", "all/x", "-m", &format!("{}{qos}", NAMES[which]), "-q", qos]);
+        }
+        cluster.client(which, &["pub", "-t", "nobody/wants", "-m", "it", "-q", "1"]);
+    }
+    for reader in readers {
+        let ended = reader.wait_with_output().unwrap();
+        let mut lines: Vec<String> = String::from_utf8(ended.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        let expected: Vec<String> =
+            NAMES.iter().flat_map(|name| (0..3).map(move |qos| format!("all/x {name}{qos}"))).collect();
+        assert_eq!(lines, expected, "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+}
+
+#[test]
+fn a_retained_message_is_found_at_every_node() {
+    let cluster = Cluster::start(3);
+    for (number, topic) in ["kept/one", "kept/two", "kept/three"].into_iter().enumerate() {
+        cluster.client(number, &["pub", "-t", topic, "-m", topic, "-q", "1", "-r"]);
+    }
+    for which in [A, B, C] {
+        let out = cluster.client(which, &["sub", "-t", "kept/#", "-C", "3", "-W", "10"]);
+        let mut lines: Vec<&str> = out.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["kept/one", "kept/three", "kept/two"]);
+    }
+    cluster.client(C, &["pub", "-t", "kept/two", "-n", "-q", "1", "-r"]);
+    let out = cluster.client(A, &["sub", "-t", "kept/#", "-C", "2", "-W", "10"]);
+    assert!(!out.contains("two"), "{out}");
+}
+
+#[test]
+fn a_client_id_is_one_client_whichever_nodes_it_connects_to() {
+    let cluster = Cluster::start(3);
+    for home in [A, B, C] {
+        let id = cluster.id_at(home, "twice");
+        let mut one = connect(cluster.port(A), &id).unwrap();
+        let _other = connect(cluster.port(B), &id).unwrap();
+        let mut goodbye = Vec::new();
+        one.read_to_end(&mut goodbye).unwrap();
+        assert_eq!((goodbye[0], goodbye[2]), (0xe0, 0x8e), "{goodbye:02x?}");
+    }
+}
+
+#[test]
+fn a_session_is_found_wherever_its_client_turns_up() {
+    let cluster = Cluster::start(3);
+    for home in [A, B, C] {
+        let (id, topic) = (cluster.id_at(home, "roams"), format!("in/{home}"));
+        cluster.subscribe(A, &id);
+        cluster.publish(B, &topic, 0..6);
+        cluster.expect_owed(C, &id, 6);
+        // Nothing of it comes twice, and the session ends where all know it.
+        cluster.client(B, &["sub", "-i", &id, "-t", "in/#", "-E"]);
+    }
+}
+
+#[test]
+fn a_shared_subscription_deals_over_nodes() {
+    let cluster = Cluster::start(3);
+    let ids = [A, B, C].map(|which| cluster.id_at(which, "worker"));
+    for (which, id) in ids.iter().enumerate() {
+        cluster.client((which + 1) % 3, &["sub", "-i", id, "-c", "-q", "1", "-t", "$share/g/work/#", "-E"]);
+    }
+    let mut readers = Vec::new();
+    for (which, id) in ids.iter().enumerate() {
+        let port = cluster.port(which).to_string();
+        let arguments =
+            ["sub", "-h", "127.0.0.1", "-p", &port, "-i", id, "-c", "-q", "1", "-t", "$share/g/work/#", "-W", "4"];
+        readers.push(command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    }
+    for number in 0..12 {
+        cluster.client(number % 3, &["pub", "-q", "1", "-t", "work/a", "-m", &number.to_string()]);
+    }
+    let mut all = Vec::new();
+    for reader in readers {
+        let out = String::from_utf8(reader.wait_with_output().unwrap().stdout).unwrap();
+        all.extend(out.lines().map(|line| line.parse::<u32>().unwrap()));
+    }
+    all.sort_unstable();
+    assert_eq!(all, (0..12).collect::<Vec<_>>());
+}

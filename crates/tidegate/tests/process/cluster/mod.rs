@@ -1,0 +1,155 @@
+//! Nodes of a cluster as processes of their own, on a real NATS server.
+
+mod failures;
+mod members;
+mod messages;
+mod nats;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use serde_json::Value;
+use tidegate_engine::{TenantId, partition_of};
+
+use self::nats::Nats;
+use crate::broker::{Broker, PATIENCE, run};
+use crate::homes::pause;
+
+/// Nodes `a`, `b` and so on, and their bus.
+struct Cluster {
+    nats: Nats,
+    nodes: Vec<Option<Broker>>,
+    lease: &'static str,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const A: usize = 0;
+const B: usize = 1;
+const C: usize = 2;
+
+/// Asks until an answer is right.
+fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "it did not come: {what}");
+        pause(20);
+    }
+}
+
+impl Cluster {
+    /// So many nodes, which have come to even shares.
+    fn start(nodes: usize) -> Self {
+        Self::with_lease(nodes, "10s")
+    }
+
+    fn with_lease(nodes: usize, lease: &'static str) -> Self {
+        let mut cluster = Self { nats: Nats::start(), nodes: Vec::new(), lease };
+        for _ in 0..nodes {
+            cluster.add();
+        }
+        cluster.wait_even();
+        cluster
+    }
+
+    /// One node more, which keeps nothing on a disk.
+    fn add(&mut self) -> usize {
+        let which = self.nodes.len();
+        self.nodes.push(None);
+        self.run(which);
+        which
+    }
+
+    fn run(&mut self, which: usize) {
+        let lease = format!("cluster.lease={}", self.lease);
+        let bus = self.nats.address();
+        self.nodes[which] =
+            Some(Broker::start(&["--node", NAMES[which], "--bus", &bus, "--shards", "1", "--set", &lease]));
+    }
+
+    fn node(&self, which: usize) -> &Broker {
+        self.nodes[which].as_ref().unwrap()
+    }
+
+    fn port(&self, which: usize) -> u16 {
+        self.node(which).address("mqtt://").rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
+    fn view(&self, which: usize) -> Value {
+        let (_, body) = self.node(which).get("/api/v1/cluster");
+        serde_json::from_str(&body).unwrap_or_default()
+    }
+
+    /// Waits until all that run serve even shares, and know it of each other.
+    fn wait_even(&self) {
+        let running: Vec<usize> = (0..self.nodes.len()).filter(|which| self.nodes[*which].is_some()).collect();
+        until("even shares", || {
+            let views: Vec<Value> = running.iter().map(|which| self.view(*which)).collect();
+            let served = |view: &Value| view["served"].as_u64().unwrap_or(0) as usize;
+            let even = views.iter().all(|view| served(view) >= 64 / running.len());
+            let all: usize = views.iter().map(served).sum();
+            let same = views
+                .iter()
+                .all(|view| view["epoch_in_force"] == views[0]["epoch"] && view["moves"] == serde_json::json!([]));
+            let ready = running.iter().all(|which| self.node(*which).get("/readyz").1 == "ready\n");
+            (even && all == 64 && same && ready).then_some(())
+        });
+    }
+
+    /// A client id that is at home at a node now.
+    fn id_at(&self, which: usize, stem: &str) -> String {
+        let view = self.view(which);
+        let ids = (0..10_000).map(|number| format!("{stem}-{number}"));
+        let is_there = |id: &String| view["homes"][usize::from(partition_of(TenantId::DEFAULT, id).0)] == NAMES[which];
+        let mut there = ids.filter(is_there);
+        there.next().unwrap()
+    }
+
+    fn client(&self, which: usize, arguments: &[&str]) -> String {
+        let port = self.port(which).to_string();
+        let ended = run(&[&arguments[..1], &["-h", "127.0.0.1", "-p", &port], &arguments[1..]].concat());
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {}", ended.err);
+        ended.out
+    }
+
+    fn publish(&self, which: usize, topic: &str, numbers: std::ops::Range<u32>) {
+        for number in numbers {
+            let qos = if number % 2 == 0 { "1" } else { "2" };
+            self.client(which, &["pub", "-q", qos, "-t", topic, "-m", &number.to_string()]);
+        }
+    }
+
+    fn subscribe(&self, which: usize, id: &str) {
+        self.client(which, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-E"]);
+    }
+
+    /// Takes what a session is owed, by way of a node: each message once, in their order.
+    fn expect_owed(&self, by: usize, id: &str, number: u32) {
+        let count = number.to_string();
+        let out = self.client(by, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", &count, "-W", "20"]);
+        let expected: Vec<String> = (0..number).map(|number| number.to_string()).collect();
+        assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{id}");
+    }
+}
+
+/// CONNECT of MQTT 5 with a clean start, and whether it was accepted.
+fn connect(port: u16, id: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = [&[0x10, 13 + id.len() as u8][..], b"\0\x04MQTT\x05\x02\0\0\0\0", &[id.len() as u8], id.as_bytes()];
+    stream.write_all(&head.concat()).ok()?;
+    let mut answer = [0; 2];
+    stream.read_exact(&mut answer).ok()?;
+    let mut rest = vec![0; answer[1].into()];
+    stream.read_exact(&mut rest).ok()?;
+    (answer[0] == 0x20 && rest[1] == 0).then_some(stream)
+}
+
+/// A PUBLISH of QoS 1.
+fn publish_packet(topic: &str, id: u8) -> Vec<u8> {
+    let length = 2 + topic.len() + 2 + 1;
+    [&[0x32, length as u8, 0, topic.len() as u8][..], topic.as_bytes(), &[0, id, 0]].concat()
+}
