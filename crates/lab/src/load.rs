@@ -4,13 +4,22 @@
 //! and worker processes are handed the first and hand back the second.
 
 pub mod chance;
+mod core;
+mod directory;
 mod error;
 mod histogram;
+mod ledger;
 mod outcome;
 pub mod plan;
 mod progress;
+mod schedule;
+#[cfg(test)]
+mod simulated;
 pub mod stamp;
 pub mod template;
+#[cfg(test)]
+mod tests;
+mod timers;
 
 pub use error::LoadError;
 pub use histogram::Histogram;
