@@ -8,11 +8,15 @@ mod core;
 mod directory;
 mod error;
 mod histogram;
+
+mod judge;
 mod ledger;
 mod outcome;
 pub mod plan;
 mod progress;
+mod run;
 mod schedule;
+mod shell;
 #[cfg(test)]
 mod simulated;
 pub mod stamp;
@@ -26,4 +30,5 @@ pub use histogram::Histogram;
 pub use outcome::{Connections, Counts, Generator, GroupOutcome, LoadOutcome, Losses, Second};
 pub use plan::LoadPlan;
 pub use progress::Progress;
+pub use run::run;
 pub use stamp::STAMP_LEN;

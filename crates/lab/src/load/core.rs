@@ -17,7 +17,7 @@ use std::rc::Rc;
 use tidegate_mqtt::Version;
 
 pub(crate) use client::{Client, Output, State};
-pub(crate) use conclude::{StreamTotals, Totals};
+pub(crate) use conclude::Totals;
 use meter::Meter;
 use publish::Publisher;
 use receive::Receiver;
@@ -38,7 +38,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) enum Action {
     /// Open this connection.
     Dial(u32),
-    /// Write what is left, then close.
+    /// Write what is left and a farewell, then close.
     Close(u32),
     /// Close without a farewell.
     Cut(u32),
@@ -152,16 +152,20 @@ impl Core {
         self.books.connections.dialled
     }
 
+    /// What a client says last: DISCONNECT.
+    pub(crate) const FAREWELL: [u8; 2] = [0xE0, 0];
+
     /// The number of clients.
     pub(crate) fn client_count(&self) -> usize {
         self.clients.len()
     }
 
-    /// Whether a connection is to be read only when told to.
-    pub(crate) fn reads_slowly(&self, connection: u32) -> bool {
-        let group = self.clients[(connection / 2) as usize].group;
-        let role = &self.plan.groups[usize::from(group)].role;
-        super::directory::subscribing(role).is_some_and(|subscribing| subscribing.slow.is_some())
+    /// Whether a connection is to be read only when told to: a slow reader is quick until it has subscribed.
+    pub(crate) fn reads_when_told(&self, connection: u32) -> bool {
+        let client = &self.clients[(connection / 2) as usize];
+        let role = &self.plan.groups[usize::from(client.group)].role;
+        client.state == State::Ready
+            && super::directory::subscribing(role).is_some_and(|subscribing| subscribing.slow.is_some())
     }
 
     /// How far the run is.
@@ -218,7 +222,9 @@ impl Core {
             match timer {
                 Timer::Ramp => self.dial_due(now_ns),
                 Timer::Publish(publisher) => {
-                    self.note_lag(at_ns, now_ns);
+                    if !self.publishers[publisher as usize].is_closed() {
+                        self.note_lag(at_ns, now_ns);
+                    }
                     self.publishers[publisher as usize].armed = false;
                     self.pump(publisher, now_ns);
                 }

@@ -3,8 +3,8 @@
 use std::num::NonZeroU16;
 
 use tidegate_mqtt::{
-    ConnAck, Connect, ConnectProperties, Disconnect, PacketId, PingReq, QoS, ReasonCode, SubAck, Subscribe,
-    SubscriptionOptions, Subscriptions, TopicFilter,
+    ConnAck, Connect, ConnectProperties, PacketId, PingReq, QoS, ReasonCode, SubAck, Subscribe, SubscriptionOptions,
+    Subscriptions, TopicFilter,
 };
 
 use super::{Action, Core, Failure, NONE, Phase, State};
@@ -319,15 +319,13 @@ impl Core {
 
     /// A client disconnects as it should.
     pub(super) fn say_goodbye(&mut self, client: u32) {
-        let place = &mut self.clients[client as usize];
+        let place = &self.clients[client as usize];
         let connection = place.connection(client);
         match place.state {
             State::Waiting | State::Away | State::Gone => {}
             State::Dialling | State::Greeting => self.actions.push(Action::Cut(connection)),
             State::Subscribing | State::Ready => {
                 self.connected -= 1;
-                // Encoding cannot fail: the packet has a fixed content.
-                let _ = Disconnect::new(ReasonCode::Success).encode(self.version, &mut place.out.bytes);
                 self.actions.push(Action::Close(connection));
             }
         }

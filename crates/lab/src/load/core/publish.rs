@@ -62,6 +62,8 @@ pub(crate) struct Publisher {
     pub(super) settled: u64,
     /// What was settled when the window was found full, and when that was.
     full: Option<(u64, u64)>,
+    /// Whether it waits for its connection to take some output.
+    crowded: bool,
     started: bool,
     done: bool,
     /// Whether a timer is set for it.
@@ -118,6 +120,7 @@ impl Publisher {
             in_window: 0,
             settled: 0,
             full: None,
+            crowded: false,
             started: false,
             done: false,
             armed: false,
@@ -228,9 +231,19 @@ impl Core {
     /// A connection has taken its output: its publisher may go on.
     pub(crate) fn drained(&mut self, connection: u32) {
         let publisher = self.clients[(connection / 2) as usize].publisher;
-        if publisher != NONE {
+        if publisher != NONE && std::mem::take(&mut self.publishers[publisher as usize].crowded) {
             self.encourage(publisher);
         }
+    }
+
+    /// Whether publishers may go on at once.
+    pub(crate) fn is_eager(&self) -> bool {
+        !self.eager.is_empty()
+    }
+
+    /// Whether a connection has to be written to again soon, so that its memory is kept.
+    pub(crate) fn writes_often(&self, connection: u32) -> bool {
+        self.clients[(connection / 2) as usize].publisher != NONE
     }
 
     /// A publisher sends what it may.
@@ -269,7 +282,8 @@ impl Core {
             // At the end of its time a closed loop is done, connected or not.
             return if place.window.is_some() { Next::At(self.times.measured_to) } else { Next::Wait };
         }
-        if client.out.len() >= FULL || !place.may_send() {
+        place.crowded = client.out.len() >= FULL;
+        if place.crowded || !place.may_send() {
             return Next::Wait;
         }
         if let Some(window) = place.window {
@@ -298,7 +312,11 @@ impl Core {
             return Next::Send(now_ns);
         }
         place.full = Some((place.settled, since_ns));
-        if place.armed { Next::Wait } else { Next::At(now_ns.max(since_ns + LOST_AFTER_NS) + 1) }
+        if place.armed {
+            return Next::Wait;
+        }
+        let alarm_ns = since_ns + LOST_AFTER_NS;
+        Next::At(if alarm_ns > now_ns { alarm_ns } else { now_ns + LOST_AFTER_NS })
     }
 
     /// Encodes a message.
