@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 
-use super::{Ban, BanTarget, Seat};
+use super::{Ban, BanTarget, Seat, TooLong};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
@@ -331,18 +331,19 @@ impl Shard {
 
     /// Ends a turn for the measure of overload.
     pub(crate) fn note_turn(&mut self) {
-        let ended = self.clock.now().monotonic;
+        let ended = self.clock.now();
         let mark = self.shared.admission.lag_mark_ms();
-        if let Some(until) = self.lag.note(self.now.monotonic, ended, mark) {
+        if let Some(TooLong { until, still }) = self.lag.note(self.now.monotonic, ended.monotonic, mark) {
             self.shared.admission.announce_overload(until);
-            if let Some(times) = self.overloaded.note(ended) {
-                let mean_ms = self.lag.at(ended);
+            self.engine.note_loop_lag(ended, until, still);
+            if let Some(times) = self.overloaded.note(ended.monotonic) {
+                let mean_ms = self.lag.at(ended.monotonic);
                 tracing::warn!(
                     shard = self.place.shard.0,
                     mean_ms,
                     mark_ms = mark,
                     times,
-                    "overloaded: turns take too long, so new connections are refused"
+                    "overloaded: turns take too long, so new connections are refused, and who gives the shard most to do waits"
                 );
             }
         }
