@@ -23,8 +23,6 @@ use crate::session::BlockedPublisher;
 const WINDOW_MS: u64 = 1000;
 /// What a message costs beside its bytes, each time that it is handed on, in bytes.
 const MESSAGE_BYTES: u64 = 256;
-/// Work that nobody is held for in a second, bytes: some thirty short messages to one receiver each.
-const LEAST_ALLOWED: u64 = 16 * 1024;
 /// Publishers that are counted at once. Those beyond are not held.
 const COUNTED_MAX: usize = 65_536;
 
@@ -99,11 +97,11 @@ impl LoopLag {
     }
 
     /// Begins the next second: decides from the last one what each publisher may have done in it.
-    fn begin_window(&mut self, now: Millis) {
+    fn begin_window(&mut self, now: Millis, exempt: u64) {
         if self.long {
             let sum = self.work.values().fold(0_u64, |sum, work| sum.saturating_add(*work));
             let mean = sum.checked_div(self.work.len() as u64).unwrap_or(u64::MAX);
-            self.allowed = mean.min(self.allowed / 4 * 3).max(LEAST_ALLOWED);
+            self.allowed = mean.min(self.allowed / 4 * 3).max(exempt);
         } else {
             self.allowed = self.allowed.saturating_mul(2);
         }
@@ -167,7 +165,7 @@ impl Engine {
         let lag = &mut self.desk.loop_lag;
         self.desk.to_unpark.extend(std::mem::take(&mut lag.waiting));
         if lag.is_on(now) {
-            lag.begin_window(now.monotonic);
+            lag.begin_window(now.monotonic, self.settings.limits.lag_exempt_bytes);
             self.desk.timers.set(lag.window_ends, Timer::LoopLag);
         } else {
             *lag = LoopLag::default();
@@ -188,6 +186,8 @@ impl Engine {
 mod tests {
     use super::*;
 
+    const EXEMPT: u64 = 1000;
+
     fn publisher(index: u32) -> BlockedPublisher {
         BlockedPublisher { shard: ShardId(0), connection: ConnectionKey { index, generation: 0 } }
     }
@@ -198,19 +198,19 @@ mod tests {
         assert!(!lag.count(publisher(0), 1 << 40), "there is nothing to compare with yet");
         lag.count(publisher(1), 0);
         lag.long = true;
-        lag.begin_window(Millis(0));
+        lag.begin_window(Millis(0), EXEMPT);
         assert_eq!(lag.allowed, 1 << 39, "the mean");
         let mut before = lag.allowed;
-        while before > LEAST_ALLOWED {
+        while before > EXEMPT {
             lag.count(publisher(0), before);
             lag.long = true;
-            lag.begin_window(Millis(0));
-            assert!(lag.allowed <= (before / 4 * 3).max(LEAST_ALLOWED), "{} after {before}", lag.allowed);
+            lag.begin_window(Millis(0), EXEMPT);
+            assert!(lag.allowed <= (before / 4 * 3).max(EXEMPT), "{} after {before}", lag.allowed);
             before = lag.allowed;
         }
-        assert!(!lag.count(publisher(0), LEAST_ALLOWED) && lag.count(publisher(0), 1));
+        assert!(!lag.count(publisher(0), EXEMPT) && lag.count(publisher(0), 1));
         for _ in 0..64 {
-            lag.begin_window(Millis(0));
+            lag.begin_window(Millis(0), EXEMPT);
         }
         assert_eq!(lag.allowed, u64::MAX);
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_second_in_which_nobody_published_allows_no_more_than_the_one_before() {
         let mut lag = LoopLag { allowed: 1 << 20, long: true, ..LoopLag::default() };
-        lag.begin_window(Millis(0));
+        lag.begin_window(Millis(0), EXEMPT);
         assert_eq!(lag.allowed, (1 << 20) / 4 * 3);
     }
 
