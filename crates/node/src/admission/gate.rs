@@ -112,6 +112,12 @@ impl Shard {
         self.flight.record(self.now, event.address(Some(address)));
     }
 
+    /// A client has sent what begins no connection.
+    pub(crate) fn record_failed_handshake(&mut self, address: IpAddr, detail: &str) {
+        let event = self.flown(FlightKind::Refused).reason(Reason::HandshakeFailed).detail(detail);
+        self.flight.record(self.now, event.address(Some(address)));
+    }
+
     /// A connection is refused for the limit of all connections.
     pub(crate) fn refuse_full(&mut self, address: Option<IpAddr>) {
         self.counters.refused_full += 1;
