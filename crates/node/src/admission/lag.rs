@@ -47,9 +47,9 @@ impl LoopLag {
         let turn = ended.since(began).min(HOUR_MS);
         self.mean_us = (self.faded(began) * MEMORY_MS + turn * turn * 1000) / (turn + MEMORY_MS);
         self.ended = ended;
-        let mark_us = mark_ms.min(HOUR_MS) * 1000;
-        let low_us = mark_us / 4 * 3;
-        self.over = mark_us != 0 && self.mean_us > if self.over { low_us } else { mark_us };
+        let high_us = mark_ms.min(HOUR_MS) * 1000;
+        let low_us = high_us / 4 * 3;
+        self.over = high_us != 0 && self.mean_us > if self.over { low_us } else { high_us };
         if !self.over {
             return None;
         }
