@@ -287,10 +287,10 @@ mod tests {
     }
 
     /// What each side of a whole handshake comes to.
-    fn shake(dialer: &Oneself, dialed: PeerNode, listener: &Oneself, known: &ClusterView) -> [Outcome; 2] {
+    fn shake(dialer: &Oneself, whom: PeerNode, listener: &Oneself, known: &ClusterView) -> [Outcome; 2] {
         let mut to_listener = Vec::new();
         let nobody = view(&[]);
-        let mut dialing = Handshake::dial(dialer, dialed, moment(1), &mut to_listener);
+        let mut dialing = Handshake::dial(dialer, whom, moment(1), &mut to_listener);
         let mut listening = Handshake::listen();
         let (mut at_dialer, mut at_listener) = (Ok(None), Ok(None));
         for _ in 0..2 {

@@ -9,6 +9,7 @@ mod deadline;
 mod flow;
 mod homes;
 mod limits;
+mod membership;
 mod pki;
 mod proxy;
 mod quic;

@@ -2,22 +2,44 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often a direction that is stopped looks whether it may go on. Nothing depends on it but how soon it does.
+/// How often a direction in which nothing comes looks whether it is over. Nothing depends on it but how soon a test ends.
 const LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct State {
-    /// Nothing goes from the one who connects to the one who is connected to.
-    there_stopped: AtomicBool,
-    /// And nothing back.
-    back_stopped: AtomicBool,
-    ends: AtomicBool,
+    gates: Mutex<Gates>,
+    changed: Condvar,
     sockets: Mutex<Vec<TcpStream>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Gates {
+    /// Nothing goes from the one who connects to the one who is connected to.
+    there_stopped: bool,
+    /// And nothing back.
+    back_stopped: bool,
+    ends: bool,
+}
+
+impl State {
+    fn set(&self, change: impl FnOnce(&mut Gates)) {
+        change(&mut self.gates.lock().unwrap());
+        self.changed.notify_all();
+    }
+
+    fn ends(&self) -> bool {
+        self.gates.lock().unwrap().ends
+    }
+
+    /// Waits until a direction may go on.
+    fn pass(&self, there: bool) {
+        let stopped = |gates: &mut Gates| !gates.ends && if there { gates.there_stopped } else { gates.back_stopped };
+        drop(self.changed.wait_while(self.gates.lock().unwrap(), stopped).unwrap());
+    }
 }
 
 /// Takes connections and passes their bytes on.
@@ -36,7 +58,7 @@ impl Proxy {
         let shared = Arc::clone(&state);
         let accepting = std::thread::spawn(move || {
             for client in listener.incoming() {
-                if shared.ends.load(Ordering::SeqCst) {
+                if shared.ends() {
                     return;
                 }
                 let client = client.unwrap();
@@ -55,8 +77,7 @@ impl Proxy {
 
     /// Passes nothing on any more, in one direction or both: what is sent waits.
     pub(super) fn stop(&self, there: bool, back: bool) {
-        self.state.there_stopped.store(there, Ordering::SeqCst);
-        self.state.back_stopped.store(back, Ordering::SeqCst);
+        self.state.set(|gates| (gates.there_stopped, gates.back_stopped) = (there, back));
     }
 
     /// Breaks all connections.
@@ -70,7 +91,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        self.state.ends.store(true, Ordering::SeqCst);
+        self.state.set(|gates| gates.ends = true);
         self.cut();
         // So that it looks.
         let _ = TcpStream::connect(self.address);
@@ -84,17 +105,19 @@ fn pass(mut from: TcpStream, mut to: TcpStream, state: Arc<State>, there: bool) 
     std::thread::spawn(move || {
         from.set_read_timeout(Some(LOOK)).unwrap();
         let mut buffer = vec![0; 64 * 1024];
-        while !state.ends.load(Ordering::SeqCst) {
-            let stopped = if there { &state.there_stopped } else { &state.back_stopped };
-            if stopped.load(Ordering::SeqCst) {
-                std::thread::sleep(LOOK);
-                continue;
-            }
+        while !state.ends() {
+            state.pass(there);
             match from.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(length) if to.write_all(&buffer[..length]).is_ok() => {}
+                Ok(length) => {
+                    // It may have come while the test was stopping the wire.
+                    state.pass(there);
+                    if to.write_all(&buffer[..length]).is_err() {
+                        break;
+                    }
+                }
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Ok(_) | Err(_) => break,
+                Err(_) => break,
             }
         }
         // One end is the end of both.
