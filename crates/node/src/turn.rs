@@ -18,6 +18,7 @@ use crate::limits::{
 };
 use crate::memory::return_free_pages;
 use crate::observer::{Answer, Occasion};
+use crate::relay::NodeHomes;
 use crate::report::ShardReport;
 use crate::shard::{Shard, Stage, WAKER, listener_position};
 use crate::table::Flags;
@@ -185,16 +186,19 @@ impl Shard {
             Admin::Fleet(order) => self.take_fleet_order(order),
             Admin::Move(order) => self.take_move_order(order),
             Admin::RenewLease { until } => self.engine.renew_lease(until),
-            Admin::Homes { homes, done } => {
-                self.set_homes(homes.as_deref());
-                let _ = done.send(());
-            }
+            Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
             Admin::Roster(order) => self.set_roster(*order),
             Admin::PeerNews(news) => self.record_peer_news(&news),
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
         }
+    }
+
+    fn take_homes(&mut self, homes: Option<&NodeHomes>, done: &Sender<()>) {
+        self.set_homes(homes);
+        // Whoever asked may have given up waiting.
+        let _ = done.send(());
     }
 
     fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {

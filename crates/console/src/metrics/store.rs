@@ -139,6 +139,7 @@ mod tests {
             fleet: Vec::new(),
             tenants: Vec::new(),
             homes: None,
+            cluster: None,
             store,
             shards: 1,
             slow_sessions: 0,

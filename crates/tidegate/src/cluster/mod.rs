@@ -74,16 +74,15 @@ pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Optio
     let configured = addresses::secret(config)?;
     let memory = MemoryFile::of(config.store.directory.as_deref());
     let logs = Logs::open(config, &mut || signals.stop_is_asked())?;
-    let secret = match configured {
-        Some(secret) => secret,
-        None => {
-            if !listen.ip().is_loopback() {
-                tracing::warn!(
-                    "nodes know each other by a secret that is on the bus: whoever may read the bus can pose as one; set cluster.secret_file"
-                );
-            }
-            logs.agree_on_secret(&mut || signals.stop_is_asked())?
+    let secret = if let Some(secret) = configured {
+        secret
+    } else {
+        if !listen.ip().is_loopback() {
+            tracing::warn!(
+                "nodes know each other by a secret that is on the bus: whoever may read the bus can pose as one; set cluster.secret_file"
+            );
         }
+        logs.agree_on_secret(&mut || signals.stop_is_asked())?
     };
     let secret = Secret::new(&secret).map_err(|error| format!("cluster.secret_file: {error}"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -46,6 +46,7 @@ impl Counters {
 
 /// What the thread that speaks to the bus knows.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(super) struct Standpoint {
     pub(super) member: bool,
     pub(super) leads: bool,

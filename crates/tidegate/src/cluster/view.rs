@@ -110,11 +110,11 @@ mod tests {
     #[test]
     fn a_member_is_told_who_is_where_and_serves_its_own() {
         let (mut table, adverts) = of_two();
-        table.moves.push(Move { id: 1, partitions: vec![0, 1], from: "a".into(), to: "b".into() });
+        table.moves.push(Move { id: 1, partitions: vec![0], from: "a".into(), to: "b".into() });
         let mut follower = Follower::new("a", 1, BTreeMap::new());
         let _ = follower.take(&table);
         let told = tell("a", &table, &follower, &adverts, true);
-        assert_eq!((told.homes[0], told.homes[1]), (Home::Nowhere, Home::Here));
+        assert_eq!((told.homes[0], told.homes[1]), (Home::Nowhere, Home::At(1)));
         assert_eq!((told.homes[2], told.homes[3]), (Home::Here, Home::At(1)));
         assert_eq!((told.references[1].as_str(), told.relays[1].map(|at| at.port())), ("host:5", Some(6)));
         let peers: Vec<_> = told.view.peers.iter().map(|peer| (peer.name.as_str(), peer.incarnation)).collect();

@@ -86,14 +86,14 @@ impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
         while let Ok(work) = inbox.recv() {
             match work {
-                Work::Table(work) => self.follow(*work),
+                Work::Table(work) => self.follow(&work),
                 Work::TakeIn { id, parcel } => self.take_in(id, &parcel),
             }
         }
     }
 
     /// Does what a table asks for. A shard that does not answer hangs or ends, and the node with it.
-    fn follow(&mut self, work: TableWork) {
+    fn follow(&mut self, work: &TableWork) {
         for step in &work.steps {
             if let Step::Forget(partitions) = step {
                 self.forget(set_of(partitions));
@@ -104,7 +104,7 @@ impl Worker {
         for step in &work.steps {
             self.take_note(step);
         }
-        if let Err(error) = self.put_in_force(&work) {
+        if let Err(error) = self.put_in_force(work) {
             tracing::error!(%error, "the table of the cluster is not in force everywhere");
         }
         for step in &work.steps {

@@ -60,9 +60,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let store = crate::durable::open_store(config)?;
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let config = &crate::tenant_numbers::settle(written)?;
-    let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
-    let config = &crate::cluster::with_relay(config.clone())?;
+    let config = &settle(written)?;
     let joining = match crate::cluster::join(config, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
@@ -73,10 +71,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
     let access = rules.clone().map(|rules| access::factory(rules, Names::of(config)));
     let tenancy = Tenancy::of(config);
-    let authentication = authentication::is_needed(config)
-        .then(|| Authentication::start(config, tenancy.clone(), asker))
-        .transpose()?
-        .map(Arc::new);
+    let authentication =
+        authentication::is_needed(config).then(|| Authentication::start(config, tenancy.clone(), asker));
+    let authentication = authentication.transpose()?.map(Arc::new);
     if let Some(authentication) = &authentication {
         status.asks(Arc::clone(authentication));
     }
@@ -130,6 +127,18 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         cluster.leave(config.cluster.leave_timeout);
     }
+    Ok(stop(node, console, config))
+}
+
+/// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients that others relay.
+fn settle(written: &Config) -> Result<Config, String> {
+    let config = crate::tenant_numbers::settle(written)?;
+    let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
+    crate::cluster::with_relay(config)
+}
+
+/// Closes everything.
+fn stop(node: Node, console: Option<Admin>, config: &Config) -> Exit {
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
         console.running.stop();
@@ -138,7 +147,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");
-    Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
+    if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure }
 }
 
 /// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
