@@ -14,6 +14,7 @@ pub mod address;
 mod admission;
 mod clock;
 mod close;
+mod cluster;
 mod connections;
 mod durable;
 pub mod files;
@@ -53,6 +54,10 @@ pub use admission::{
     MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
 };
 pub use clock::Clock;
+pub use cluster::{
+    ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState, MAX_NODE_NAME,
+    MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
+};
 pub use durable::DurableError;
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
