@@ -26,7 +26,7 @@ impl Scenario {
     /// When two have one name, or a limit is none.
     pub fn cases(&self) -> Result<Vec<Case>, ScenarioError> {
         let mut cases: Vec<Case> = Vec::new();
-        for values in combinations(&self.matrix) {
+        for values in combinations(&self.variants, &self.matrix) {
             let name = self.case_name(&values);
             let wrong = |message: String| ScenarioError::Load { scenario: self.name.clone(), case: name.clone(), message };
             if cases.iter().any(|case| case.name == name) {
@@ -52,8 +52,11 @@ impl Scenario {
     }
 }
 
-fn combinations(matrix: &BTreeMap<String, Vec<Value>>) -> Vec<BTreeMap<String, Value>> {
-    let mut all = vec![BTreeMap::new()];
+fn combinations(
+    variants: &[BTreeMap<String, Value>],
+    matrix: &BTreeMap<String, Vec<Value>>,
+) -> Vec<BTreeMap<String, Value>> {
+    let mut all = if variants.is_empty() { vec![BTreeMap::new()] } else { variants.to_vec() };
     for (name, values) in matrix {
         all = all
             .into_iter()
@@ -122,6 +125,19 @@ mod tests {
         assert_eq!(cases[2].load["topic"], Value::String("d/1000/{client}".to_owned()), "other names are the load's");
         assert_eq!(cases[3].load["deep"][0]["qos"], Value::Integer(1));
         assert_eq!(cases[3].limits.cpus, Some(0.5));
+    }
+
+    #[test]
+    fn values_of_a_variant_go_together() {
+        let cases = scenario(
+            "case = '{shape}, {qos}'\n[[variants]]\nshape = 'few'\nclients = 1\n[[variants]]\nshape = 'many'\nclients = 9\n\
+             [matrix]\nqos = [0, 1]\n[load]\ncount = '{clients}'",
+        )
+        .cases()
+        .unwrap();
+        let seen: Vec<(&str, &Value)> = cases.iter().map(|case| (case.name.as_str(), &case.load["count"])).collect();
+        let (one, nine) = (Value::Integer(1), Value::Integer(9));
+        assert_eq!(seen, [("few, 0", &one), ("few, 1", &one), ("many, 0", &nine), ("many, 1", &nine)]);
     }
 
     #[test]

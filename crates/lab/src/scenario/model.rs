@@ -28,6 +28,9 @@ pub struct Scenario {
     /// Values by name; there is a case for each combination.
     #[serde(default)]
     pub matrix: BTreeMap<String, Vec<toml::Value>>,
+    /// Values that go together; there is each combination of the matrix for each of them.
+    #[serde(default)]
+    pub variants: Vec<BTreeMap<String, toml::Value>>,
     /// What a case is called; all values in a row when there is none.
     #[serde(default)]
     pub case: Option<String>,

@@ -1,6 +1,7 @@
 //! Shorter runs of the same shape.
 
-use crate::load::{Disturbance, LoadPlan, Pace, Ramp, Role};
+use crate::load::LoadPlan;
+use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
 /// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a message or to a
 /// connection: the deadline, the wait for an answer, the pauses of a slow reader.
@@ -56,7 +57,7 @@ fn times(value: u64, factor: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{ClientGroup, Target};
+    use crate::load::plan::{ClientGroup, Target};
 
     #[test]
     fn times_of_phases_shrink_and_times_of_messages_stay() {
