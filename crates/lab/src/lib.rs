@@ -5,9 +5,11 @@
 //! - [`sample`] looks at what they use, and limits it.
 //! - [`scenario`] has what is measured, as data.
 //! - [`run`] runs a scenario against brokers, again and again.
+//! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
 pub mod load;
 pub mod peer;
+pub mod probe;
 pub mod report;
 pub mod results;
 pub mod run;

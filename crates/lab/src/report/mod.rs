@@ -9,6 +9,8 @@ mod provenance;
 mod published;
 mod summary;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 pub use number::shown;
 pub use page::page;

@@ -16,6 +16,29 @@ macro_rules! shipped {
 /// In the order of `lab list`.
 const SHIPPED: &[(&str, &str)] = shipped![
     "smoke",
+    "pi-ladder",
+    "pi-many-to-many",
+    "lavva-1",
+    "lavva-2",
+    "lavva-3",
+    "lavva-4",
+    "middleware-throughput",
+    "middleware-one-second",
+    "middleware-latency",
+    "middleware-scalability",
+    "middleware-footprint",
+    "middleware-patterns",
+    "middleware-dynamic-subscribers",
+    "suite-connection",
+    "suite-fan-out",
+    "suite-point-to-point",
+    "suite-shared",
+    "churn",
+    "reconnect-storm",
+    "takeover",
+    "retained-flood",
+    "slow-readers",
+    "kill-restart",
 ];
 
 /// All scenarios by name.

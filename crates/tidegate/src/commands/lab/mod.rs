@@ -2,6 +2,7 @@
 
 mod list;
 mod peers;
+mod probe;
 mod report;
 mod run;
 
@@ -39,6 +40,9 @@ pub(crate) enum LabCommand {
     /// Run a scenario against brokers and write a report
     #[command(after_help = RUN)]
     Run(Box<run::Args>),
+    /// Find out which features and limits of MQTT a broker really has
+    #[command(after_help = "Example:\n  tidegate lab probe mqtt://192.0.2.1:1883 --json")]
+    Probe(probe::Args),
     /// Make the report of results anew
     Report(report::Args),
     /// List or install brokers to compare with
@@ -63,6 +67,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
     match command {
         LabCommand::List(args) => list::run(args),
         LabCommand::Run(args) => run::run(args),
+        LabCommand::Probe(args) => probe::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Peers(args) => peers::run(args),
     }
