@@ -34,8 +34,11 @@ fn warnings(results: &Results, out: &mut String) {
         );
     }
     if !results.not_measured.is_empty() {
-        let count = results.not_measured.len();
-        put!(out, "<p class=\"warn\"><b>{count} runs could not be made</b>; <a href=\"#missing\">which and why</a>.</p>");
+        let count = match results.not_measured.len() {
+            1 => "1 run".to_owned(),
+            count => format!("{count} runs"),
+        };
+        put!(out, "<p class=\"warn\"><b>{} could not be made</b>; <a href=\"#missing\">which and why</a>.</p>", count);
     }
     if results.settings.repeat < 4 {
         put!(
@@ -122,7 +125,7 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
         }
     }
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let (who, count) = wins.first()?.clone();
+    let Some((who, count)) = wins.first().cloned() else { return Some(shared_first(results, table, &cases)) };
     let won: Vec<&Vec<&Cell>> = cases.iter().filter(|ranked| ranked[0].peer == who).collect();
     let first = won.first()?;
     let how = if cases.len() == 1 {
@@ -132,6 +135,22 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
         format!("ahead in {count} of {} cases{}", cases.len(), typical(table.measure, &won))
     };
     Some(Verdict { who, how })
+}
+
+/// Where nobody stands out: those who are first in every case, and how far the last one is behind.
+fn shared_first(results: &Results, table: &Table, cases: &[Vec<&Cell>]) -> Verdict {
+    let first = |peer: &String| {
+        cases.iter().all(|ranked| ranked.iter().any(|cell| cell.peer == *peer && close(cell.median, ranked[0].median)))
+    };
+    let leaders: Vec<String> = results.peer_names().into_iter().filter(first).collect();
+    let (best, last) = cases
+        .iter()
+        .filter_map(|ranked| Some((*ranked.first()?, *ranked.last()?)))
+        .max_by(|a, b| (a.0.median - a.1.median).abs().total_cmp(&(b.0.median - b.1.median).abs()))
+        .unwrap_or((cases[0][0], cases[0][0]));
+    let unit = table.measure.name().1;
+    let who = if leaders.is_empty() { "No clear first".to_owned() } else { leaders.join(", ") };
+    Verdict { who, how: format!("{} {unit}; {} has up to {}", shown(best.median), last.peer, shown(last.median)) }
 }
 
 fn ratio_text(measure: Measure, best: &Cell, next: &Cell) -> String {

@@ -6,10 +6,10 @@ use crate::report::markup::{escape, put};
 use crate::report::number::factor;
 
 const ROW: f64 = 22.0;
-const LABEL: f64 = 230.0;
+const LABEL: f64 = 120.0;
 /// Where the axis begins: the number of a bar to the left stands before it.
-const LEFT: f64 = 280.0;
-const RIGHT: f64 = 650.0;
+const LEFT: f64 = 172.0;
+const RIGHT: f64 = 460.0;
 
 /// One bar.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
     #[expect(clippy::cast_precision_loss, reason = "a few bars")]
     let bottom = 26.0 + bars.len() as f64 * ROW;
     let mut out = String::new();
-    put!(out, "<svg viewBox=\"0 0 720 {:.0}\" role=\"img\" aria-label=\"{}\">", bottom + 22.0, escape(label));
+    put!(out, "<svg viewBox=\"0 0 520 {:.0}\" role=\"img\" aria-label=\"{}\">", bottom + 22.0, escape(label));
     let centre = x.place(1.0);
     for tick in &x.ticks {
         let place = x.place(*tick);

@@ -8,7 +8,7 @@ const LETTER: f64 = 6.3;
 
 /// The names of all series in a row, each with a piece of its line.
 pub(in crate::report) fn legend(names: &[String]) -> String {
-    let mut out = String::from("<svg viewBox=\"0 0 720 18\" role=\"img\" aria-label=\"Legend\">");
+    let mut out = String::from("<svg viewBox=\"0 0 960 18\" role=\"img\" aria-label=\"Legend\">");
     let mut x = 8.0;
     for (series, name) in names.iter().enumerate() {
         let class = colour(series);

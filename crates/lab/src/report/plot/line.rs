@@ -5,14 +5,14 @@ use super::{colour, dashes};
 use crate::report::markup::{escape, put};
 use crate::report::number::shown;
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 708.0;
+const RIGHT: f64 = 508.0;
 const TOP: f64 = 24.0;
 const BOTTOM: f64 = 196.0;
 /// Points of a curve: more than one for two units of the drawing nobody sees.
-const POINTS: usize = 330;
+const POINTS: usize = 240;
 
 /// The values of one broker.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +108,7 @@ mod tests {
         let mark = Mark { at: 5.0, what: "broker <killed>".to_owned() };
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &[mark]);
         assert!(svg.contains("messages/s") && svg.contains("broker &lt;killed&gt;"));
-        assert!(svg.contains("points=\"58.0,196.0 708.0,24.0 \""), "{svg}");
+        assert!(svg.contains("points=\"58.0,196.0 508.0,24.0 \""), "{svg}");
         assert!(svg.contains("stroke-dasharray=\"7 3\""), "a line is known without its colour");
     }
 

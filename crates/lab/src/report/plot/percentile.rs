@@ -9,7 +9,7 @@ use crate::report::markup::{escape, put};
 const BOTTOM: f64 = 196.0;
 const TOP: f64 = 24.0;
 const LEFT: f64 = 58.0;
-const RIGHT: f64 = 708.0;
+const RIGHT: f64 = 508.0;
 /// The shares that are labelled.
 const LABELS: [(f64, &str); 6] =
     [(0.0, "0"), (0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
@@ -27,7 +27,7 @@ pub(in crate::report) fn percentiles(label: &str, curves: &[(usize, &Histogram)]
     let most = curves.iter().flat_map(|(_, points)| points.iter().map(|(nines, _)| *nines)).fold(2.0, f64::max);
     let x = Axis::exact(0.0, most, LEFT, RIGHT);
     let mut out = String::new();
-    put!(out, "<svg viewBox=\"0 0 720 230\" role=\"img\" aria-label=\"{}\">", escape(label));
+    put!(out, "<svg viewBox=\"0 0 520 230\" role=\"img\" aria-label=\"{}\">", escape(label));
     put!(out, "<text x=\"{LEFT}\" y=\"13\">milliseconds (logarithmic)</text>");
     horizontal(&y, &mut out);
     for (share, name) in LABELS.iter().filter(|(share, _)| nines(*share) <= most + 1e-9) {
