@@ -1,5 +1,6 @@
 //! Measures any message broker the same way, from outside.
 //!
+//! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`load`] produces load and counts exactly what became of it.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
 //! - [`sample`] looks at what they use, and limits it.
@@ -7,6 +8,7 @@
 //! - [`run`] runs a scenario against brokers, again and again.
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
+pub mod double;
 pub mod load;
 pub mod peer;
 pub mod probe;
