@@ -61,9 +61,9 @@ impl<'de> Deserialize<'de> for Bytes {
         }
         match Written::deserialize(deserializer)? {
             Written::Number(number) => Ok(Self(number)),
-            Written::Text(text) => {
-                parse_bytes(&text).map(Self).ok_or_else(|| de::Error::custom(format!("`{text}` is no size such as \"64MiB\"")))
-            }
+            Written::Text(text) => parse_bytes(&text)
+                .map(Self)
+                .ok_or_else(|| de::Error::custom(format!("`{text}` is no size such as \"64MiB\""))),
         }
     }
 }

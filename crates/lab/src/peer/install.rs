@@ -12,7 +12,8 @@ use super::{PeerError, Template};
 /// Whether its program is there.
 pub fn is_installed(template: &Template, place: &Place) -> bool {
     let values = place.values(template);
-    template.command.iter().any(|command| find(&fill(command, &values)).is_some())
+    let there = template.installed.as_ref().is_none_or(|file| Path::new(&fill(file, &values)).exists());
+    there && template.command.iter().any(|command| find(&fill(command, &values)).is_some())
 }
 
 /// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard error.

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use super::install::is_installed;
+use super::left_behind;
 use super::placeholder::fill;
 use super::readiness::answers;
-use super::left_behind;
 use super::spawn::{LOG, Place, Plan, Spawned};
 use super::{PeerError, Ports, Template};
 use crate::stop::Stop;
@@ -61,6 +62,9 @@ impl Running {
         cgroups: &[PathBuf],
         stop: &Stop,
     ) -> Result<Self, PeerError> {
+        if !is_installed(template, place) {
+            return Err(PeerError::Missing { peer: template.name.clone(), commands: template.command.clone() });
+        }
         let taken = ports.take(host, template.ports.len())?;
         let directory = place.scratch.join(format!("{}-{}", template.name, taken.first().copied().unwrap_or_default()));
         if directory.exists() {
@@ -242,7 +246,6 @@ impl Drop for Running {
         self.kill();
     }
 }
-
 
 /// Signals a child's process group: the child made it its own when it was spawned.
 fn signal_group(child: &Child, signal: Signal) {

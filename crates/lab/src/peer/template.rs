@@ -54,6 +54,9 @@ pub struct Template {
     pub(super) ports: Vec<String>,
     /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
     pub(super) addresses: BTreeMap<String, String>,
+    /// A file that is there when it is installed, where its program alone does not say so.
+    #[serde(default)]
+    pub(super) installed: Option<String>,
     /// Commands that run before it and have to end, such as one that formats a directory.
     #[serde(default)]
     pub(super) prepare: Vec<Vec<String>>,
@@ -128,7 +131,8 @@ pub(super) struct Install {
 impl Template {
     fn parse(name: &str, text: &str, path: &str) -> Result<Self, PeerError> {
         let wrong = |message: String| PeerError::Template { path: path.to_owned(), message };
-        let mut template: Self = toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let mut template: Self =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
         name.clone_into(&mut template.name);
         if !template.ports.contains(&template.ready.port) {
             return Err(wrong(format!("ready.port is `{}`, which ports does not name", template.ready.port)));
@@ -208,16 +212,20 @@ mod tests {
         for template in catalogue.all() {
             assert!(!template.addresses.is_empty(), "{} has no address", template.name);
             let version = &template.version;
-            assert!(version.fixed.is_some() != !version.command.is_empty(), "{}: one way to its version", template.name);
+            assert!(
+                version.fixed.is_some() == version.command.is_empty(),
+                "{}: one way to its version",
+                template.name
+            );
         }
     }
 
     #[test]
     fn every_file_in_the_folder_is_shipped() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
-        let files = fs::read_dir(folder).unwrap().filter(|entry| {
-            entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "toml")
-        });
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "toml"));
         assert_eq!(files.count(), SHIPPED.len());
     }
 

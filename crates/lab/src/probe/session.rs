@@ -29,7 +29,7 @@ pub(super) struct Message {
     pub(super) content_type: Option<String>,
     pub(super) response_topic: Option<String>,
     pub(super) correlation_data: Option<Vec<u8>>,
-    pub(super) message_expiry: Option<u32>,
+    pub(super) expiry: Option<u32>,
 }
 
 /// A packet as far as a check looks at it.
@@ -67,7 +67,11 @@ type Result<T> = std::result::Result<T, String>;
 
 impl Session {
     /// Connects; `take` looks at the CONNACK while it is there.
-    pub(super) fn open<T>(target: &Target, connect: &Connect<'_>, take: impl Fn(&ConnAck<'_>) -> T) -> Result<Accepted<T>> {
+    pub(super) fn open<T>(
+        target: &Target,
+        connect: &Connect<'_>,
+        take: impl Fn(&ConnAck<'_>) -> T,
+    ) -> Result<Accepted<T>> {
         let place = (target.host.as_str(), target.port);
         let address = place.to_socket_addrs().map_err(text)?.next().ok_or("the host has no address")?;
         let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(text)?;
@@ -209,9 +213,7 @@ impl Session {
             Packet::PubComp(complete) => Ok(Got::Acknowledged(complete.reason_code.byte())),
             Packet::SubAck(suback) => Ok(Got::Granted(suback.reason_codes.iter().map(ReasonCode::byte).collect())),
             Packet::PingResp(_) => Ok(Got::Pong),
-            Packet::Disconnect(disconnect) => {
-                Err(format!("the broker disconnects: {}", disconnect.reason_code.text()))
-            }
+            Packet::Disconnect(disconnect) => Err(format!("the broker disconnects: {}", disconnect.reason_code.text())),
             _ => Ok(Got::Other),
         })?;
         self.write(&out).map_err(Ended::Broken)?;
@@ -258,7 +260,7 @@ impl Session {
                 return Err(Ended::Late);
             }
             self.stream.set_read_timeout(Some(left)).map_err(|error| broken(&error))?;
-            let mut buffer = [0; 65_536];
+            let mut buffer = vec![0; 65_536];
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err(Ended::Broken("the broker closes the connection".to_owned())),
                 Ok(read) => self.received.extend_from_slice(&buffer[..read]),
@@ -303,6 +305,6 @@ fn owned(publish: &Publish<'_>) -> Message {
         content_type: properties.content_type.map(str::to_owned),
         response_topic: properties.response_topic.map(|topic| topic.to_string()),
         correlation_data: properties.correlation_data.map(<[u8]>::to_vec),
-        message_expiry: properties.message_expiry,
+        expiry: properties.message_expiry,
     }
 }

@@ -32,9 +32,7 @@ pub(super) fn ratios(results: &Results, out: &mut String) {
             let factors: Vec<f64> = results
                 .case_names()
                 .iter()
-                .filter_map(|case| {
-                    advantage(measure, table.get(case, peer)?.median, table.get(case, base)?.median)
-                })
+                .filter_map(|case| advantage(measure, table.get(case, peer)?.median, table.get(case, base)?.median))
                 .collect();
             if let Some(ratio) = geometric_mean(&factors) {
                 rows.push(Bar { label: peer.clone(), series: series + 1, ratio });
@@ -82,7 +80,12 @@ pub(super) fn latency(results: &Results, out: &mut String) {
             continue;
         }
         let borrowed: Vec<(usize, &Histogram)> = together.iter().map(|(series, all)| (*series, all)).collect();
-        put!(out, "<figure><figcaption><b>{}</b></figcaption>{}</figure>", escape(&case), percentiles(&case, &borrowed));
+        put!(
+            out,
+            "<figure><figcaption><b>{}</b></figcaption>{}</figure>",
+            escape(&case),
+            percentiles(&case, &borrowed)
+        );
     }
     out.push_str("</div>");
 }
@@ -124,7 +127,11 @@ fn curves_of(runs: &[(usize, &Run)], out: &mut String) {
     let mut plot = |name: &str, unit: &str, scale: Scale, of: &dyn Fn(&Run) -> Vec<(f64, f64)>| {
         let curves: Vec<Curve> = runs.iter().map(|(series, run)| Curve { series: *series, points: of(run) }).collect();
         if curves.iter().any(|curve| curve.points.iter().any(|(_, value)| *value > 0.0)) {
-            put!(out, "<figure><figcaption><b>{name}</b></figcaption>{}</figure>", lines(name, unit, scale, &curves, &marks));
+            put!(
+                out,
+                "<figure><figcaption><b>{name}</b></figcaption>{}</figure>",
+                lines(name, unit, scale, &curves, &marks)
+            );
         }
     };
     plot("Received", "messages/s", Scale::Linear, &|run| seconds(run, |second| float(second.received)));

@@ -33,7 +33,9 @@ pub fn html(results: &Results) -> String {
 /// The measures that a report shows: those of the scenario first, then others that say something.
 fn measures(results: &Results) -> Vec<Measure> {
     let mut measures = results.scenario.measures.clone();
-    for measure in [Measure::Lost, Measure::Duplicates, Measure::Reordered, Measure::CpuPerDelivery, Measure::MemoryPeak] {
+    for measure in
+        [Measure::Lost, Measure::Duplicates, Measure::Reordered, Measure::CpuPerDelivery, Measure::MemoryPeak]
+    {
         if !measures.contains(&measure) {
             measures.push(measure);
         }

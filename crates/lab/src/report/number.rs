@@ -12,7 +12,13 @@ pub fn shown(value: f64) -> String {
     if size >= 100.0 {
         return thousands(value.round());
     }
-    let digits = if size >= 10.0 { 1 } else if size >= 1.0 { 2 } else { 3 };
+    let digits = if size >= 10.0 {
+        1
+    } else if size >= 1.0 {
+        2
+    } else {
+        3
+    };
     let text = format!("{value:.digits$}");
     let trimmed = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if trimmed == "0" { format!("{value:.1e}") } else { trimmed.to_owned() }

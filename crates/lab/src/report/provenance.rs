@@ -31,13 +31,20 @@ fn machine(results: &Results, out: &mut String) {
         ("Begun", day(machine.begun_unix_s)),
         (
             "Busy with",
-            format!("a load average of {} before the first run; broker and generator share the machine", shown(machine.load_average)),
+            format!(
+                "a load average of {} before the first run; broker and generator share the machine",
+                shown(machine.load_average)
+            ),
         ),
         ("Lab", format!("version {}, commit {commit}", escape(&machine.lab_version))),
         ("Limits", escape(&machine.limits)),
         (
             "Order",
-            format!("by chance in each repetition, from the seed {}; times of phases × {}", settings.seed, shown(settings.time_scale)),
+            format!(
+                "by chance in each repetition, from the seed {}; times of phases × {}",
+                settings.seed,
+                shown(settings.time_scale)
+            ),
         ),
     ];
     out.push_str("<dl>");

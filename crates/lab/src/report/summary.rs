@@ -85,7 +85,8 @@ fn single(results: &Results, out: &mut String) {
         let values = || table.cells.iter().map(|cell| cell.median);
         let (Some(least), Some(most)) = (values().reduce(f64::min), values().reduce(f64::max)) else { continue };
         let (name, unit) = measure.name();
-        let text = if shown(least) == shown(most) { shown(most) } else { format!("{} – {}", shown(least), shown(most)) };
+        let text =
+            if shown(least) == shown(most) { shown(most) } else { format!("{} – {}", shown(least), shown(most)) };
         put!(
             out,
             "<div class=\"card\"><div class=\"what\">{name}</div><div class=\"who\">{text}</div><div class=\"how\">{unit}, over all cases</div></div>"
@@ -100,12 +101,8 @@ struct Verdict {
 }
 
 fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
-    let cases: Vec<Vec<&Cell>> = results
-        .case_names()
-        .iter()
-        .map(|case| ranked(table, case))
-        .filter(|ranked| ranked.len() > 1)
-        .collect();
+    let cases: Vec<Vec<&Cell>> =
+        results.case_names().iter().map(|case| ranked(table, case)).filter(|ranked| ranked.len() > 1).collect();
     if cases.is_empty() {
         return None;
     }

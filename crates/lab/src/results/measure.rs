@@ -187,9 +187,7 @@ impl Measure {
             Self::Accepted => Some(float(connections.accepted)),
             Self::AcceptedShare => share(connections.accepted, connections.dialled),
             Self::ConnectionsLost => Some(float(connections.lost)),
-            Self::ConnectP99 => {
-                (run.load.connecting.count() > 0).then(|| float(run.load.connecting.at(0.99)) / 1e6)
-            }
+            Self::ConnectP99 => (run.load.connecting.count() > 0).then(|| float(run.load.connecting.at(0.99)) / 1e6),
             Self::ConnectRate => {
                 let busy: Vec<u64> =
                     run.load.series.iter().map(|second| second.accepted).filter(|accepted| *accepted > 0).collect();

@@ -90,7 +90,8 @@ fn normal_tail(distance: f64, m: usize, n: usize) -> f64 {
     // The complementary error function by the formula 7.1.26 of Abramowitz and Stegun, right to 1.5e-7.
     let z = (distance - 0.5).max(0.0) / deviation / std::f64::consts::SQRT_2;
     let t = 1.0 / (1.0 + 0.327_591_1 * z);
-    let poly = t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    let poly =
+        t * (0.254_829_592 + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
     (poly * (-z * z).exp()).min(1.0)
 }
 
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn the_approximation_meets_the_exact_test() {
-        let (first, second): (Vec<f64>, Vec<f64>) = ((0..12).map(f64::from).collect(), (5..17).map(f64::from).collect());
+        let (first, second): (Vec<f64>, Vec<f64>) =
+            ((0..12).map(f64::from).collect(), (5..17).map(f64::from).collect());
         let exact = mann_whitney(&first, &second).unwrap();
         let approximate = normal_tail((wins(&first, &second) - 72.0).abs(), 12, 12);
         assert!((exact - approximate).abs() < 0.01, "{exact} against {approximate}");

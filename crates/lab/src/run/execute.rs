@@ -65,7 +65,7 @@ pub(super) fn execute(
     let mut broker = Broker::start(order, task, &joins, ports, stop)?;
     let plan = plan_of(&order.scenario, task.case, &broker.address, task.seed, order.time_scale)?;
     let begin = Instant::now();
-    let begun = unix_now();
+    let unix_s = unix_now();
     let watched = Watched::default();
     watched.set(broker.pid());
     let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
@@ -88,7 +88,7 @@ pub(super) fn execute(
         return Err(ExecuteError::Stopped);
     }
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
-    let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - begun;
+    let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
     let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
     let (throttled, killed_for_memory) = limited.as_ref().map(Limited::pressure).unwrap_or_default();
     let by = limited.as_ref().map(|limited| limited.by.to_owned());
@@ -97,7 +97,7 @@ pub(super) fn execute(
         case: task.case.name.clone(),
         peer: task.peer.name().to_owned(),
         repetition: task.repetition,
-        begun_unix_s: begun,
+        begun_unix_s: unix_s,
         ready_after_s,
         load_zero_s,
         plan,
@@ -125,7 +125,8 @@ fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteE
 
 /// How long a run takes by its plan; how long clients need to connect is not known before, but by a ladder.
 fn about(order: &Order, plan: &LoadPlan) -> Duration {
-    let idle = order.scenario.idle_before.times(order.time_scale).0 + order.scenario.idle_after.times(order.time_scale).0;
+    let idle =
+        order.scenario.idle_before.times(order.time_scale).0 + order.scenario.idle_after.times(order.time_scale).0;
     let last = plan.ramp.dials_at(plan.clients().saturating_sub(1));
     idle + Duration::from_nanos(last) + Duration::from_millis(plan.warm_up_ms + plan.duration_ms)
 }

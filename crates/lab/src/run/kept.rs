@@ -64,20 +64,23 @@ impl Kept {
         fs::create_dir_all(kept.runs()).map_err(failed("make", directory))?;
         let path = directory.join("series.json");
         if !path.exists() {
-            kept.write(&path, &wanted)?;
+            Self::write(&path, &wanted)?;
             return Ok((kept, wanted));
         }
         let there: Series = read(&path)?;
-        let name = |series: &Series| {
-            format!("`{}` at a time scale of {}", series.scenario.name, series.settings.time_scale)
-        };
+        let name =
+            |series: &Series| format!("`{}` at a time scale of {}", series.scenario.name, series.settings.time_scale);
         let same = there.schema == SCHEMA
             && there.scenario.load == wanted.scenario.load
             && there.scenario.matrix == wanted.scenario.matrix
             && there.scenario.variants == wanted.scenario.variants
             && name(&there) == name(&wanted);
         if !same {
-            return Err(KeptError::Other { directory: directory.to_owned(), there: name(&there), asked: name(&wanted) });
+            return Err(KeptError::Other {
+                directory: directory.to_owned(),
+                there: name(&there),
+                asked: name(&wanted),
+            });
         }
         Ok((kept, there))
     }
@@ -90,7 +93,7 @@ impl Kept {
 
     /// Keeps a run.
     pub(super) fn keep(&self, id: &str, run: &Run, info: &PeerInfo) -> Result<(), KeptError> {
-        self.write(&self.file(id), &(run, info))
+        Self::write(&self.file(id), &(run, info))
     }
 
     fn runs(&self) -> PathBuf {
@@ -102,7 +105,7 @@ impl Kept {
     }
 
     /// Under another name first: an interruption leaves no half of a file.
-    fn write(&self, path: &Path, value: &impl Serialize) -> Result<(), KeptError> {
+    fn write(path: &Path, value: &impl Serialize) -> Result<(), KeptError> {
         let half = path.with_extension("part");
         let text = serde_json::to_vec(value).map_err(|source| KeptError::Format { path: path.to_owned(), source })?;
         fs::write(&half, text).map_err(failed("write", &half))?;

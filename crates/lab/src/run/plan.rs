@@ -17,11 +17,8 @@ pub fn plan_of(
     seed: u64,
     factor: f64,
 ) -> Result<LoadPlan, ScenarioError> {
-    let wrong = |message: String| ScenarioError::Load {
-        scenario: scenario.name.clone(),
-        case: case.name.clone(),
-        message,
-    };
+    let wrong =
+        |message: String| ScenarioError::Load { scenario: scenario.name.clone(), case: case.name.clone(), message };
     let mut load = case.load.clone();
     // The target is not the scenario's; this one only makes the plan whole until it has its own.
     load.insert("target".to_owned(), Value::Table(placeholder()));

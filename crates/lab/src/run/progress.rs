@@ -72,7 +72,8 @@ impl Report for Bars {
         match said {
             Said::Begin { runs, kept } => {
                 if self.terminal {
-                    self.all = ProgressBar::new(runs as u64).with_style(style("{pos}/{len} runs [{bar:24}] {elapsed} {msg}"));
+                    self.all =
+                        ProgressBar::new(runs as u64).with_style(style("{pos}/{len} runs [{bar:24}] {elapsed} {msg}"));
                     self.all.enable_steady_tick(Duration::from_secs(1));
                 }
                 self.all.set_position(kept as u64);

@@ -145,7 +145,8 @@ fn chosen_cases(order: &Order) -> Result<Vec<Case>, RunError> {
 
 /// Every case with every broker, in each repetition in another order.
 fn tasks<'a>(order: &'a Order, cases: &'a [Case], seed: u64) -> Vec<Task<'a>> {
-    let pairs: Vec<(&Case, &Peer)> = cases.iter().flat_map(|case| order.peers.iter().map(move |peer| (case, peer))).collect();
+    let pairs: Vec<(&Case, &Peer)> =
+        cases.iter().flat_map(|case| order.peers.iter().map(move |peer| (case, peer))).collect();
     (1..=order.repeat)
         .flat_map(|repetition| {
             let pairs = &pairs;

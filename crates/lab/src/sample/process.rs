@@ -87,7 +87,7 @@ pub(super) fn pss(pid: u32) -> u64 {
 /// Open files. Since Linux 6.2 the size of the directory is their number; before, they are counted.
 pub(super) fn descriptors(pid: u32) -> u64 {
     let path = format!("/proc/{pid}/fd");
-    let size = fs::metadata(Path::new(&path)).map(|metadata| metadata.len()).unwrap_or(0);
+    let size = fs::metadata(Path::new(&path)).map_or(0, |metadata| metadata.len());
     if size > 0 { size } else { fs::read_dir(path).map_or(0, |entries| entries.count() as u64) }
 }
 
@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_name_with_spaces_and_parentheses_shifts_no_field() {
-        let line = "42 (a) b (c) S 7 42 42 0 -1 4194304 1 0 0 0 150 50 0 0 20 0 3 0 100 8192 25 18446744073709551615 1 1";
+        let line =
+            "42 (a) b (c) S 7 42 42 0 -1 4194304 1 0 0 0 150 50 0 0 20 0 3 0 100 8192 25 18446744073709551615 1 1";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.parent, stat.threads, stat.rss), (7, 3, 25 * page_size()));
         assert!((stat.cpu - 2.0).abs() < 1e-9);
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn status_gives_memory_and_switches() {
-        let text = "VmRSS:\t  100 kB\nRssAnon:\t   40 kB\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
+        let text =
+            "VmRSS:\t  100 kB\nRssAnon:\t   40 kB\nvoluntary_ctxt_switches:\t5\nnonvoluntary_ctxt_switches:\t6\n";
         assert_eq!(parse_status(text), Status { anonymous: 40 * 1024, voluntary: 5, involuntary: 6 });
     }
 

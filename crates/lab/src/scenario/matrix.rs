@@ -28,7 +28,8 @@ impl Scenario {
         let mut cases: Vec<Case> = Vec::new();
         for values in combinations(&self.variants, &self.matrix) {
             let name = self.case_name(&values);
-            let wrong = |message: String| ScenarioError::Load { scenario: self.name.clone(), case: name.clone(), message };
+            let wrong =
+                |message: String| ScenarioError::Load { scenario: self.name.clone(), case: name.clone(), message };
             if cases.iter().any(|case| case.name == name) {
                 return Err(wrong("two cases have this name; `case` has to name every value that differs".to_owned()));
             }
@@ -47,7 +48,9 @@ impl Scenario {
         match &self.case {
             Some(pattern) => text(pattern, values),
             None if values.is_empty() => "all".to_owned(),
-            None => values.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join(", "),
+            None => {
+                values.iter().map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join(", ")
+            }
         }
     }
 }

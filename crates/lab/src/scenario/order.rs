@@ -13,7 +13,7 @@ pub fn shuffled(len: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// SplitMix64: small, and good enough for an order.
+/// `SplitMix64`: small, and good enough for an order.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;

@@ -93,7 +93,8 @@ impl Library {
         }
         let path = Path::new(name);
         if path.extension().is_some_and(|extension| extension == "toml") {
-            let text = fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_owned(), source })?;
+            let text =
+                fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_owned(), source })?;
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
             return parse(stem, &text, name);
         }

@@ -19,8 +19,18 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
         .into_iter()
         .map(|(qos, id, title)| Finding::tried(GROUP, id, title, Answer::from_result(delivered(target, version, qos))))
         .collect();
-    findings.push(Finding::tried(GROUP, "retained", "Retained messages", Answer::from_result(retained(target, version))));
-    findings.push(Finding::tried(GROUP, "order", "Order of 100 messages of QoS 1", Answer::from_result(order(target, version))));
+    findings.push(Finding::tried(
+        GROUP,
+        "retained",
+        "Retained messages",
+        Answer::from_result(retained(target, version)),
+    ));
+    findings.push(Finding::tried(
+        GROUP,
+        "order",
+        "Order of 100 messages of QoS 1",
+        Answer::from_result(order(target, version)),
+    ));
     findings
 }
 

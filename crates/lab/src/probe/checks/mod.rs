@@ -8,7 +8,9 @@ mod sessions;
 mod subscriptions;
 mod versions;
 
-use tidegate_mqtt::{Connect, ConnectProperties, Publish, PublishProperties, QoS, SubscriptionOptions, TopicName, Version};
+use tidegate_mqtt::{
+    Connect, ConnectProperties, Publish, PublishProperties, QoS, SubscriptionOptions, TopicName, Version,
+};
 
 use super::Finding;
 use super::session::Session;

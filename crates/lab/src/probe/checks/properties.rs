@@ -19,14 +19,22 @@ pub(super) fn ask(target: &Target) -> Vec<Finding> {
             found("user-properties", "User properties, in their order", Ok(came.user_properties == pairs())),
             found("content-type", "Content type", Ok(came.content_type.as_deref() == Some("text/plain"))),
             found("response-topic", "Response topic", Ok(came.response_topic.as_deref() == Some("answers/here"))),
-            found("correlation-data", "Correlation data", Ok(came.correlation_data.as_deref() == Some(b"42".as_slice()))),
-            found("message-expiry", "Message expiry", Ok(came.message_expiry.is_some_and(|left| left <= 100))),
+            found(
+                "correlation-data",
+                "Correlation data",
+                Ok(came.correlation_data.as_deref() == Some(b"42".as_slice())),
+            ),
+            found("message-expiry", "Message expiry", Ok(came.expiry.is_some_and(|left| left <= 100))),
         ]),
         Err(why) => findings.push(found("properties", "Properties of messages", Err(why))),
     }
     findings.push(found("alias-in", "Topic aliases from clients", alias_in(target)));
     findings.push(found("alias-out", "Topic aliases to clients", alias_out(target)));
-    findings.push(found("refused-not-closed", "A message nobody subscribes to is answered with a reason", no_subscribers(target)));
+    findings.push(found(
+        "refused-not-closed",
+        "A message nobody subscribes to is answered with a reason",
+        no_subscribers(target),
+    ));
     findings
 }
 

@@ -45,8 +45,18 @@ fn findings(connack: &ConnAck<'_>) -> Vec<Finding> {
         Some(seconds) => Answer::Value(format!("{seconds} s")),
     };
     vec![
-        Finding::said(GROUP, "receive-maximum", "Receive Maximum", number(said.receive_maximum.map(|value| u64::from(value.get())), "65535")),
-        Finding::said(GROUP, "maximum-qos", "Maximum QoS", number(said.maximum_qos.map(|qos| u64::from(qos.bits())), "2")),
+        Finding::said(
+            GROUP,
+            "receive-maximum",
+            "Receive Maximum",
+            number(said.receive_maximum.map(|value| u64::from(value.get())), "65535"),
+        ),
+        Finding::said(
+            GROUP,
+            "maximum-qos",
+            "Maximum QoS",
+            number(said.maximum_qos.map(|qos| u64::from(qos.bits())), "2"),
+        ),
         Finding::said(GROUP, "retain-available", "Retained messages", available(said.retain_available)),
         Finding::said(
             GROUP,
@@ -54,12 +64,32 @@ fn findings(connack: &ConnAck<'_>) -> Vec<Finding> {
             "Maximum Packet Size, bytes",
             number(said.maximum_packet_size.map(|value| u64::from(value.get())), "no limit"),
         ),
-        Finding::said(GROUP, "topic-alias-maximum", "Topic Alias Maximum", number(said.topic_alias_maximum.map(u64::from), "0")),
+        Finding::said(
+            GROUP,
+            "topic-alias-maximum",
+            "Topic Alias Maximum",
+            number(said.topic_alias_maximum.map(u64::from), "0"),
+        ),
         Finding::said(GROUP, "wildcards-available", "Wildcards", available(said.wildcard_subscription_available)),
-        Finding::said(GROUP, "identifiers-available", "Subscription identifiers", available(said.subscription_identifier_available)),
+        Finding::said(
+            GROUP,
+            "identifiers-available",
+            "Subscription identifiers",
+            available(said.subscription_identifier_available),
+        ),
         Finding::said(GROUP, "shared-available", "Shared subscriptions", available(said.shared_subscription_available)),
-        Finding::said(GROUP, "server-keep-alive", "Keep Alive in place of 60 s", number(said.server_keep_alive.map(u64::from), "none")),
+        Finding::said(
+            GROUP,
+            "server-keep-alive",
+            "Keep Alive in place of 60 s",
+            number(said.server_keep_alive.map(u64::from), "none"),
+        ),
         Finding::said(GROUP, "session-expiry", "Session expiry, asked for for ever", expiry),
-        Finding::said(GROUP, "response-information", "Response information", Answer::from_bool(said.response_information.is_some())),
+        Finding::said(
+            GROUP,
+            "response-information",
+            "Response information",
+            Answer::from_bool(said.response_information.is_some()),
+        ),
     ]
 }

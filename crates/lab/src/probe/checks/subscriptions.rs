@@ -20,7 +20,12 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
         found("wildcard-many", "Wildcard of all levels (#)", wildcard(target, version, "one/#")),
         found("shared", "Shared subscriptions", shared(target, version)),
         found("sys", "Topics below $SYS", sys(target, version)),
-        Finding::tried(GROUP, "overlapping", "Copies for two overlapping filters of one client", overlapping(target, version)),
+        Finding::tried(
+            GROUP,
+            "overlapping",
+            "Copies for two overlapping filters of one client",
+            overlapping(target, version),
+        ),
     ];
     if version.is_v5() {
         findings.extend([
@@ -34,7 +39,13 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
 }
 
 /// A subscriber to a filter below a topic of its own, and a publisher.
-fn pair(target: &Target, version: Version, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> Result<(Session, Session, u8)> {
+fn pair(
+    target: &Target,
+    version: Version,
+    filter: &str,
+    options: SubscriptionOptions,
+    id: Option<u32>,
+) -> Result<(Session, Session, u8)> {
     let mut subscriber = open(target, version, "sub")?;
     let code = subscriber.subscribe(filter, options, id)?;
     Ok((subscriber, open(target, version, "pub")?, code))
@@ -57,7 +68,9 @@ fn shared(target: &Target, version: Version) -> Result<bool> {
     let filter = format!("$share/lab/{topic}");
     let mut first = open(target, version, "sub")?;
     let mut second = open(target, version, "sub2")?;
-    if first.subscribe(&filter, at(QoS::AtLeastOnce), None)? >= 0x80 || second.subscribe(&filter, at(QoS::AtLeastOnce), None)? >= 0x80 {
+    if first.subscribe(&filter, at(QoS::AtLeastOnce), None)? >= 0x80
+        || second.subscribe(&filter, at(QoS::AtLeastOnce), None)? >= 0x80
+    {
         return Ok(false);
     }
     let mut publisher = open(target, version, "pub")?;
@@ -86,7 +99,8 @@ fn sys(target: &Target, version: Version) -> Result<bool> {
 fn overlapping(target: &Target, version: Version) -> Answer {
     let copies = || -> Result<u32> {
         let base = own_topic("overlap");
-        let (mut subscriber, mut publisher, _) = pair(target, version, &format!("{base}/#"), at(QoS::AtMostOnce), None)?;
+        let (mut subscriber, mut publisher, _) =
+            pair(target, version, &format!("{base}/#"), at(QoS::AtMostOnce), None)?;
         subscriber.subscribe(&format!("{base}/+"), at(QoS::AtMostOnce), None)?;
         let topic = format!("{base}/a");
         publisher.publish(&message(&topic, b"o", QoS::AtMostOnce)?)?;

@@ -24,7 +24,8 @@ pub(in crate::report) struct Bar {
 
 /// Bars from the base, whose name stands above it.
 pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String {
-    let most = bars.iter().map(|bar| bar.ratio.max(1.0 / bar.ratio)).filter(|ratio| ratio.is_finite()).fold(2.0, f64::max);
+    let most =
+        bars.iter().map(|bar| bar.ratio.max(1.0 / bar.ratio)).filter(|ratio| ratio.is_finite()).fold(2.0, f64::max);
     let x = Axis::over([1.0 / most, most].into_iter(), Scale::Logarithmic, LEFT, RIGHT);
     #[expect(clippy::cast_precision_loss, reason = "a few bars")]
     let bottom = 26.0 + bars.len() as f64 * ROW;
@@ -38,17 +39,35 @@ pub(in crate::report) fn ratios(label: &str, base: &str, bars: &[Bar]) -> String
         put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>", bottom + 14.0);
     }
     put!(out, "<text class=\"strong\" x=\"{centre:.1}\" y=\"14\" text-anchor=\"middle\">{}</text>", escape(base));
-    put!(out, "<text x=\"{LEFT}\" y=\"14\">◂ worse</text><text x=\"{RIGHT}\" y=\"14\" text-anchor=\"end\">better ▸</text>");
+    put!(
+        out,
+        "<text x=\"{LEFT}\" y=\"14\">◂ worse</text><text x=\"{RIGHT}\" y=\"14\" text-anchor=\"end\">better ▸</text>"
+    );
     for (row, bar) in bars.iter().enumerate() {
         #[expect(clippy::cast_precision_loss, reason = "a few bars")]
         let y = 26.0 + row as f64 * ROW;
         let end = x.place(bar.ratio);
         let (from, width) = (centre.min(end), (end - centre).abs().max(1.0));
-        put!(out, "<text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LABEL - 8.0, y + 14.5, escape(&bar.label));
-        put!(out, "<rect class=\"f{}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>", colour(bar.series), y + 3.5);
+        put!(
+            out,
+            "<text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LABEL - 8.0,
+            y + 14.5,
+            escape(&bar.label)
+        );
+        put!(
+            out,
+            "<rect class=\"f{}\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>",
+            colour(bar.series),
+            y + 3.5
+        );
         let (place, anchor) = if bar.ratio >= 1.0 { (end + 5.0, "start") } else { (end - 5.0, "end") };
         let text = if bar.ratio >= 1.0 { factor(bar.ratio) } else { format!("1/{}", factor(1.0 / bar.ratio)) };
-        put!(out, "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>", y + 14.5);
+        put!(
+            out,
+            "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>",
+            y + 14.5
+        );
     }
     put!(out, "<line class=\"base\" x1=\"{centre:.1}\" y1=\"22\" x2=\"{centre:.1}\" y2=\"{bottom:.1}\"/></svg>");
     out
@@ -71,6 +90,6 @@ mod tests {
             .skip(1)
             .map(|rest| rest.split("x=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
             .collect();
-        assert!((starts[0] - (LEFT + RIGHT) / 2.0).abs() < 0.1 && starts[1] < starts[0], "{starts:?}");
+        assert!((starts[0] - f64::midpoint(LEFT, RIGHT)).abs() < 0.1 && starts[1] < starts[0], "{starts:?}");
     }
 }

@@ -44,7 +44,11 @@ pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[
     horizontal(&y, &mut out);
     for tick in &x.ticks {
         let place = x.place(*tick);
-        put!(out, "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>", BOTTOM + 4.0);
+        put!(
+            out,
+            "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
+            BOTTOM + 4.0
+        );
         put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", BOTTOM + 16.0, shown(*tick));
     }
     put!(out, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>", BOTTOM + 30.0);
@@ -53,7 +57,11 @@ pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[
         put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
         put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.what));
         let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
-        put!(out, "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", TOP - 3.0);
+        put!(
+            out,
+            "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+            TOP - 3.0
+        );
     }
     for curve in curves {
         draw(curve, &x, &y, &mut out);
@@ -114,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_long_curve_is_thinned_to_means() {
-        let points: Vec<(f64, f64)> = (0..POINTS * 2).map(|at| (at as f64, (at % 2) as f64)).collect();
+        let points: Vec<(f64, f64)> = (0..POINTS as u32 * 2).map(|at| (f64::from(at), f64::from(at % 2))).collect();
         let thin = thinned(&points);
         assert_eq!(thin.len(), POINTS);
         assert!(thin.iter().all(|(_, value)| (value - 0.5).abs() < 1e-9));

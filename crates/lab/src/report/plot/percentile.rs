@@ -32,10 +32,18 @@ pub(in crate::report) fn percentiles(label: &str, curves: &[(usize, &Histogram)]
     horizontal(&y, &mut out);
     for (share, name) in LABELS.iter().filter(|(share, _)| nines(*share) <= most + 1e-9) {
         let place = x.place(nines(*share));
-        put!(out, "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>", BOTTOM + 4.0);
+        put!(
+            out,
+            "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
+            BOTTOM + 4.0
+        );
         put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", BOTTOM + 16.0);
     }
-    put!(out, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">of all deliveries that came are faster</text>", BOTTOM + 30.0);
+    put!(
+        out,
+        "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">of all deliveries that came are faster</text>",
+        BOTTOM + 30.0
+    );
     for (series, points) in &curves {
         put!(out, "<polyline class=\"curve c{}\"{} points=\"", colour(*series), dashes(*series));
         for (nines, ms) in points {

@@ -56,7 +56,11 @@ fn done(args: &Args) -> Result<String, PeerError> {
         let state = if is_installed(template, &place) { "installed" } else { "not installed" };
         let protocols = template.protocols.join(", ");
         // Writing to a text does not fail.
-        let _ = writeln!(out, "{:10}  {:13}  {} ({}): {protocols}", template.name, state, template.title, template.language);
+        let _ = writeln!(
+            out,
+            "{:10}  {:13}  {} ({}): {protocols}",
+            template.name, state, template.title, template.language
+        );
     }
     Ok(out)
 }
