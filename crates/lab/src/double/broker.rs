@@ -94,8 +94,10 @@ impl Double {
             self.wakes.pop();
             self.let_go(connection, now_ns);
             let Some(client) = self.clients.get_mut(&connection) else { continue };
-            while let Some((_, bytes)) = client.due.pop_front_if(|(at_ns, _)| *at_ns <= now_ns) {
-                to(connection, &bytes);
+            while client.due.front().is_some_and(|(at_ns, _)| *at_ns <= now_ns) {
+                if let Some((_, bytes)) = client.due.pop_front() {
+                    to(connection, &bytes);
+                }
             }
         }
     }

@@ -24,7 +24,7 @@ impl Subscriptions {
     pub(super) fn add(&mut self, connection: u32, filter: TopicFilter<'_>, qos: QoS) {
         if let Some((_, proper)) = filter.shared() {
             let turns = self.shared.entry(filter.as_str().to_owned()).or_default();
-            turns.filter = proper.as_str().to_owned();
+            proper.as_str().clone_into(&mut turns.filter);
             turns.members.push((connection, qos));
         } else if filter.has_wildcards() {
             self.wild.entry(filter.as_str().to_owned()).or_default().insert(connection, qos);

@@ -50,7 +50,7 @@ pub(crate) struct Track {
     /// The receiver's connection by which the latest came.
     epoch: u32,
     /// What is missing before `next`; most tracks have none.
-    gaps: Option<Box<Vec<Gap>>>,
+    gaps: Vec<Gap>,
 }
 
 /// A receiver at the moment of a receipt.
@@ -98,7 +98,7 @@ impl Missing {
 impl Track {
     /// A track on which messages are due from this one on.
     pub(crate) fn from(first: u32, epoch: u32) -> Self {
-        Self { first, next: first, epoch, gaps: None }
+        Self { first, next: first, epoch, gaps: Vec::new() }
     }
 
     /// Takes in a message.
@@ -109,7 +109,7 @@ impl Track {
         let missing = sequence - self.next;
         if missing > 0 {
             let gap = Gap { first: self.next, last: sequence - 1, cause: now.cause(self.epoch) };
-            self.gaps.get_or_insert_default().push(gap);
+            self.gaps.push(gap);
         }
         self.next = sequence + 1;
         self.epoch = now.epoch;
@@ -118,7 +118,7 @@ impl Track {
 
     /// Takes a message out of what is missing; whether it was missing. Before the first that was due, nothing is.
     fn fill(&mut self, sequence: u32) -> bool {
-        let Some(gaps) = &mut self.gaps else { return false };
+        let gaps = &mut self.gaps;
         let at = gaps.partition_point(|gap| gap.last < sequence);
         let Some(gap) = gaps.get_mut(at).filter(|gap| gap.first <= sequence) else { return false };
         match (gap.first == sequence, gap.last == sequence) {
@@ -133,9 +133,6 @@ impl Track {
                 gaps.insert(at, before);
             }
         }
-        if gaps.is_empty() {
-            self.gaps = None;
-        }
         true
     }
 
@@ -147,7 +144,7 @@ impl Track {
     /// What is missing of a stream of which `sent` messages were sent.
     pub(crate) fn missing(&self, sent: u32, end: Circumstances) -> Missing {
         let mut missing = Missing::default();
-        for gap in self.gaps.iter().flat_map(|gaps| gaps.iter()) {
+        for gap in &self.gaps {
             missing.add(gap.cause, u64::from(gap.last - gap.first) + 1);
         }
         missing.add(end.cause(self.epoch), u64::from(sent.saturating_sub(self.next)));

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use super::error::LoadError;
 use super::judge::judge;
 use super::outcome::LoadOutcome;
-use super::plan::LoadPlan;
+use super::plan::{LoadPlan, PlanError};
 use super::progress::Progress;
 use super::shell::{Alone, Clock, Shell};
 
@@ -16,6 +16,9 @@ use super::shell::{Alone, Clock, Shell};
 /// outcome.
 pub fn run(plan: &LoadPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
     plan.validate()?;
+    if plan.processes > 1 {
+        return Err(PlanError::Value("`processes` is 1 here").into());
+    }
     let mut alone = Alone { progress, stop };
     let mut outcome = Shell::new(plan.clone(), 0, Clock::start(), &mut alone)?.run()?;
     outcome.generator.invalid = judge(&outcome);

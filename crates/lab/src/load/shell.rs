@@ -194,10 +194,11 @@ impl<'a> Shell<'a> {
         if self.measured.from.is_none() && now_ns >= times.measured_from {
             self.measured.from = Some((now_ns, Clock::cpu_ns()));
         }
-        if self.core.phase() == Phase::Gathering && self.core.gathered() {
-            if let Some(at_ns) = self.coordinator.gathered(now_ns)? {
-                self.core.begin(at_ns);
-            }
+        if self.core.phase() == Phase::Gathering
+            && self.core.gathered()
+            && let Some(at_ns) = self.coordinator.gathered(now_ns)?
+        {
+            self.core.begin(at_ns);
         }
         if self.core.phase() == Phase::Publishing && self.core.all_sent() {
             self.measured.to.get_or_insert_with(|| (now_ns, Clock::cpu_ns()));

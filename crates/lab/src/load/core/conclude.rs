@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Core, Phase};
 use crate::load::ledger::Missing;
 use crate::load::outcome::LoadOutcome;
+use crate::load::plan::ClientGroup;
 
 /// What was sent on a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +43,7 @@ impl Core {
     pub(crate) fn drain(&mut self, totals: &Totals) {
         self.phase = Phase::Draining;
         // Answers are still being given; how many there will be is not known.
-        if !self.respondents.is_empty() || self.plan.groups.iter().any(|group| group.is_respondent()) {
+        if !self.respondents.is_empty() || self.plan.groups.iter().any(ClientGroup::is_respondent) {
             return;
         }
         let mut outstanding = self.publishers.iter().map(|publisher| publisher.unacknowledged() as u64).sum::<u64>();

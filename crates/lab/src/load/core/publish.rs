@@ -32,6 +32,7 @@ struct InFlight {
 
 /// A client that publishes.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Publisher {
     pub(super) client: u32,
     /// Its number in its group.
@@ -188,7 +189,7 @@ impl Publisher {
 
     /// Whether the window of a closed loop has no room.
     fn is_full(&self, window: u64) -> bool {
-        let received = if self.fan == 0 { self.in_window } else { self.settled / self.fan };
+        let received = self.settled.checked_div(self.fan).unwrap_or(self.in_window);
         let waiting = if self.qos == QoS::AtMostOnce { 0 } else { self.in_flight.len() as u64 };
         self.in_window.saturating_sub(received).max(waiting) >= window
     }

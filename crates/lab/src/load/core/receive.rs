@@ -145,8 +145,8 @@ impl Core {
     /// Relays and respondents publish what they have received under another topic.
     fn pass_on(&mut self, client: u32, publish: &RawPublish<'_>, stamp: Stamp) {
         let group = usize::from(self.clients[client as usize].group);
-        let ((Role::Relay { from, to, qos, .. }, answers) | (Role::Respondent { from, to, qos, .. }, answers)) =
-            (&self.plan.groups[group].role, self.respondents.get(&client))
+        let (Role::Relay { from, to, qos, .. } | Role::Respondent { from, to, qos, .. }) =
+            &self.plan.groups[group].role
         else {
             return;
         };
@@ -154,7 +154,7 @@ impl Core {
             return;
         };
         let mut passed = stamp;
-        if let Some(respondent) = answers {
+        if let Some(respondent) = self.respondents.get(&client) {
             let Some(stream) =
                 self.directory.answer(*respondent, stamp.stream).filter(|_| self.directory.is_primary(stamp.stream))
             else {

@@ -12,7 +12,7 @@ use crate::load::error::LoadError;
 use crate::load::plan::{LoadPlan, Transport};
 
 /// Bytes that are read at a time.
-const READ_BYTES: usize = 32 * 1024;
+const READ_BYTES: usize = 16 * 1024;
 /// Sealed bytes above which nothing more is sealed.
 const CROWDED: usize = 64 * 1024;
 
@@ -85,24 +85,18 @@ impl Layers {
 
     /// Takes in bytes of MQTT.
     pub(super) fn seal(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.websocket {
-            Some(websocket) => {
-                let mut framed = Vec::with_capacity(bytes.len() + 16);
-                websocket.wrap(bytes, &mut framed);
-                self.encrypt(&framed)
-            }
-            None => self.encrypt(bytes),
-        }
+        let Some(websocket) = &mut self.websocket else { return self.encrypt(bytes) };
+        let mut framed = Vec::with_capacity(bytes.len() + 16);
+        websocket.wrap(bytes, &mut framed);
+        self.encrypt(&framed)
     }
 
     fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match &mut self.tls {
-            Some(tls) => tls.encrypt(bytes, &mut self.sealed),
-            None => {
-                self.sealed.extend_from_slice(bytes);
-                Ok(())
-            }
+        if let Some(tls) = &mut self.tls {
+            return tls.encrypt(bytes, &mut self.sealed);
         }
+        self.sealed.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Says that nothing more will come.

@@ -16,6 +16,10 @@ const PING: u8 = 9;
 const PONG: u8 = 10;
 const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
+/// The length is in the next two bytes.
+const MIDDLE: u8 = 126;
+/// The length is in the next eight bytes.
+const LONG: u8 = 127;
 
 /// WebSocket between MQTT and what carries it.
 pub(super) struct WebSocket {
@@ -67,11 +71,11 @@ impl WebSocket {
         match bytes.len() {
             len @ 0..126 => framed.push(MASKED | len as u8),
             len @ 126..65_536 => {
-                framed.push(MASKED | 126);
+                framed.push(MASKED | MIDDLE);
                 framed.extend_from_slice(&(len as u16).to_be_bytes());
             }
             len => {
-                framed.push(MASKED | 127);
+                framed.push(MASKED | LONG);
                 framed.extend_from_slice(&(len as u64).to_be_bytes());
             }
         }
@@ -117,18 +121,14 @@ impl WebSocket {
 
     fn frames(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         loop {
-            let mut frame = match self.frame.take() {
-                Some(frame) => frame,
-                None => match header(bytes) {
-                    Some((frame, len)) => {
-                        bytes = &bytes[len..];
-                        frame
-                    }
-                    None => {
-                        self.partial = bytes.to_vec();
-                        return Ok(());
-                    }
-                },
+            let mut frame = if let Some(frame) = self.frame.take() {
+                frame
+            } else if let Some((frame, len)) = header(bytes) {
+                bytes = &bytes[len..];
+                frame
+            } else {
+                self.partial = bytes.to_vec();
+                return Ok(());
             };
             let count = usize::try_from(frame.left).unwrap_or(usize::MAX).min(bytes.len());
             match frame.code {
@@ -154,8 +154,8 @@ impl WebSocket {
 fn header(bytes: &[u8]) -> Option<(Frame, usize)> {
     let (&[first, second], rest) = bytes.split_first_chunk()?;
     let (left, len) = match second & 0x7F {
-        126 => (u64::from(u16::from_be_bytes(*rest.first_chunk()?)), 4),
-        127 => (u64::from_be_bytes(*rest.first_chunk()?), 10),
+        MIDDLE => (u64::from(u16::from_be_bytes(*rest.first_chunk()?)), 4),
+        LONG => (u64::from_be_bytes(*rest.first_chunk()?), 10),
         short => (u64::from(short), 2),
     };
     Some((Frame { code: first & 0x0F, left, control: Vec::new() }, len))
@@ -170,7 +170,7 @@ mod tests {
         let mut stream = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".to_vec();
         stream.extend_from_slice(&[FINAL | BINARY, 3, 1, 2, 3]);
         stream.extend_from_slice(&[FINAL | PING, 1, 9]);
-        stream.extend_from_slice(&[FINAL | BINARY, 126, 1, 0]);
+        stream.extend_from_slice(&[FINAL | BINARY, MIDDLE, 1, 0]);
         stream.extend_from_slice(&[7; 256]);
         for size in [1, 2, 7, 1000] {
             let (mut socket, mut plain) = (WebSocket::new(1), Vec::new());
@@ -188,7 +188,7 @@ mod tests {
     fn a_frame_is_masked() {
         let mut framed = Vec::new();
         WebSocket::new(1).wrap(&[0; 200], &mut framed);
-        assert_eq!((framed.len(), framed[0], framed[1]), (2 + 2 + 4 + 200, FINAL | BINARY, MASKED | 126));
+        assert_eq!((framed.len(), framed[0], framed[1]), (2 + 2 + 4 + 200, FINAL | BINARY, MASKED | MIDDLE));
         assert_eq!(framed[4..8], framed[8..12], "the mask, applied to zeros");
     }
 
