@@ -212,11 +212,7 @@ mod tests {
         for template in catalogue.all() {
             assert!(!template.addresses.is_empty(), "{} has no address", template.name);
             let version = &template.version;
-            assert!(
-                version.fixed.is_some() == version.command.is_empty(),
-                "{}: one way to its version",
-                template.name
-            );
+            assert!(version.fixed.is_some() == version.command.is_empty(), "{}: one way to its version", template.name);
         }
     }
 

@@ -23,13 +23,13 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
     };
     let payload =
         PAYLOADS.into_iter().take_while(|kib| arrives(target, version, &own_topic("size"), kib * 1024)).last();
-    let payload = payload.map(|kib| at_least(kib, PAYLOADS.last(), &format!("{kib} KiB")));
+    let payload = payload.map(|kib| at_least(&kib, PAYLOADS.last(), &format!("{kib} KiB")));
     let topic = TOPICS.into_iter().take_while(|len| arrives(target, version, &long_topic(*len), 1)).last();
-    let topic = topic.map(|len| at_least(len, TOPICS.last(), &format!("{len} bytes")));
+    let topic = topic.map(|len| at_least(&len, TOPICS.last(), &format!("{len} bytes")));
     let levels = LEVELS.into_iter().take_while(|levels| arrives(target, version, &deep_topic(*levels), 1)).last();
-    let levels = levels.map(|levels| at_least(levels, LEVELS.last(), &levels.to_string()));
+    let levels = levels.map(|levels| at_least(&levels, LEVELS.last(), &levels.to_string()));
     let id = CLIENT_IDS.into_iter().take_while(|len| accepts_id(target, version, *len)).last();
-    let id = id.map(|len| at_least(len, CLIENT_IDS.last(), &format!("{len} bytes")));
+    let id = id.map(|len| at_least(&len, CLIENT_IDS.last(), &format!("{len} bytes")));
     vec![
         greatest("payload", "Largest payload that arrived", payload),
         greatest("topic-length", "Longest topic that arrived", topic),
@@ -39,8 +39,8 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
 }
 
 /// The greatest that was tried is no limit.
-fn at_least<T: PartialEq>(found: T, greatest: Option<&T>, text: &str) -> String {
-    if Some(&found) == greatest { format!("{text}, more was not tried") } else { text.to_owned() }
+fn at_least<T: PartialEq>(found: &T, greatest: Option<&T>, text: &str) -> String {
+    if Some(found) == greatest { format!("{text}, more was not tried") } else { text.to_owned() }
 }
 
 fn long_topic(len: usize) -> String {
