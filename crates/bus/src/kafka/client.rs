@@ -22,6 +22,8 @@ pub(super) struct Common {
     credentials: Option<Credentials>,
     /// Asks where partitions end, transactions that are not over included.
     ends: OnceLock<BaseConsumer>,
+    /// Asks up to where they can be read.
+    committed_ends: OnceLock<BaseConsumer>,
 }
 
 impl Common {
@@ -29,18 +31,28 @@ impl Common {
         let servers: Vec<String> = servers.iter().map(Server::to_string).collect();
         let up = Up::default();
         let (settings, credentials) = (settings.clone(), credentials.cloned());
-        Self { settings, up, servers: servers.join(","), credentials, ends: OnceLock::new() }
+        let (ends, committed_ends) = (OnceLock::new(), OnceLock::new());
+        Self { settings, up, servers: servers.join(","), credentials, ends, committed_ends }
     }
 
     /// Where a partition begins and ends: all that is confirmed is below the end, and perhaps what is not yet.
     pub(super) fn bounds(&self, place: &Place) -> KafkaResult<Bounds> {
-        let ends = if let Some(ends) = self.ends.get() {
-            ends
+        self.bounds_by(&self.ends, "read_uncommitted", place)
+    }
+
+    /// The same without transactions that are not over, and without all that is behind one.
+    pub(super) fn committed_bounds(&self, place: &Place) -> KafkaResult<Bounds> {
+        self.bounds_by(&self.committed_ends, "read_committed", place)
+    }
+
+    fn bounds_by(&self, asker: &OnceLock<BaseConsumer>, isolation: &str, place: &Place) -> KafkaResult<Bounds> {
+        let consumer = if let Some(consumer) = asker.get() {
+            consumer
         } else {
-            let ends = self.consumer().set("isolation.level", "read_uncommitted").create()?;
-            self.ends.get_or_init(|| ends)
+            let consumer = self.consumer().set("isolation.level", isolation).create()?;
+            asker.get_or_init(|| consumer)
         };
-        bounds(ends, &self.topic(&place.log), place)
+        bounds(consumer, &self.topic(&place.log), place)
     }
 
     pub(super) fn topic(&self, log: &LogName) -> String {
