@@ -69,7 +69,9 @@ impl Engine {
         let memberships: usize = memberships.map(|rare| rare.memberships.len()).sum();
         found.equal("shared_memberships", desk.shared_memberships, memberships as u64);
         let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).sum();
-        found.equal("subscriptions", self.index.subscriptions(), filters as u64);
+        found.equal("subscriptions", self.index.subscriptions(), filters as u64 + self.nodes.subscriptions());
+        let nodes = desk.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
+        found.equal("nodes", self.nodes.len(), nodes as u64);
         for (number, open) in desk.connections_by_listener.iter().enumerate() {
             let of_listener = |connection: &Connection| usize::from(connection.listener.0) == number;
             let counted = desk.connections.iter().filter(|(_, connection)| of_listener(connection)).count();
@@ -98,7 +100,7 @@ impl Engine {
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
-        let of_sys = usize::from(self.sys.has_timer());
+        let of_sys = usize::from(self.sys.has_timer()) + usize::from(desk.loop_lag.has_timer());
         found.equal(
             "timers",
             desk.timers.len() as u64,
@@ -124,8 +126,8 @@ impl Engine {
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
             let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
-            let short = self.desk.overload.holds(&publisher) || self.turn_share.holds(key);
-            let short = short || self.desk.uplinks.holds(key);
+            let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
+            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key);
             found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }

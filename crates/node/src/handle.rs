@@ -11,6 +11,7 @@ use tidegate_engine::{Now, Place, Reason, Settings, ShardId, SlowSession, Tenant
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Ban, BanError, BanTarget};
 use crate::clock::Clock;
+use crate::cluster::LinksHandle;
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Family, Identities};
 use crate::inbox::{Admin, InboxSender, ToShard};
@@ -20,11 +21,12 @@ use crate::stored_bans::StoredBans;
 use crate::tls::{PreparedTls, RevocationLists, TlsError, TlsListeners, TlsSettings};
 use crate::uplink::{Brokers, Dialer};
 
-/// What a handle knows of a fleet.
+/// What a handle knows of a fleet and a cluster.
 pub(crate) struct Fleet {
     pub(crate) dialer: Arc<Dialer>,
     pub(crate) brokers: Brokers,
     pub(crate) identities: Option<Arc<Identities>>,
+    pub(crate) links: Option<Arc<LinksHandle>>,
 }
 
 /// How long a shard may take to answer. It answers in its next turn, so only one that hangs or is gone takes longer.
@@ -42,6 +44,7 @@ pub struct NodeHandle {
     dialer: Arc<Dialer>,
     brokers: Brokers,
     identities: Option<Arc<Identities>>,
+    links: Option<Arc<LinksHandle>>,
 }
 
 /// A shard did not answer.
@@ -54,9 +57,14 @@ pub struct NoAnswer {
 
 impl NodeHandle {
     pub(crate) fn new(inboxes: Vec<InboxSender>, family: &Family, fleet: Fleet) -> Self {
-        let Fleet { dialer, brokers, identities } = fleet;
+        let Fleet { dialer, brokers, identities, links } = fleet;
         let Family { tls, clock, admission, bans: stored_bans, .. } = family.clone();
-        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities }
+        Self { inboxes: inboxes.into(), tls, clock, admission, stored_bans, dialer, brokers, identities, links }
+    }
+
+    /// The links to other nodes, where there are any.
+    pub(crate) fn links(&self) -> Option<&LinksHandle> {
+        self.links.as_deref()
     }
 
     /// The users whose own credentials brokers are shown, where they are.

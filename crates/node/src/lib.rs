@@ -14,6 +14,7 @@ pub mod address;
 mod admission;
 mod clock;
 mod close;
+mod cluster;
 mod connections;
 mod durable;
 pub mod files;
@@ -23,6 +24,7 @@ mod identities;
 mod inbox;
 mod limits;
 mod listener;
+mod membership;
 mod memory;
 mod moves;
 mod node;
@@ -53,6 +55,10 @@ pub use admission::{
     MAX_THRESHOLD, Network, NetworkError, Rate, RecordError, Source, Threshold,
 };
 pub use clock::Clock;
+pub use cluster::{
+    ClusterSettings, ClusterStatus, ClusterView, LinkBindError, LinkCounters, LinkLimits, LinkState, MAX_NODE_NAME,
+    MIN_SECRET_BYTES, NodeName, NodeNameError, PeerNode, PeerStatus, Secret, SecretTooShort,
+};
 pub use durable::DurableError;
 pub use files::{OpenFileLimit, TooFewFiles};
 pub use flight::{
@@ -61,6 +67,7 @@ pub use flight::{
 pub use handle::{NoAnswer, NodeHandle};
 pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
+pub use membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
+use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
 use tidegate_store::{Running, Status, Store};
@@ -15,6 +17,7 @@ use tidegate_store::{Running, Status, Store};
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
+use crate::cluster::{LinkBindError, LinksHandle, bind_links};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
@@ -45,6 +48,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// Other nodes of the cluster cannot be waited for.
+    #[error(transparent)]
+    Cluster(#[from] LinkBindError),
     /// More sockets for QUIC than are served.
     #[error("{0} sockets for QUIC are too many: {MAX_ENDPOINTS} are possible; a host name may have several addresses")]
     QuicSockets(usize),
@@ -126,7 +132,7 @@ impl Node {
 
     /// A node within another one: its clients come from there.
     pub(crate) fn start_within(settings: NodeSettings, family: &Family) -> Result<Self, StartError> {
-        let ground = Ground { family: family.clone(), listening: Listening::default(), watch: None };
+        let ground = Ground { family: family.clone(), listening: Listening::default(), watch: None, links: None };
         Self::begin(settings, ground, None)
     }
 
@@ -142,11 +148,15 @@ impl Node {
     }
 
     fn begin(settings: NodeSettings, ground: Ground, store: Option<Store>) -> Result<Self, StartError> {
-        let Ground { family, listening: Listening { acceptors, quic, addresses }, watch } = ground;
+        let Ground { family, listening: Listening { acceptors, quic, addresses }, watch, links } = ground;
         let (event_loops, senders) = event_loops(settings.shards)?;
         let dialer = Arc::new(Dialer::default());
         let identities = settings.identities;
-        let fleet = Fleet { dialer: Arc::clone(&dialer), brokers: settings.brokers, identities: identities.clone() };
+        let links = links
+            .zip(settings.cluster)
+            .map(|((_listener, address), cluster)| Arc::new(LinksHandle::new(cluster, address)));
+        let fleet =
+            Fleet { dialer: Arc::clone(&dialer), brokers: settings.brokers, identities: identities.clone(), links };
         let handle = NodeHandle::new(senders.clone(), &family, fleet);
         let Family { tls, clock, admission, connections, .. } = family.clone();
         let mut node = Self::idle(handle, clock, addresses, watch);
@@ -302,6 +312,8 @@ struct Ground {
     family: Family,
     listening: Listening,
     watch: Option<FileWatch>,
+    /// Where other nodes are waited for.
+    links: Option<(TcpListener, SocketAddr)>,
 }
 
 impl Ground {
@@ -311,10 +323,11 @@ impl Ground {
         let tls = Arc::new(open_tls(settings)?);
         let listening = listen(settings, &tls)?;
         let watch = watch_files(&tls, settings.tls_check)?;
+        let links = settings.cluster.as_ref().map(bind_links).transpose()?;
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission.clone(), settings.listeners.len()));
         let (bans, connections) = (Arc::default(), Arc::default());
-        Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch })
+        Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch, links })
     }
 }
 

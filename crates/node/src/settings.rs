@@ -10,6 +10,7 @@ use tidegate_engine::Settings;
 use crate::access::AccessFactory;
 use crate::address::ListenAddress;
 use crate::admission::AdmissionSettings;
+use crate::cluster::ClusterSettings;
 use crate::flight::FlightSettings;
 use crate::identities::Identities;
 use crate::observer::{Observer, TracingObserver};
@@ -54,6 +55,8 @@ pub struct NodeSettings {
     pub identities: Option<Arc<Identities>>,
     /// The brokers of its fleet, as far as others have to know them.
     pub brokers: Brokers,
+    /// The links to the other nodes of its cluster, where it is in one.
+    pub cluster: Option<ClusterSettings>,
     /// Who is told what happens.
     pub observer: Arc<dyn Observer>,
 }
@@ -77,6 +80,7 @@ impl NodeSettings {
             seed: None,
             identities: None,
             brokers: Brokers::default(),
+            cluster: None,
             observer: Arc::new(TracingObserver),
         }
     }

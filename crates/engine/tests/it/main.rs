@@ -10,6 +10,7 @@
 mod harness;
 
 mod access;
+mod addresses;
 mod authentication;
 mod cluster;
 mod connections;
@@ -20,6 +21,7 @@ mod inner;
 mod keep_alive;
 mod links;
 mod live_limits;
+mod loop_lag;
 mod model;
 mod moving;
 mod paging;

@@ -180,6 +180,7 @@ fn node_settings(
         seed: None,
         identities: None,
         brokers,
+        cluster: None,
         observer: Arc::new(BrokerObserver::new(log.clone(), authentication.clone(), None)),
     };
     settings.identities = config.identities(&settings);

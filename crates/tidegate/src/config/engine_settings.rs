@@ -97,6 +97,7 @@ impl Config {
             },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
+            addresses: self.address_settings(),
             tenants: None,
             tenant_ledger: None,
             uplinks: self.uplink_settings(),
@@ -151,6 +152,8 @@ impl Config {
             shard_link_bytes: limits.shard_link_bytes.0,
             parked_bytes: limits.parked_bytes.narrow(),
             block_timeout_ms: millis(limits.block_timeout),
+            // Some thirty short messages to one receiver each: whoever publishes that makes no turn long.
+            lag_exempt_bytes: engine::Limits::default().lag_exempt_bytes,
         }
     }
 }
@@ -182,6 +185,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         max_connections: share_narrow(listener.max_connections, shards),
         response_information: listener.response_information.clone(),
         server_reference: listener.server_reference.clone(),
+        mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
     }
 }

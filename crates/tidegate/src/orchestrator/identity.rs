@@ -102,6 +102,7 @@ impl Config {
             tls_check: Duration::ZERO,
             engine,
             brokers: Brokers::default(),
+            cluster: None,
             ..node.clone()
         };
         Some(Identities::new(IdentitySettings {

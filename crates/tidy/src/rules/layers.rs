@@ -35,15 +35,18 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fleet", ours: &[], tests: &[], others: None },
     Layer { name: "dns", ours: &[], tests: &[], others: None },
     Layer { name: "bus", ours: &[], tests: &[], others: None },
+    Layer { name: "mirror", ours: &["store", "bus"], tests: &[], others: None },
+    Layer { name: "context", ours: &["bus"], tests: &[], others: None },
     Layer { name: "console", ours: &["engine"], tests: &[], others: None },
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns"],
+        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab"],
         tests: &["conformance"],
         others: None,
     },
     Layer { name: "torture", ours: &["mqtt", "client"], tests: &[], others: None },
+    Layer { name: "lab", ours: &["mqtt"], tests: &[], others: None },
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 

@@ -1,0 +1,332 @@
+//! Expressions of an operator (CEL), with a bound on what they may cost and no way to end a thread.
+//!
+//! An expression comes from a file of the operator, what it looks at from nodes. So its own size is limited when it is read, and
+//! that of a context before it is looked at: a comprehension may not stand in the body of another one, so the work is at most the
+//! size of the expression times that of the context.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
+
+use cel::common::ast::{EntryExpr, Expr};
+use cel::objects::{Key, Map};
+use cel::{Context, Env, IdedExpr, Program, Value};
+
+/// Longest text of an expression, bytes.
+pub const MAX_EXPRESSION_BYTES: usize = 2_048;
+/// Most parts (calls, names, constants) of an expression once macros are written out.
+pub const MAX_EXPRESSION_PARTS: usize = 512;
+/// Deepest nesting of brackets, longest row of `!`, `-` and `?`, and deepest nesting of operators (a sum of 49 is one) in an
+/// expression.
+pub const MAX_EXPRESSION_DEPTH: usize = 48;
+/// Most comprehensions (`all`, `exists`, `exists_one`, `map`, `filter`) in an expression.
+pub const MAX_COMPREHENSIONS: usize = 4;
+
+/// Why an expression was refused, or gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ExpressionError {
+    /// Not CEL.
+    #[error("the expression cannot be read: {0}")]
+    Syntax(String),
+    /// Beyond a limit.
+    #[error("the expression is too large: {0}; split it into several groups")]
+    TooLarge(&'static str),
+    /// It failed for these values.
+    #[error("the expression fails: {0}")]
+    Failed(String),
+    /// Another type than asked for.
+    #[error("the expression gives {got}, where {wanted} is needed")]
+    Type {
+        /// What it gave.
+        got: String,
+        /// What was needed.
+        wanted: &'static str,
+    },
+}
+
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
+
+/// An expression that was read and is within its limits.
+#[derive(Debug)]
+pub struct Expression(Program);
+
+/// What an expression may look at.
+pub struct Variables(Context<'static, 'static>);
+
+impl std::fmt::Debug for Variables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Variables")
+    }
+}
+
+impl Variables {
+    /// One variable with a value of JSON.
+    pub fn of(name: &str, value: &serde_json::Value) -> Self {
+        let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
+        context.add_variable_from_value(name, value_of(value));
+        Self(context)
+    }
+}
+
+impl Expression {
+    /// Reads an expression.
+    ///
+    /// # Errors
+    /// When it is not CEL or beyond a limit.
+    pub fn new(text: &str) -> Result<Self, ExpressionError> {
+        if text.len() > MAX_EXPRESSION_BYTES {
+            return Err(ExpressionError::TooLarge("more than 2048 bytes"));
+        }
+        if depth(text) > MAX_EXPRESSION_DEPTH {
+            return Err(ExpressionError::TooLarge("brackets or signs are nested more than 48 deep"));
+        }
+        let program = compile(text).map_err(ExpressionError::Syntax)?;
+        let mut size = Size::default();
+        size.add(program.expression(), 0);
+        match size {
+            Size { deepest, .. } if deepest > MAX_EXPRESSION_DEPTH => {
+                Err(ExpressionError::TooLarge("operators are nested more than 48 deep"))
+            }
+            Size { nested: true, .. } => Err(ExpressionError::TooLarge("a comprehension within another one's body")),
+            Size { comprehensions, .. } if comprehensions > MAX_COMPREHENSIONS => {
+                Err(ExpressionError::TooLarge("more than 4 comprehensions"))
+            }
+            Size { parts, .. } if parts > MAX_EXPRESSION_PARTS => Err(ExpressionError::TooLarge("more than 512 parts")),
+            _ => Ok(Self(program)),
+        }
+    }
+
+    /// Whether something is true of the variables.
+    ///
+    /// # Errors
+    /// When the expression fails (a field that is not there, types that do not fit) or gives no truth value.
+    pub fn truth(&self, variables: &Variables) -> Result<bool, ExpressionError> {
+        match self.value(variables)? {
+            Value::Bool(truth) => Ok(truth),
+            other => Err(wrong_type(&other, "true or false")),
+        }
+    }
+
+    /// A number for the variables: at least 0 and finite.
+    ///
+    /// # Errors
+    /// When the expression fails or gives no such number.
+    pub fn number(&self, variables: &Variables) -> Result<f64, ExpressionError> {
+        let value = self.value(variables)?;
+        let number = match value {
+            Value::Float(number) => Some(number),
+            Value::Int(number) => u64::try_from(number).ok().map(crate::real::real),
+            Value::UInt(number) => Some(crate::real::real(number)),
+            _ => None,
+        };
+        number
+            .filter(|number| number.is_finite() && *number >= 0.0)
+            .ok_or_else(|| wrong_type(&value, "a number of at least 0"))
+    }
+
+    fn value(&self, variables: &Variables) -> Result<Value, ExpressionError> {
+        let outcome = guarded(|| self.0.execute(&variables.0).map_err(|error| brief(&error.to_string())));
+        outcome.and_then(|value| value).map_err(ExpressionError::Failed)
+    }
+}
+
+/// Stack for reading an expression: the parser takes up to 50 KiB of it for each level of nesting.
+const PARSER_STACK_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads an expression on a thread with a stack that is large enough, whatever the caller's is.
+fn compile(text: &str) -> Result<Program, String> {
+    let read = || guarded(|| ENVIRONMENT.compile(text).map_err(|error| error.to_string()));
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(PARSER_STACK_BYTES).spawn_scoped(scope, read);
+        let thread = thread.map_err(|error| format!("no thread could be started to read it: {error}"))?;
+        thread.join().map_err(|_| "the parser broke off".to_owned())??
+    })
+}
+
+/// The library that evaluates is not ours: should it panic, the expression has failed, and nothing else.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the evaluation broke off".to_owned())
+}
+
+fn wrong_type(got: &Value, wanted: &'static str) -> ExpressionError {
+    ExpressionError::Type { got: brief(&format!("{got:?}")), wanted }
+}
+
+/// Errors repeat values of nodes; a line of a log need not have all of them.
+fn brief(text: &str) -> String {
+    text.chars().take(160).collect()
+}
+
+/// How deep the parser will have to go, at most.
+fn depth(text: &str) -> usize {
+    let (mut open, mut deepest, mut signs) = (0_usize, 0, 0);
+    for character in text.chars() {
+        match character {
+            '(' | '[' | '{' => open += 1,
+            ')' | ']' | '}' => open = open.saturating_sub(1),
+            '!' | '-' | '?' => signs += 1,
+            _ => {}
+        }
+        deepest = deepest.max(open);
+    }
+    deepest.max(signs)
+}
+
+/// What an expression consists of.
+#[derive(Debug, Default)]
+struct Size {
+    parts: usize,
+    comprehensions: usize,
+    nested: bool,
+    depth: usize,
+    deepest: usize,
+}
+
+impl Size {
+    fn add(&mut self, expression: &IdedExpr, loops: usize) {
+        self.parts += 1;
+        self.depth += 1;
+        self.deepest = self.deepest.max(self.depth);
+        match &expression.expr {
+            Expr::Call(call) => {
+                call.target.iter().for_each(|target| self.add(target, loops));
+                call.args.iter().for_each(|argument| self.add(argument, loops));
+            }
+            Expr::Comprehension(comprehension) => {
+                self.comprehensions += 1;
+                self.nested |= loops > 0;
+                self.add(&comprehension.iter_range, loops);
+                self.add(&comprehension.accu_init, loops);
+                for body in [&comprehension.loop_cond, &comprehension.loop_step, &comprehension.result] {
+                    self.add(body, loops + 1);
+                }
+            }
+            Expr::List(list) => list.elements.iter().for_each(|element| self.add(element, loops)),
+            Expr::Map(map) => map.entries.iter().for_each(|entry| self.add_entry(&entry.expr, loops)),
+            Expr::Select(select) => self.add(&select.operand, loops),
+            Expr::Struct(structure) => structure.entries.iter().for_each(|entry| self.add_entry(&entry.expr, loops)),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        }
+        self.depth -= 1;
+    }
+
+    fn add_entry(&mut self, entry: &EntryExpr, loops: usize) {
+        match entry {
+            EntryExpr::StructField(field) => self.add(&field.value, loops),
+            EntryExpr::MapEntry(entry) => {
+                self.add(&entry.key, loops);
+                self.add(&entry.value, loops);
+            }
+        }
+    }
+}
+
+/// JSON as a value of CEL: whole numbers are `int`, others `double`.
+fn value_of(json: &serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Null => Value::Null,
+        serde_json::Value::Bool(truth) => Value::Bool(*truth),
+        serde_json::Value::Number(number) => {
+            number.as_i64().map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Int)
+        }
+        serde_json::Value::String(text) => Value::String(Arc::new(text.clone())),
+        serde_json::Value::Array(elements) => Value::List(Arc::new(elements.iter().map(value_of).collect())),
+        serde_json::Value::Object(fields) => {
+            let entry =
+                |(name, value): (&String, &serde_json::Value)| (Key::String(Arc::new(name.clone())), value_of(value));
+            Value::Map(Map { map: Arc::new(fields.iter().map(entry).collect()) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn truth(text: &str, context: &serde_json::Value) -> Result<bool, ExpressionError> {
+        Expression::new(text)?.truth(&Variables::of("context", context))
+    }
+
+    #[test]
+    fn an_expression_looks_at_a_context() {
+        let context = json!({ "speed": 52, "kind": "ambulance", "tags": ["night", "sea"], "battery": 0.4 });
+        assert_eq!(truth("context.speed > 50 && context.kind == 'ambulance'", &context), Ok(true));
+        assert_eq!(truth("context.speed > 50.5 && context.battery < 0.5", &context), Ok(true));
+        assert_eq!(truth("context.tags.exists(tag, tag == 'sea')", &context), Ok(true));
+        assert_eq!(truth("has(context.color) && context.color == 'red'", &context), Ok(false));
+    }
+
+    #[test]
+    fn what_fails_is_an_error_and_nothing_more() {
+        let context = json!({ "speed": 52 });
+        assert!(matches!(truth("context.color == 'red'", &context), Err(ExpressionError::Failed(_))));
+        assert!(matches!(truth("context.speed / 0 == 1", &context), Err(ExpressionError::Failed(_))));
+        assert!(matches!(truth("context.speed", &context), Err(ExpressionError::Type { .. })));
+        assert!(matches!(truth("context.speed >", &context), Err(ExpressionError::Syntax(_))));
+    }
+
+    #[test]
+    fn an_expression_beyond_a_limit_is_refused() {
+        let refused = |text: String| matches!(Expression::new(&text), Err(ExpressionError::TooLarge(_)));
+        assert!(refused("1".repeat(MAX_EXPRESSION_BYTES + 1)));
+        assert!(refused(format!("{}1{}", "(".repeat(49), ")".repeat(49))));
+        assert!(refused(format!("{}true", "!".repeat(49))));
+        assert!(refused(format!("{}1", "true?1:".repeat(49))));
+        assert!(refused("[1].all(x, [2].all(y, x < y))".to_owned()));
+        assert!(refused(["[1].all(x, x > 0)"; 5].join(" && ")));
+        assert!(refused(vec!["1"; 60].join("+")));
+        assert!(refused(format!("[{}]", vec!["[1,1,1,1,1,1,1,1,1]"; 60].join(","))));
+        assert!(Expression::new(&["[1].all(x, x > 0)"; 4].join(" && ")).is_ok());
+        assert!(Expression::new("[1, 2].filter(x, x > 1).map(x, x * 2).size() == 1").is_ok());
+    }
+
+    #[test]
+    fn the_deepest_that_is_taken_fits_a_small_stack() {
+        for text in [
+            format!("{}1{} == 1", "(".repeat(48), ")".repeat(48)),
+            format!("{}true", "!".repeat(48)),
+            format!("{}1", "true?1:".repeat(48)),
+            vec!["1"; 48].join("+"),
+            vec!["1"; 900].join("+"),
+            format!("context{}", ".a".repeat(46)),
+            format!("context{}", ".a".repeat(900)),
+        ] {
+            let run =
+                move || Expression::new(&text).map(|e| e.truth(&Variables::of("context", &json!({}))).is_ok()).is_ok();
+            let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+            assert!(thread.join().is_ok());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_ends_a_thread(text in "[ -~]{0,60}", number in proptest::num::f64::ANY) {
+            let _ = truth(&text, &json!({ "a": number, "b": [1, "x", null] }));
+        }
+
+        #[test]
+        fn no_operation_on_any_two_values_ends_a_thread(
+            operation in prop_oneof!["[-+*/%<>]", Just("==".to_owned()), Just("in".to_owned()), Just("&&".to_owned())],
+            a in value(), b in value(),
+        ) {
+            let _ = truth(&format!("(context.a {operation} context.b) == true"), &json!({ "a": a, "b": b }));
+        }
+    }
+
+    fn value() -> impl Strategy<Value = serde_json::Value> {
+        prop_oneof![
+            any::<i64>().prop_map(|n| json!(n)),
+            Just(json!(i64::MIN)),
+            Just(json!(0)),
+            Just(json!(-1)),
+            Just(json!(u64::MAX)),
+            any::<f64>().prop_map(|n| json!(n)),
+            ".{0,5}".prop_map(|s| json!(s)),
+            Just(json!(null)),
+            Just(json!([1, 2])),
+            Just(json!({ "x": 1 })),
+        ]
+    }
+}

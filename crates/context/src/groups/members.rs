@@ -1,0 +1,223 @@
+//! What a gateway keeps of the advertisements of all definers (`CTX-32`, `CTX-33`): the last of each, and the union for each node.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::definition::{MAX_GROUPS, is_group_name};
+use crate::messages::GroupAdvertisement;
+
+/// Most definers that are kept in mind.
+pub const MAX_DEFINERS: usize = 256;
+
+/// Why an advertisement was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AdvertisementRefused {
+    /// A name of a definer or a group that is none, or neither `node` nor `members`.
+    #[error("it has a name that is none, or neither a node nor members")]
+    Invalid,
+    /// Too many definers, or too many groups for a node.
+    #[error("there are more than 256 definers, or more than 1024 groups of a node")]
+    TooMany,
+    /// It was worked out from an older context than the last one.
+    #[error("it was worked out from an older context than what is known")]
+    Outdated,
+}
+
+/// What changed for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MembershipChange {
+    /// The node.
+    pub node: String,
+    /// Groups that it is in now, and was not.
+    pub add: Vec<String>,
+    /// Groups that it was in, and is not.
+    pub remove: Vec<String>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    groups: BTreeSet<String>,
+    context: u64,
+}
+
+/// The groups of all nodes, by definer.
+#[derive(Debug, Default)]
+pub struct Memberships {
+    /// By node, what each definer said last.
+    nodes: HashMap<Box<str>, BTreeMap<u16, Said>>,
+    definers: Vec<String>,
+}
+
+impl Memberships {
+    /// Takes an advertisement; returns what changed, for each node.
+    ///
+    /// # Errors
+    /// When it is not valid, too much, or older than what is known; then nothing changes.
+    pub fn apply(&mut self, advertisement: &GroupAdvertisement) -> Result<Vec<MembershipChange>, AdvertisementRefused> {
+        let all = advertisement.members.iter().flat_map(BTreeMap::values).chain([&advertisement.groups]);
+        if all.clone().any(|groups| groups.len() > MAX_GROUPS) {
+            return Err(AdvertisementRefused::TooMany);
+        }
+        if !is_group_name(&advertisement.definer) || !all.flatten().all(|name| is_group_name(name)) {
+            return Err(AdvertisementRefused::Invalid);
+        }
+        if advertisement.node.is_none() && advertisement.members.is_none() {
+            return Err(AdvertisementRefused::Invalid);
+        }
+        let definer = self.definer(&advertisement.definer)?;
+        let mut changes = Vec::new();
+        if let Some(members) = &advertisement.members {
+            let known =
+                self.nodes.iter().filter(|(node, said)| said.contains_key(&definer) && !members.contains_key(&***node));
+            let gone: Vec<String> = known.map(|(node, _)| node.to_string()).collect();
+            changes.extend(gone.into_iter().filter_map(|node| self.say(definer, &node, &[], advertisement.context)));
+            changes.extend(
+                members.iter().filter_map(|(node, groups)| self.say(definer, node, groups, advertisement.context)),
+            );
+        }
+        if let Some(node) = &advertisement.node {
+            let known = self.nodes.get(node.as_str()).and_then(|said| said.get(&definer));
+            if known.is_some_and(|said| said.context > advertisement.context && advertisement.context != 0) {
+                return Err(AdvertisementRefused::Outdated);
+            }
+            changes.extend(self.say(definer, node, &advertisement.groups, advertisement.context));
+        }
+        Ok(changes)
+    }
+
+    /// All groups of a node, whoever put it there.
+    pub fn groups(&self, node: &str) -> BTreeSet<&str> {
+        let said = self.nodes.get(node).into_iter().flat_map(BTreeMap::values);
+        said.flat_map(|said| said.groups.iter().map(String::as_str)).collect()
+    }
+
+    /// How many nodes are in any group.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether no node is in any group.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    fn definer(&mut self, name: &str) -> Result<u16, AdvertisementRefused> {
+        let place = match self.definers.iter().position(|known| known == name) {
+            Some(place) => place,
+            None if self.definers.len() >= MAX_DEFINERS => return Err(AdvertisementRefused::TooMany),
+            None => {
+                self.definers.push(name.to_owned());
+                self.definers.len() - 1
+            }
+        };
+        u16::try_from(place).map_err(|_| AdvertisementRefused::TooMany)
+    }
+
+    fn say(&mut self, definer: u16, node: &str, groups: &[String], context: u64) -> Option<MembershipChange> {
+        let owned = |groups: BTreeSet<&str>| -> BTreeSet<String> { groups.into_iter().map(str::to_owned).collect() };
+        let before = owned(self.groups(node));
+        let said = self.nodes.entry(node.into()).or_default();
+        said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
+        let after = owned(self.groups(node));
+        // A definer without groups for a node is kept only for the age of what it said.
+        if after.is_empty() && context == 0 {
+            self.nodes.remove(node);
+        }
+        let add: Vec<String> = after.difference(&before).cloned().collect();
+        let remove: Vec<String> = before.difference(&after).cloned().collect();
+        (!add.is_empty() || !remove.is_empty()).then(|| MembershipChange { node: node.to_owned(), add, remove })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn one(definer: &str, node: &str, groups: &[&str], context: u64) -> GroupAdvertisement {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        GroupAdvertisement { definer: definer.into(), node: Some(node.into()), groups, members: None, context }
+    }
+
+    fn change(node: &str, add: &[&str], remove: &[&str]) -> MembershipChange {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        MembershipChange { node: node.into(), add: owned(add), remove: owned(remove) }
+    }
+
+    #[test]
+    fn a_node_is_in_the_groups_of_all_definers() {
+        let mut members = Memberships::default();
+        assert_eq!(members.apply(&one("gd1", "n", &["group11"], 1)).unwrap(), [change("n", &["group11"], &[])]);
+        assert_eq!(
+            members.apply(&one("gd2", "n", &["group22", "group11"], 1)).unwrap(),
+            [change("n", &["group22"], &[])]
+        );
+        assert_eq!(members.apply(&one("gd1", "n", &[], 2)).unwrap(), [], "the other one still says so");
+        assert_eq!(members.apply(&one("gd2", "n", &[], 2)).unwrap(), [change("n", &[], &["group11", "group22"])]);
+    }
+
+    #[test]
+    fn what_is_older_is_left_out() {
+        let mut members = Memberships::default();
+        members.apply(&one("gd", "n", &["a"], 5)).unwrap();
+        assert_eq!(members.apply(&one("gd", "n", &["b"], 4)), Err(AdvertisementRefused::Outdated));
+        assert!(members.apply(&one("gd", "n", &["b"], 0)).is_ok(), "one without a position is taken as it comes");
+    }
+
+    #[test]
+    fn a_whole_report_replaces_what_the_definer_said() {
+        let mut members = Memberships::default();
+        members.apply(&one("gd", "n1", &["a"], 0)).unwrap();
+        members.apply(&one("other", "n1", &["b"], 0)).unwrap();
+        let all = GroupAdvertisement {
+            definer: "gd".into(),
+            members: Some(BTreeMap::from([("n2".to_owned(), vec!["a".to_owned()])])),
+            ..GroupAdvertisement::default()
+        };
+        assert_eq!(members.apply(&all).unwrap(), [change("n1", &[], &["a"]), change("n2", &["a"], &[])]);
+        assert_eq!(members.groups("n1"), BTreeSet::from(["b"]));
+    }
+
+    #[test]
+    fn what_is_not_valid_changes_nothing() {
+        let mut members = Memberships::default();
+        assert_eq!(members.apply(&one("g/d", "n", &["a"], 0)), Err(AdvertisementRefused::Invalid));
+        assert_eq!(members.apply(&one("gd", "n", &["a", "#"], 0)), Err(AdvertisementRefused::Invalid));
+        let neither = GroupAdvertisement { node: None, ..one("gd", "n", &["a"], 0) };
+        assert_eq!(members.apply(&neither), Err(AdvertisementRefused::Invalid));
+        let many: Vec<String> = (0..=MAX_GROUPS).map(|n| n.to_string()).collect();
+        assert_eq!(
+            members.apply(&GroupAdvertisement { groups: many, ..one("gd", "n", &[], 0) }),
+            Err(AdvertisementRefused::TooMany)
+        );
+        for definer in 0..MAX_DEFINERS {
+            members.apply(&one(&definer.to_string(), "n", &["a"], 0)).unwrap();
+        }
+        assert_eq!(members.apply(&one("more", "n", &["a"], 0)), Err(AdvertisementRefused::TooMany));
+    }
+
+    proptest! {
+        #[test]
+        fn changes_add_up_to_the_union(steps in proptest::collection::vec((0_u8..3, 0_u8..3, proptest::collection::btree_set(0_u8..5, 0..4)), 0..60)) {
+            let mut members = Memberships::default();
+            let mut seen: HashMap<String, BTreeSet<String>> = HashMap::new();
+            let mut said: HashMap<(u8, u8), BTreeSet<String>> = HashMap::new();
+            for (definer, node, groups) in steps {
+                let groups: BTreeSet<String> = groups.iter().map(|group| format!("g{group}")).collect();
+                said.insert((definer, node), groups.clone());
+                let advertisement = GroupAdvertisement {
+                    groups: groups.into_iter().collect(), ..one(&format!("d{definer}"), &format!("n{node}"), &[], 0)
+                };
+                for change in members.apply(&advertisement).unwrap() {
+                    let set = seen.entry(change.node).or_default();
+                    prop_assert!(change.add.iter().all(|group| set.insert(group.clone())));
+                    prop_assert!(change.remove.iter().all(|group| set.remove(group)));
+                }
+                for node in 0..3_u8 {
+                    let union: BTreeSet<String> = (0..3_u8).filter_map(|definer| said.get(&(definer, node))).flatten().cloned().collect();
+                    prop_assert_eq!(seen.get(&format!("n{node}")).cloned().unwrap_or_default(), union);
+                }
+            }
+        }
+    }
+}

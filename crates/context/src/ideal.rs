@@ -1,0 +1,110 @@
+//! How many nodes each gateway should have (`CTX-41`, `CTX-43`): `In(X) = n * W(X) / sum of all W`, made whole by the largest
+//! remainder, so that the sum stays n.
+
+use crate::real::{real, whole};
+
+/// The ideal numbers for the scores of all gateways, in their order. `None` is a gateway that shall have nobody: an inactive or a
+/// draining one.
+///
+/// Scores that are negative or not finite count as 0. When all scores are 0, everybody has the same share. When there is nobody
+/// to take nodes, nobody has any: then the sum is 0.
+pub fn ideal_numbers(nodes: u64, scores: &[Option<f64>]) -> Vec<u64> {
+    let weight = |score: &Option<f64>| score.map(|score| if score.is_finite() { score.max(0.0) } else { 0.0 });
+    let mut weights: Vec<Option<f64>> = scores.iter().map(weight).collect();
+    // Scaled by the largest, so that no sum overflows.
+    let largest = weights.iter().flatten().copied().fold(0.0, f64::max);
+    for weight in weights.iter_mut().flatten() {
+        *weight = if largest > 0.0 { *weight / largest } else { 1.0 };
+    }
+    let total: f64 = weights.iter().flatten().sum();
+    if weights.iter().flatten().next().is_none() {
+        return vec![0; scores.len()];
+    }
+    let exact: Vec<f64> = weights.iter().map(|weight| real(nodes) * weight.unwrap_or_default() / total).collect();
+    let mut ideal: Vec<u64> = exact.iter().map(|share| whole(share.floor()).min(nodes)).collect();
+    let mut order: Vec<usize> = (0..scores.len()).filter(|place| weights[*place].is_some_and(|w| w > 0.0)).collect();
+    let remainder = |place: usize| exact[place] - exact[place].floor();
+    order.sort_by(|a, b| remainder(*b).total_cmp(&remainder(*a)).then(a.cmp(b)));
+    settle(nodes, &mut ideal, &order);
+    ideal
+}
+
+/// Gives what is left to those with the largest remainders, or takes what rounding has given too much.
+fn settle(nodes: u64, ideal: &mut [u64], order: &[usize]) {
+    let mut sum: u64 = ideal.iter().sum();
+    for place in order.iter().cycle().take_while(|_| !order.is_empty()) {
+        match sum.cmp(&nodes) {
+            std::cmp::Ordering::Less => {
+                ideal[*place] += 1;
+                sum += 1;
+            }
+            std::cmp::Ordering::Greater if ideal[*place] > 0 => {
+                ideal[*place] -= 1;
+                sum -= 1;
+            }
+            std::cmp::Ordering::Greater => {}
+            std::cmp::Ordering::Equal => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_largest_remainders_get_what_is_left() {
+        assert_eq!(ideal_numbers(10, &[Some(1.0), Some(1.0), Some(1.0)]), [4, 3, 3]);
+        assert_eq!(ideal_numbers(100, &[Some(0.5), Some(0.3), Some(0.2)]), [50, 30, 20]);
+        assert_eq!(ideal_numbers(7, &[Some(1.0), Some(2.0), Some(4.0)]), [1, 2, 4]);
+        assert_eq!(ideal_numbers(8, &[Some(1.0), Some(2.0), Some(4.0)]), [1, 2, 5]);
+    }
+
+    #[test]
+    fn without_any_score_all_are_equal() {
+        assert_eq!(ideal_numbers(9, &[Some(0.0), Some(0.0), Some(f64::NAN)]), [3, 3, 3]);
+    }
+
+    #[test]
+    fn one_gateway_has_all_and_one_that_goes_none() {
+        assert_eq!(ideal_numbers(9, &[Some(0.1)]), [9]);
+        assert_eq!(ideal_numbers(9, &[Some(0.1), None, None]), [9, 0, 0]);
+        assert_eq!(ideal_numbers(9, &[None, None]), [0, 0]);
+        assert!(ideal_numbers(9, &[]).is_empty());
+    }
+
+    fn score() -> impl Strategy<Value = Option<f64>> {
+        prop_oneof![
+            1 => Just(None),
+            1 => Just(Some(0.0)),
+            1 => Just(Some(f64::INFINITY)),
+            1 => Just(Some(f64::MAX)),
+            1 => Just(Some(f64::MIN_POSITIVE)),
+            6 => (-1.0_f64..1e6).prop_map(Some),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_sum_stays_n(nodes in 0_u64..2_000_000, scores in proptest::collection::vec(score(), 0..40)) {
+            let ideal = ideal_numbers(nodes, &scores);
+            let takers = scores.iter().flatten().count();
+            prop_assert_eq!(ideal.iter().sum::<u64>(), if takers > 0 { nodes } else { 0 });
+            for (score, ideal) in scores.iter().zip(&ideal) {
+                prop_assert!(score.is_some() || *ideal == 0);
+            }
+        }
+
+        #[test]
+        fn nobody_is_more_than_one_node_off(nodes in 0_u64..100_000, scores in proptest::collection::vec(0.001_f64..100.0, 1..20)) {
+            let total: f64 = scores.iter().sum();
+            let given: Vec<_> = scores.iter().copied().map(Some).collect();
+            for (score, ideal) in scores.iter().zip(ideal_numbers(nodes, &given)) {
+                let exact = real(nodes) * score / total;
+                prop_assert!((real(ideal) - exact).abs() < 1.0 + 1e-6, "{} instead of {}", ideal, exact);
+            }
+        }
+    }
+}

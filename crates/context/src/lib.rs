@@ -1,0 +1,30 @@
+//! The core for mobile nodes: points of access, latency, balancing and groups by context, as services on the bus.
+//!
+//! What decides is pure: it has neither a clock nor a bus, and is tested on a virtual clock. `docs/context.md` says what is told
+//! under which name, and what each service promises.
+
+mod expression;
+mod gateways;
+pub mod groups;
+mod ideal;
+pub mod latency;
+pub mod messages;
+mod partition;
+mod ping_reconfig;
+mod points;
+pub mod ranking;
+mod real;
+mod reallocation;
+mod register;
+
+pub use expression::{
+    Expression, ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
+    Variables,
+};
+pub use gateways::{GatewayLoad, LoadTable, MAX_GATEWAYS, ReportRefused, Standing};
+pub use ideal::ideal_numbers;
+pub use partition::partition_of;
+pub use ping_reconfig::{PingReconfig, RateFactor, ReconfigError, ReconfigSettings};
+pub use points::{Points, PointsAction, PointsCounters, PointsError, PointsSettings};
+pub use reallocation::{Holder, Move, Reallocation, ReallocationError, ReallocationSettings};
+pub use register::Topic;

@@ -1,0 +1,249 @@
+//! A cycle of the manager: scores, ideal numbers, handovers, the list.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use super::nodes::GatewayNodes;
+use super::{FORGET_AFTER, Points, PointsAction};
+use crate::gateways::{GatewayLoad, LoadTable, Standing};
+use crate::ideal::ideal_numbers;
+use crate::latency::ConnectionStatistics;
+use crate::messages::{GWList, Handover, ListedGateway, LoadReport};
+use crate::ranking::{GatewayView, Ranking};
+use crate::real::{real, whole};
+use crate::reallocation::{Holder, Move};
+
+/// A gateway in a cycle.
+struct Candidate<'a> {
+    view: GatewayView,
+    address: &'a str,
+    draining: bool,
+    /// Nodes that are connected and not on their way to elsewhere.
+    connected: Vec<&'a str>,
+}
+
+impl Points {
+    /// Looks at everything once more. `wall_ms` is the time of day, milliseconds since 1970.
+    pub fn cycle(&mut self, now: Duration, wall_ms: u64) -> Vec<PointsAction> {
+        self.table.forget(now, FORGET_AFTER);
+        let table = &self.table;
+        self.connections.retain(|gateway, _| table.knows(gateway));
+        self.configured.retain(|gateway, _| table.knows(gateway));
+        let mut actions = self.adapt_window(now);
+        self.arrivals(now);
+        let candidates = candidates(&self.table, &self.connections, &self.travelling, now);
+        let views: Vec<Option<GatewayView>> =
+            candidates.iter().map(|candidate| (!candidate.draining).then(|| candidate.view.clone())).collect();
+        let scores: Vec<Option<f64>> =
+            views.iter().map(|view| Some(finite(self.ranking.score(view.as_ref()?)))).collect();
+        let nodes = candidates.iter().map(|candidate| candidate.view.nodes).sum();
+        let settled = settle(&*self.ranking, nodes, views);
+        let weight = self.settings.smoothing;
+        let scores = smooth(&self.scores, &candidates, &scores, weight);
+        let shares = smooth(&self.shares, &candidates, &settled, weight);
+        let of = |values: &BTreeMap<String, f64>| -> Vec<Option<f64>> {
+            candidates.iter().map(|candidate| values.get(&candidate.view.name).copied()).collect()
+        };
+        let ideal = ideal_numbers(nodes, &of(&shares));
+        let handovers = if self.settings.balance {
+            let holders = holders(&candidates, &ideal);
+            let moves = self.reallocation.cycle(now, &holders);
+            moves.iter().map(|one| handover(&candidates, one, wall_ms)).collect()
+        } else {
+            Vec::new()
+        };
+        let list = list(&candidates, &of(&scores), &ideal);
+        (self.shares, self.scores) = (shares, scores);
+        self.counters.nodes = nodes;
+        self.depart(now, &handovers);
+        actions.extend(handovers.into_iter().map(PointsAction::HandOver));
+        actions.extend(self.tell_list(now, list));
+        actions
+    }
+
+    /// Nodes that were seen where they were sent, or that take too long, are not on their way any more.
+    fn arrivals(&mut self, now: Duration) {
+        self.travelling.retain(|_, (_, until)| now < *until);
+        if self.travelling.is_empty() {
+            return;
+        }
+        for (gateway, nodes) in &self.connections {
+            for node in &nodes.nodes {
+                if self.travelling.get(&node.id).is_some_and(|(to, _)| to == gateway) {
+                    self.travelling.remove(&node.id);
+                }
+            }
+        }
+    }
+
+    fn depart(&mut self, now: Duration, handovers: &[Handover]) {
+        self.counters.handovers += handovers.len() as u64;
+        for handover in handovers {
+            let until = now + self.settings.travel_time;
+            self.travelling.insert(handover.node.clone(), (handover.to.clone(), until));
+        }
+    }
+
+    /// Tells the list when a gateway came, went, moved or changed its place in it, and from time to time.
+    fn tell_list(&mut self, now: Duration, gateways: Vec<ListedGateway>) -> Option<PointsAction> {
+        let places = |gateways: &[ListedGateway]| -> Vec<(String, String)> {
+            gateways.iter().map(|gateway| (gateway.name.clone(), gateway.address.clone())).collect()
+        };
+        let due = self.listed_at.is_none_or(|at| now.saturating_sub(at) >= self.settings.list_period);
+        if !due && places(&gateways) == places(&self.listed.gateways) {
+            return None;
+        }
+        self.listed = GWList { number: self.listed.number + 1, gateways };
+        self.listed_at = Some(now);
+        Some(PointsAction::List(self.listed.clone()))
+    }
+}
+
+/// The gateways that take part, with their nodes. A node that two of them report is where it was reported last.
+fn candidates<'a>(
+    table: &'a LoadTable,
+    connections: &'a BTreeMap<String, GatewayNodes>,
+    travelling: &HashMap<String, (String, Duration)>,
+    now: Duration,
+) -> Vec<Candidate<'a>> {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut newest: Vec<_> = connections.iter().collect();
+    newest.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.arrived));
+    let mut connected: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (gateway, nodes) in newest {
+        if table.standing(now, gateway) != Standing::Inactive {
+            let ids = nodes.nodes.iter().map(|node| node.id.as_str());
+            let here = ids.filter(|id| !travelling.contains_key(*id) && seen.insert(id)).collect();
+            connected.insert(gateway, here);
+        }
+    }
+    let mut coming: BTreeMap<&str, u64> = BTreeMap::new();
+    for (to, _) in travelling.values() {
+        *coming.entry(to).or_default() += 1;
+    }
+    let active = table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
+    let candidate = |(load, standing): (&'a GatewayLoad, Standing)| {
+        let report = &load.report;
+        let name = report.gateway.as_str();
+        let connected = connected.remove(name).unwrap_or_default();
+        let nodes = connected.len() as u64 + coming.get(name).copied().unwrap_or_default();
+        let statistics = connections.get(name).map(|nodes| nodes.statistics).unwrap_or_default();
+        let view = view(report, nodes, statistics);
+        Candidate { view, address: &report.address, draining: standing == Standing::Draining, connected }
+    };
+    active.map(candidate).collect()
+}
+
+fn view(report: &LoadReport, nodes: u64, statistics: ConnectionStatistics) -> GatewayView {
+    let free = if report.memory_total == 0 { 1.0 } else { real(report.memory_available) / real(report.memory_total) };
+    GatewayView {
+        name: report.gateway.clone(),
+        nodes,
+        capacity: report.max_connections,
+        cpu: report.cpu,
+        memory: 1.0 - free.clamp(0.0, 1.0),
+        loop_lag_ms: report.loop_lag_ms,
+        queue_bytes: report.queue_bytes,
+        statistics,
+    }
+}
+
+/// Most steps towards ideal numbers that agree with themselves.
+const MAX_STEPS: usize = 24;
+
+/// The share of all nodes that each gateway should have, where scores are those that it would have with these nodes.
+///
+/// Scores that fall as nodes come would otherwise be answered too late: the formula puts nearly everybody to where nobody is, and
+/// back when they have come. Each step goes half of the way, so that even `1 / nodes` comes to rest.
+fn settle(ranking: &dyn Ranking, nodes: u64, mut views: Vec<Option<GatewayView>>) -> Vec<Option<f64>> {
+    let total = real(nodes);
+    let mut held: Vec<f64> = views.iter().flatten().map(|view| real(view.nodes)).collect();
+    // Nodes of gateways that go away are dealt out as well.
+    let here: f64 = held.iter().sum();
+    let takers = real(held.len().max(1) as u64);
+    for held in &mut held {
+        *held += (total - here) / takers;
+    }
+    for _ in 0..MAX_STEPS {
+        for (view, held) in views.iter_mut().flatten().zip(&held) {
+            view.nodes = whole(held.round());
+        }
+        let scores: Vec<f64> = views.iter().flatten().map(|view| finite(ranking.score(view))).collect();
+        let sum: f64 = scores.iter().sum();
+        let mut farthest = 0.0_f64;
+        for (held, score) in held.iter_mut().zip(&scores) {
+            let share = if sum > 0.0 && sum.is_finite() { score / sum } else { 1.0 / takers };
+            let step = (total * share - *held) / 2.0;
+            *held += step;
+            farthest = farthest.max(step.abs());
+        }
+        if farthest < 0.25 {
+            break;
+        }
+    }
+    let mut held = held.into_iter().map(|held| if total > 0.0 { held / total } else { 1.0 / takers });
+    views.iter().map(|view| view.as_ref().and_then(|_| held.next())).collect()
+}
+
+/// A score that can be reckoned with.
+fn finite(score: f64) -> f64 {
+    if score.is_finite() { score.max(0.0) } else { 0.0 }
+}
+
+/// Values of the gateways that take nodes, mixed with what they were. When other gateways than before take nodes, the old values
+/// say nothing any more.
+fn smooth(
+    before: &BTreeMap<String, f64>,
+    candidates: &[Candidate<'_>],
+    values: &[Option<f64>],
+    weight: f64,
+) -> BTreeMap<String, f64> {
+    let named = candidates.iter().zip(values);
+    let now: BTreeMap<String, f64> =
+        named.filter_map(|(candidate, value)| Some((candidate.view.name.clone(), (*value)?))).collect();
+    if !now.keys().eq(before.keys()) {
+        return now;
+    }
+    let mixed = |(name, value): (String, f64)| {
+        let old = before.get(&name).copied().unwrap_or(value);
+        (name, old + (value - old) * weight)
+    };
+    now.into_iter().map(mixed).collect()
+}
+
+fn holders<'a>(candidates: &[Candidate<'a>], ideal: &[u64]) -> Vec<Holder<'a>> {
+    let holder = |(candidate, ideal): (&Candidate<'a>, &u64)| Holder {
+        nodes: candidate.view.nodes,
+        ideal: *ideal,
+        connected: candidate.connected.clone(),
+        leaving: candidate.draining,
+    };
+    candidates.iter().zip(ideal).map(holder).collect()
+}
+
+fn handover(candidates: &[Candidate<'_>], one: &Move<'_>, at_ms: u64) -> Handover {
+    let name = |place: usize| candidates.get(place).map(|candidate| candidate.view.name.clone()).unwrap_or_default();
+    let address = candidates.get(one.to).map(|candidate| candidate.address.to_owned()).unwrap_or_default();
+    Handover { node: one.node.to_owned(), from: name(one.from), to: name(one.to), address, at_ms }
+}
+
+/// The gateways that take nodes, the one with the highest score first.
+fn list(candidates: &[Candidate<'_>], scores: &[Option<f64>], ideal: &[u64]) -> Vec<ListedGateway> {
+    let mut listed: Vec<ListedGateway> = candidates
+        .iter()
+        .zip(scores)
+        .zip(ideal)
+        .filter_map(|((candidate, score), ideal)| {
+            Some(ListedGateway {
+                name: candidate.view.name.clone(),
+                address: candidate.address.to_owned(),
+                score: (*score)?,
+                nodes: candidate.view.nodes,
+                ideal: *ideal,
+                statistics: candidate.view.statistics,
+            })
+        })
+        .collect();
+    listed.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.name.cmp(&b.name)));
+    listed
+}

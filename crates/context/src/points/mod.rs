@@ -1,0 +1,249 @@
+//! The manager of points of access (`CTX-36`): what it knows of the gateways, and what it tells them. It has no clock and no bus;
+//! times are since any fixed moment and come with each call.
+
+mod balance;
+mod nodes;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use crate::gateways::{LoadTable, ReportRefused};
+use crate::latency::ConnectionStatistics;
+use crate::messages::{ConnectionReport, GWList, Handover, HelloPoA, LoadReport, PingConfig};
+use crate::ping_reconfig::{PingReconfig, ReconfigError, ReconfigSettings};
+use crate::ranking::Ranking;
+use crate::reallocation::{Reallocation, ReallocationError, ReallocationSettings};
+
+use nodes::GatewayNodes;
+
+/// After how long in silence a gateway is forgotten altogether.
+const FORGET_AFTER: Duration = Duration::from_secs(3_600);
+
+/// How the manager works.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PointsSettings {
+    /// A gateway is inactive after so many load reports in a row did not come (`CTX-47`).
+    pub missed_windows: u32,
+    /// How often gateways ping at first; zero for no pings (`CTX-37`).
+    pub ping_interval: Duration,
+    /// How long pongs count at first.
+    pub ping_window: Duration,
+    /// How the window follows the ping rate.
+    pub reconfig: ReconfigSettings,
+    /// How nodes are moved.
+    pub reallocation: ReallocationSettings,
+    /// Whether nodes are moved at all.
+    pub balance: bool,
+    /// How much of a new score enters the smoothed one in a cycle, above 0 and up to 1.
+    pub smoothing: f64,
+    /// How long a node that was handed over counts for its new gateway before it has been seen there.
+    pub travel_time: Duration,
+    /// How often the list is told though nothing in it has changed its place.
+    pub list_period: Duration,
+}
+
+impl Default for PointsSettings {
+    fn default() -> Self {
+        Self {
+            missed_windows: 3,
+            ping_interval: Duration::from_secs(30),
+            ping_window: Duration::from_secs(2),
+            reconfig: ReconfigSettings::default(),
+            reallocation: ReallocationSettings::default(),
+            balance: true,
+            smoothing: 0.1,
+            travel_time: Duration::from_secs(15),
+            list_period: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why settings were refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointsError {
+    /// Of the window.
+    #[error(transparent)]
+    Reconfig(#[from] ReconfigError),
+    /// Of handovers.
+    #[error(transparent)]
+    Reallocation(#[from] ReallocationError),
+    /// Of scores.
+    #[error("the smoothing of scores is not above 0 and up to 1; 1 takes each score as it comes")]
+    Smoothing,
+}
+
+/// What the manager wants said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PointsAction {
+    /// A gateway is to ping like this.
+    Configure(PingConfig),
+    /// All are to know these gateways.
+    List(GWList),
+    /// A node is to go elsewhere.
+    HandOver(Handover),
+}
+
+/// What the manager has done, for logs and metrics; numbers only grow but for `nodes`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PointsCounters {
+    /// Handovers that were told.
+    pub handovers: u64,
+    /// Reports that were refused or outdated.
+    pub refused: u64,
+    /// Times that the ping window was changed.
+    pub reconfigured: u64,
+    /// Nodes of all active gateways now.
+    pub nodes: u64,
+}
+
+/// The manager.
+pub struct Points {
+    settings: PointsSettings,
+    ranking: Box<dyn Ranking>,
+    table: LoadTable,
+    /// What connection reports say, by gateway.
+    connections: BTreeMap<String, GatewayNodes>,
+    reallocation: Reallocation,
+    reconfig: PingReconfig,
+    window: Duration,
+    /// When the window was looked at last.
+    reconfigured_at: Option<Duration>,
+    /// What each life of a gateway was told.
+    configured: BTreeMap<String, (u64, PingConfig)>,
+    /// Smoothed shares of the active gateways.
+    shares: BTreeMap<String, f64>,
+    /// Smoothed scores of the same.
+    scores: BTreeMap<String, f64>,
+    /// Nodes that were handed over and not seen at their new gateway so far: to where, and until when they count there.
+    travelling: HashMap<String, (String, Duration)>,
+    listed: GWList,
+    listed_at: Option<Duration>,
+    counters: PointsCounters,
+}
+
+impl Points {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// When one is out of its range.
+    pub fn new(settings: PointsSettings, ranking: Box<dyn Ranking>) -> Result<Self, PointsError> {
+        if !(settings.smoothing > 0.0 && settings.smoothing <= 1.0) {
+            return Err(PointsError::Smoothing);
+        }
+        Ok(Self {
+            ranking,
+            table: LoadTable::new(settings.missed_windows),
+            connections: BTreeMap::new(),
+            reallocation: Reallocation::new(settings.reallocation)?,
+            reconfig: PingReconfig::new(settings.reconfig.clone())?,
+            window: settings.ping_window,
+            reconfigured_at: None,
+            configured: BTreeMap::new(),
+            shares: BTreeMap::new(),
+            scores: BTreeMap::new(),
+            travelling: HashMap::new(),
+            listed: GWList::default(),
+            listed_at: None,
+            counters: PointsCounters::default(),
+            settings,
+        })
+    }
+
+    /// A gateway has come: it is told how to ping.
+    pub fn hello(&mut self, hello: &HelloPoA) -> Option<PointsAction> {
+        if hello.gateway.is_empty() || hello.gateway.len() > crate::messages::MAX_NAME_BYTES {
+            self.counters.refused += 1;
+            return None;
+        }
+        self.configure(&hello.gateway, hello.life)
+    }
+
+    /// A gateway says what it carries; `arrived` is `None` for a report from before this manager listened.
+    pub fn load(&mut self, arrived: Option<Duration>, report: LoadReport) -> Option<PointsAction> {
+        let (gateway, life) = (report.gateway.clone(), report.life);
+        match self.table.report(arrived, report) {
+            Ok(()) => arrived.and_then(|_| self.configure(&gateway, life)),
+            Err(refused) => {
+                self.counters.refused += u64::from(refused == ReportRefused::Invalid);
+                None
+            }
+        }
+    }
+
+    /// A gateway says who is connected to it.
+    pub fn connected(&mut self, now: Duration, report: ConnectionReport) {
+        if !self.table.knows(&report.gateway) {
+            self.counters.refused += 1;
+            return;
+        }
+        self.connections.entry(report.gateway.clone()).or_default().take(now, report);
+    }
+
+    /// A handover that was told before this manager worked, so long ago: the node's cool-down goes on.
+    pub fn remember(&mut self, now: Duration, age: Duration, handover: &Handover) {
+        if let Some(at) = now.checked_sub(age) {
+            self.reallocation.note(at, &handover.node);
+        }
+    }
+
+    /// Statistics of the last round of a gateway.
+    pub fn statistics(&self, gateway: &str) -> ConnectionStatistics {
+        self.connections.get(gateway).map(|nodes| nodes.statistics).unwrap_or_default()
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> PointsCounters {
+        self.counters
+    }
+
+    /// Tells a gateway how to ping, unless it knows.
+    fn configure(&mut self, gateway: &str, life: u64) -> Option<PointsAction> {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let config = PingConfig {
+            gateway: gateway.to_owned(),
+            interval_ms: millis(self.settings.ping_interval),
+            window_ms: millis(self.window.min(self.longest_window())),
+        };
+        let told = (life, config);
+        if self.configured.get(gateway) == Some(&told) {
+            return None;
+        }
+        if self.configured.get(gateway).is_some_and(|(known, _)| *known > life) {
+            return None;
+        }
+        self.configured.insert(gateway.to_owned(), told.clone());
+        Some(PointsAction::Configure(told.1))
+    }
+
+    /// A window that is longer than the interval would never close.
+    fn longest_window(&self) -> Duration {
+        if self.settings.ping_interval.is_zero() { Duration::MAX } else { self.settings.ping_interval }
+    }
+
+    /// Adapts the window once in each interval of pings, to the ping rate of the whole network (`CTX-51`).
+    fn adapt_window(&mut self, now: Duration) -> Vec<PointsAction> {
+        let last = *self.reconfigured_at.get_or_insert(now);
+        if self.settings.ping_interval.is_zero() || now.saturating_sub(last) < self.settings.ping_interval {
+            return Vec::new();
+        }
+        let rounds = self.connections.values().filter(|nodes| nodes.round_ended > last);
+        let (pinged, answered) = rounds.fold((0, 0), |(pinged, answered), nodes| {
+            (pinged + nodes.statistics.pinged, answered + nodes.statistics.answered)
+        });
+        self.reconfigured_at = Some(now);
+        let rate = ConnectionStatistics { pinged, answered, ..ConnectionStatistics::default() }.ping_rate();
+        let window = self.reconfig.next(self.window, rate).min(self.longest_window());
+        if window == self.window {
+            return Vec::new();
+        }
+        tracing::info!(?rate, from = ?self.window, to = ?window, "the ping window changes");
+        self.window = window;
+        self.counters.reconfigured += 1;
+        let gateways: Vec<_> = self.configured.iter().map(|(gateway, (life, _))| (gateway.clone(), *life)).collect();
+        gateways.into_iter().filter_map(|(gateway, life)| self.configure(&gateway, life)).collect()
+    }
+}

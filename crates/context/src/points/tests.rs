@@ -1,0 +1,174 @@
+//! The manager, event by event.
+
+use super::*;
+use crate::messages::NodeLink;
+use crate::ranking::ConnectionsInverse;
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn points(change: impl FnOnce(&mut PointsSettings)) -> Points {
+    let mut settings = PointsSettings { smoothing: 1.0, ..PointsSettings::default() };
+    settings.reconfig.patience = 1;
+    change(&mut settings);
+    Points::new(settings, Box::new(ConnectionsInverse)).unwrap()
+}
+
+fn load(gateway: &str, number: u64) -> LoadReport {
+    let address = format!("{gateway}.example:1883");
+    LoadReport { gateway: gateway.into(), address, life: 1, number, period_ms: 2_000, ..LoadReport::default() }
+}
+
+fn nodes(gateway: &str, number: u64, names: std::ops::Range<u32>, pongs: bool) -> ConnectionReport {
+    let link = |n: u32| NodeLink { id: format!("n{n}"), pong_us: pongs.then_some(5_000), transport_us: None };
+    ConnectionReport {
+        gateway: gateway.into(),
+        number,
+        part: 0,
+        parts: 1,
+        pinged_at_ms: number,
+        window_ms: 2_000,
+        pinged: u64::from(names.end - names.start),
+        late: 0,
+        nodes: names.map(link).collect(),
+    }
+}
+
+fn handovers(actions: &[PointsAction]) -> Vec<&Handover> {
+    actions.iter().filter_map(|action| if let PointsAction::HandOver(it) = action { Some(it) } else { None }).collect()
+}
+
+fn lists(actions: &[PointsAction]) -> Vec<Vec<&str>> {
+    let names = |list: &GWList| list.gateways.len();
+    actions
+        .iter()
+        .filter_map(|action| if let PointsAction::List(list) = action { Some(list) } else { None })
+        .map(|list| (0..names(list)).map(|place| list.gateways[place].name.as_str()).collect())
+        .collect()
+}
+
+#[test]
+fn a_hello_is_answered_with_the_ping_configuration_once_for_each_life() {
+    let mut points = points(|_| {});
+    let hello = |life| HelloPoA { gateway: "a".into(), address: "a:1".into(), life };
+    let told = points.hello(&hello(7)).unwrap();
+    assert_eq!(
+        told,
+        PointsAction::Configure(PingConfig { gateway: "a".into(), interval_ms: 30_000, window_ms: 2_000 })
+    );
+    assert_eq!((points.hello(&hello(7)), points.hello(&hello(6))), (None, None));
+    assert!(points.hello(&hello(8)).is_some());
+}
+
+#[test]
+fn a_gateway_whose_hello_was_missed_is_told_with_its_first_report() {
+    let mut points = points(|_| {});
+    assert_eq!(points.load(None, load("a", 1)), None, "what was read from before says nothing of now");
+    assert!(points.load(Some(s(1)), load("a", 2)).is_some());
+    assert_eq!(points.load(Some(s(3)), load("a", 3)), None);
+}
+
+#[test]
+fn nodes_go_to_the_new_gateway_and_are_not_sent_twice() {
+    let mut points = points(|settings| settings.reallocation.gain = 1.0);
+    points.load(Some(s(1)), load("a", 1));
+    points.connected(s(1), nodes("a", 1, 0..100, true));
+    assert!(handovers(&points.cycle(s(1), 0)).is_empty());
+    points.load(Some(s(2)), load("b", 1));
+    points.connected(s(2), nodes("b", 1, 0..0, true));
+    let actions = points.cycle(s(2), 5_000);
+    let told = handovers(&actions);
+    assert!(
+        told.iter().all(|it| it.from == "a" && it.to == "b" && it.address == "b.example:1883" && it.at_ms == 5_000)
+    );
+    let first = told.len();
+    assert!(first > 40, "{first}");
+    // They are on their way: neither gateway reports anything new.
+    let again = points.cycle(s(3), 6_000);
+    let repeated =
+        handovers(&again).iter().filter(|one| handovers(&actions).iter().any(|it| it.node == one.node)).count();
+    assert_eq!(repeated, 0);
+}
+
+#[test]
+fn the_list_is_sorted_by_score_and_told_when_it_changes() {
+    let mut points = points(|settings| settings.balance = false);
+    for (gateway, count) in [("a", 50), ("b", 10)] {
+        points.load(Some(s(1)), load(gateway, 1));
+        points.connected(s(1), nodes(gateway, 1, if gateway == "a" { 0..count } else { 100..100 + count }, true));
+    }
+    assert_eq!(lists(&points.cycle(s(1), 0)), [["b", "a"]]);
+    assert!(lists(&points.cycle(s(2), 0)).is_empty(), "nothing has changed");
+    points.connected(s(3), nodes("a", 2, 0..5, true));
+    assert_eq!(lists(&points.cycle(s(3), 0)), [["a", "b"]]);
+    assert_eq!(
+        lists(&points.cycle(s(9), 0)),
+        [Vec::<&str>::new()],
+        "both have been silent for more than three windows"
+    );
+}
+
+#[test]
+fn a_draining_gateway_gives_its_nodes_away_and_is_not_listed() {
+    let mut points = points(|_| {});
+    points.load(Some(s(1)), LoadReport { draining: true, ..load("a", 1) });
+    points.load(Some(s(1)), load("b", 1));
+    points.connected(s(1), nodes("a", 1, 0..1, true));
+    let actions = points.cycle(s(1), 0);
+    assert_eq!((handovers(&actions).len(), lists(&actions)), (1, vec![vec!["b"]]));
+}
+
+#[test]
+fn an_inactive_gateway_has_no_part_in_the_sum() {
+    let mut points = points(|_| {});
+    points.load(Some(s(1)), load("a", 1));
+    points.load(Some(s(60)), load("b", 1));
+    points.connected(s(1), nodes("a", 1, 0..100, true));
+    points.connected(s(60), nodes("b", 1, 100..110, true));
+    assert!(handovers(&points.cycle(s(60), 0)).is_empty());
+    assert_eq!(points.counters().nodes, 10);
+}
+
+#[test]
+fn what_was_told_before_a_restart_is_not_told_again() {
+    let mut points = points(|settings| settings.reallocation.gain = 1.0);
+    points.load(Some(s(1_000)), load("a", 1));
+    points.load(Some(s(1_000)), load("b", 1));
+    points.connected(s(1_000), nodes("a", 1, 0..4, true));
+    for (node, age) in [("n0", 30), ("n1", 30), ("n2", 30), ("n3", 601)] {
+        let handover =
+            Handover { node: node.into(), from: "b".into(), to: "a".into(), address: "a:1".into(), at_ms: 0 };
+        points.remember(s(1_000), s(age), &handover);
+    }
+    let actions = points.cycle(s(1_000), 0);
+    assert_eq!(handovers(&actions).iter().map(|it| it.node.as_str()).collect::<Vec<_>>(), ["n3"]);
+}
+
+#[test]
+fn silence_of_nodes_makes_the_window_longer_for_all_gateways() {
+    let mut points = points(|settings| settings.reconfig.damping = 1.0);
+    points.load(Some(s(0)), load("a", 1));
+    points.load(Some(s(0)), load("b", 1));
+    points.cycle(s(0), 0);
+    points.connected(s(20), nodes("a", 1, 0..10, false));
+    points.connected(s(20), nodes("b", 1, 100..110, true));
+    assert!(points.cycle(s(29), 0).iter().all(|action| !matches!(action, PointsAction::Configure(_))));
+    let told: Vec<_> =
+        points.cycle(s(30), 0).into_iter().filter(|action| matches!(action, PointsAction::Configure(_))).collect();
+    let config = |gateway: &str| {
+        PointsAction::Configure(PingConfig { gateway: gateway.into(), interval_ms: 30_000, window_ms: 4_000 })
+    };
+    assert_eq!(told, [config("a"), config("b")], "half of the pongs: twice the window");
+    let statistics = points.statistics("b");
+    assert_eq!((statistics.answered, statistics.ping_rate()), (10, Some(1.0)));
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    let with = |smoothing| {
+        let settings = PointsSettings { smoothing, ..PointsSettings::default() };
+        Points::new(settings, Box::new(ConnectionsInverse)).is_err()
+    };
+    assert!(with(0.0) && with(1.1) && !with(1.0));
+}

@@ -1,0 +1,45 @@
+//! Why a run could not be made.
+
+use std::io;
+
+use super::plan::PlanError;
+
+/// Why a run could not be made. That clients are refused is no error but part of the outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The broker's address leads nowhere.
+    #[error("`{host}` has no address: {error}")]
+    Address {
+        /// The host of the target.
+        host: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The file of certificates cannot be used.
+    #[error("the certificates cannot be read from {path}: {problem}")]
+    Certificates {
+        /// The file.
+        path: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The system refused something that a run needs.
+    #[error("{what}: {error}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A worker process ended, or said something that is not expected.
+    #[error("worker {worker} of the load generator failed: {problem}")]
+    Worker {
+        /// Which one, from 0.
+        worker: u32,
+        /// What was seen.
+        problem: String,
+    },
+}

@@ -1,0 +1,113 @@
+//! What load is to be produced: data only, so that a scenario can hold it and another process can be handed it.
+
+mod group;
+mod pace;
+mod ramp;
+mod target;
+mod validate;
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+pub use group::{
+    ClientGroup, ConnectOptions, Disturbance, Filler, Payload, Publishing, Role, Size, Slow, Subscribing, Topics,
+};
+pub use pace::{Arrival, Pace, Rate};
+pub use ramp::{Begin, Ramp};
+pub use target::{Credentials, Protocol, Target, Transport};
+pub use validate::{CLIENTS_PER_PROCESS, PlanError};
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LoadPlan {
+    /// The broker.
+    pub target: Target,
+    /// The version of MQTT that all clients speak.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// The clients. They connect in this order, so subscribers usually stand before publishers.
+    pub groups: Vec<ClientGroup>,
+    /// How fast clients come.
+    #[serde(default)]
+    pub ramp: Ramp,
+    /// When publishing begins.
+    #[serde(default)]
+    pub begin: Begin,
+    /// Time from the first message on that is not measured, in milliseconds.
+    #[serde(default)]
+    pub warm_up_ms: u64,
+    /// Time that is measured, in milliseconds. A run whose publishers have a number of messages ends earlier when all
+    /// are sent.
+    pub duration_ms: u64,
+    /// How long after the last receipt the rest is waited for, in milliseconds.
+    #[serde(default = "default_drain_ms")]
+    pub drain_ms: u64,
+    /// Clients that leave in a second at the end; all at once when there is none.
+    #[serde(default)]
+    pub teardown_per_second: Option<u32>,
+    /// How long a client waits for its connection and the answer to CONNECT, in milliseconds.
+    #[serde(default = "default_connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// Clients that may be on their way at a time; a broker's accept queue is short.
+    #[serde(default = "default_dialing")]
+    pub dialing: u32,
+    /// Addresses that clients connect from in turn; the system chooses when there is none. An address has about 28,000
+    /// ports.
+    #[serde(default)]
+    pub sources: Vec<IpAddr>,
+    /// Processes that the clients are divided over.
+    #[serde(default = "default_processes")]
+    pub processes: u32,
+    /// Where all chance begins. It also marks the messages, so that those of another run are told apart.
+    #[serde(default)]
+    pub seed: u64,
+    /// The age at which a message is late, in milliseconds. A late or lost message is a missed deadline (LAV-15).
+    #[serde(default)]
+    pub deadline_ms: Option<u64>,
+}
+
+fn default_drain_ms() -> u64 {
+    5000
+}
+
+fn default_connect_timeout_ms() -> u64 {
+    10_000
+}
+
+fn default_dialing() -> u32 {
+    128
+}
+
+fn default_processes() -> u32 {
+    1
+}
+
+impl LoadPlan {
+    /// A plan with defaults: MQTT 3.1.1, everybody at once, no warm-up, one process.
+    pub fn new(target: Target, duration_ms: u64) -> Self {
+        Self {
+            target,
+            protocol: Protocol::default(),
+            groups: Vec::new(),
+            ramp: Ramp::default(),
+            begin: Begin::default(),
+            warm_up_ms: 0,
+            duration_ms,
+            drain_ms: default_drain_ms(),
+            teardown_per_second: None,
+            connect_timeout_ms: default_connect_timeout_ms(),
+            dialing: default_dialing(),
+            sources: Vec::new(),
+            processes: default_processes(),
+            seed: 0,
+            deadline_ms: None,
+        }
+    }
+
+    /// The clients of all groups.
+    pub fn clients(&self) -> u64 {
+        self.groups.iter().map(|group| u64::from(group.count)).sum()
+    }
+}

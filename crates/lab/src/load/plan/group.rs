@@ -1,0 +1,303 @@
+//! Clients that do the same.
+
+use serde::{Deserialize, Serialize};
+
+use super::Pace;
+
+/// Clients that do the same.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClientGroup {
+    /// The name, by which the outcome tells of the group.
+    pub name: String,
+    /// The number of clients.
+    pub count: u32,
+    /// What they do.
+    pub role: Role,
+    /// How they connect.
+    #[serde(default)]
+    pub connect: ConnectOptions,
+    /// What disturbs them.
+    #[serde(default)]
+    pub disturbances: Vec<Disturbance>,
+}
+
+impl ClientGroup {
+    /// A group that connects with defaults and is not disturbed.
+    pub fn new(name: &str, count: u32, role: Role) -> Self {
+        Self { name: name.to_owned(), count, role, connect: ConnectOptions::default(), disturbances: Vec::new() }
+    }
+
+    /// Whether its clients answer messages under their own name.
+    pub const fn is_respondent(&self) -> bool {
+        matches!(self.role, Role::Respondent { .. })
+    }
+
+    /// Whether its clients pass on what they receive, so that their latency is only a part of the way.
+    pub const fn passes_on(&self) -> bool {
+        matches!(self.role, Role::Relay { .. } | Role::Respondent { .. })
+    }
+}
+
+/// What a client does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Role {
+    /// Publishes.
+    Publisher(Publishing),
+    /// Subscribes and receives.
+    Subscriber(Subscribing),
+    /// Publishes requests and receives the answers: latency is that of the way there and back.
+    Requester {
+        /// The requests.
+        requests: Publishing,
+        /// The answers.
+        answers: Subscribing,
+    },
+    /// Passes on what it receives, unchanged but for the topic: the answering side of requests, or a stage of a pipeline.
+    /// Each message is to reach one relay only.
+    Relay {
+        /// What is received.
+        subscribing: Subscribing,
+        /// How the topic begins that is passed on.
+        from: String,
+        /// How it begins then.
+        to: String,
+        /// The QoS it is passed on with.
+        qos: u8,
+    },
+    /// Answers each message under its own name: one of those who are asked in a survey.
+    Respondent {
+        /// What is received.
+        subscribing: Subscribing,
+        /// How the topic begins that is answered.
+        from: String,
+        /// How the answer's begins.
+        to: String,
+        /// The QoS of the answer.
+        qos: u8,
+    },
+    /// Is connected and does nothing.
+    Idle,
+}
+
+/// What is published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Publishing {
+    /// To which topics.
+    pub topics: Topics,
+    /// The QoS, 0 to 2.
+    #[serde(default)]
+    pub qos: u8,
+    /// Whether messages are retained.
+    #[serde(default)]
+    pub retain: bool,
+    /// The payload.
+    #[serde(default)]
+    pub payload: Payload,
+    /// When.
+    pub pace: Pace,
+    /// The measured messages of each client; as many as fit into the duration when there is none.
+    #[serde(default)]
+    pub messages: Option<u64>,
+    /// The time after which a message need not be delivered any more, in seconds (MQTT 5).
+    #[serde(default)]
+    pub expiry_s: Option<u32>,
+}
+
+/// The topics of a publisher, in turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topics {
+    /// The name. `{client}` stands for the number of the client in its group, `{topic}` for that of its topic, both from
+    /// 0; `{client%50}` and `{client/50}` for the remainder and the quotient.
+    pub pattern: String,
+    /// Topics of each client.
+    #[serde(default = "one")]
+    pub count: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Topics {
+    /// One topic for each client.
+    pub fn one(pattern: &str) -> Self {
+        Self { pattern: pattern.to_owned(), count: 1 }
+    }
+}
+
+/// What messages consist of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Payload {
+    /// The size. The first 16 bytes are the lab's.
+    #[serde(default)]
+    pub size: Size,
+    /// What follows the lab's bytes.
+    #[serde(default)]
+    pub filler: Filler,
+}
+
+impl Payload {
+    /// Zeros of a size.
+    pub fn fixed(bytes: u32) -> Self {
+        Self { size: Size::Fixed(bytes), filler: Filler::Zeros }
+    }
+}
+
+/// A size in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Size {
+    /// Always the same.
+    Fixed(u32),
+    /// Each size of a range equally often.
+    Uniform {
+        /// The smallest.
+        min: u32,
+        /// The largest.
+        max: u32,
+    },
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self::Fixed(64)
+    }
+}
+
+impl Size {
+    /// The smallest and the largest size.
+    pub const fn bounds(self) -> (u32, u32) {
+        match self {
+            Self::Fixed(size) => (size, size),
+            Self::Uniform { min, max } => (min, max),
+        }
+    }
+}
+
+/// What a payload is filled with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Filler {
+    /// Zeros.
+    #[default]
+    Zeros,
+    /// Bytes that cannot be compressed.
+    Random,
+    /// These bytes, again and again.
+    Repeated(Vec<u8>),
+}
+
+/// What is subscribed to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subscribing {
+    /// The filters, with the same placeholders as topics.
+    pub filters: Vec<String>,
+    /// The QoS asked for, 0 to 2.
+    #[serde(default)]
+    pub qos: u8,
+    /// The group that shares the subscription: each message is due to one of its members.
+    #[serde(default)]
+    pub shared: Option<String>,
+    /// How slowly the client takes what it is sent.
+    #[serde(default)]
+    pub slow: Option<Slow>,
+}
+
+impl Subscribing {
+    /// Subscribes to one filter.
+    pub fn to(filter: &str, qos: u8) -> Self {
+        Self { filters: vec![filter.to_owned()], qos, shared: None, slow: None }
+    }
+}
+
+/// A reader that does not keep up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slow {
+    /// Bytes that it reads at a time.
+    pub bytes: u32,
+    /// The time between two reads, in milliseconds.
+    pub every_ms: u64,
+}
+
+/// How a client connects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConnectOptions {
+    /// The client id; `{group}` stands for the group's name, `{client}` for the number of the client, `{run}` for the
+    /// run.
+    pub client_id: String,
+    /// Whether an earlier session is forgotten.
+    pub clean: bool,
+    /// The keep-alive time in seconds; 0 for none.
+    pub keep_alive_s: u16,
+    /// How long the broker keeps the session, in seconds (MQTT 5).
+    pub session_expiry_s: Option<u32>,
+    /// Messages that the broker may have under way to the client (MQTT 5).
+    pub receive_maximum: Option<u16>,
+    /// How long a client waits before it comes back after a connection that failed or was lost, in milliseconds. It
+    /// stays away when there is none.
+    pub reconnect_ms: Option<u64>,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        Self {
+            client_id: "lab-{run}-{group}-{client}".to_owned(),
+            clean: true,
+            keep_alive_s: 60,
+            session_expiry_s: None,
+            receive_maximum: None,
+            reconnect_ms: None,
+        }
+    }
+}
+
+/// Something that happens to clients of a group after publishing has begun.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+pub enum Disturbance {
+    /// Clients disconnect and come back, again and again.
+    Churn {
+        /// The share of the group that does, 0 to 1.
+        share: f64,
+        /// How long they are connected, in milliseconds.
+        online_ms: u64,
+        /// How long they are away, in milliseconds.
+        offline_ms: u64,
+        /// Whether they leave without DISCONNECT.
+        #[serde(default)]
+        abrupt: bool,
+    },
+    /// Clients lose their connections at the same moment, and come back at the same moment.
+    Storm {
+        /// The share of the group that does, 0 to 1.
+        share: f64,
+        /// When, in milliseconds after publishing has begun.
+        at_ms: u64,
+        /// How long they are away, in milliseconds.
+        offline_ms: u64,
+    },
+    /// Clients connect a second time with the client id that they are connected with.
+    Takeover {
+        /// The share of the group that does, 0 to 1.
+        share: f64,
+        /// When, in milliseconds after publishing has begun.
+        at_ms: u64,
+    },
+}
+
+impl Disturbance {
+    /// The share of the group that is disturbed.
+    pub const fn share(self) -> f64 {
+        match self {
+            Self::Churn { share, .. } | Self::Storm { share, .. } | Self::Takeover { share, .. } => share,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Whether a plan can be carried out.
+
+use tidegate_mqtt::{TopicFilter, TopicName};
+
+use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing, Transport};
+use crate::load::stamp::STAMP_LEN;
+use crate::load::template::Template;
+
+/// Clients of one process; 20,000 descriptors are what many systems allow, and a few are needed for other things.
+pub const CLIENTS_PER_PROCESS: u64 = 19_900;
+
+/// Why a plan cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// There is nothing to do.
+    #[error("the plan has no clients: add a group")]
+    NoClients,
+    /// A process cannot hold so many connections.
+    #[error("{clients} clients are too many for {processes} processes: raise `processes` to {needed}")]
+    TooManyClients {
+        /// Clients of the plan.
+        clients: u64,
+        /// Its processes.
+        processes: u32,
+        /// The processes that are needed.
+        needed: u64,
+    },
+    /// A value of a group is out of its range.
+    #[error("group `{group}`: {problem}")]
+    Group {
+        /// The group's name.
+        group: String,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A value of the plan is out of its range.
+    #[error("{0}")]
+    Value(&'static str),
+}
+
+impl LoadPlan {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// The first value that is out of its range.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let clients = self.clients();
+        if clients == 0 {
+            return Err(PlanError::NoClients);
+        }
+        if self.processes == 0 || self.dialing == 0 {
+            return Err(PlanError::Value("`processes` and `dialing` are at least 1"));
+        }
+        if self.target.transport == Transport::Quic {
+            return Err(PlanError::Value("QUIC is not spoken yet: take tcp, tls, web-socket or secure-web-socket"));
+        }
+        let needed = clients.div_ceil(CLIENTS_PER_PROCESS);
+        if needed > u64::from(self.processes) {
+            return Err(PlanError::TooManyClients { clients, processes: self.processes, needed });
+        }
+        if self.processes > 1 && self.groups.iter().any(ClientGroup::is_respondent) {
+            return Err(PlanError::Value("a survey is counted in one process: set `processes` to 1"));
+        }
+        if self.ramp_is_empty() {
+            return Err(PlanError::Value("`ramp` lets no client in: give a rate above 0"));
+        }
+        if self.warm_up_ms.saturating_add(self.duration_ms) > 72 * 3_600_000 {
+            return Err(PlanError::Value("a run takes at most 72 hours, since messages carry their time in 48 bits"));
+        }
+        self.groups.iter().try_for_each(|group| {
+            check(group, self).map_err(|problem| PlanError::Group { group: group.name.clone(), problem })
+        })
+    }
+
+    fn ramp_is_empty(&self) -> bool {
+        match self.ramp {
+            Ramp::AtOnce => false,
+            Ramp::PerSecond(rate) => !(rate.is_finite() && rate > 0.0),
+            Ramp::Steps { clients, .. } => clients == 0,
+        }
+    }
+}
+
+fn check(group: &ClientGroup, plan: &LoadPlan) -> Result<(), String> {
+    match &group.role {
+        Role::Publisher(publishing) => publishes(publishing)?,
+        Role::Subscriber(subscribing) => subscribes(subscribing)?,
+        Role::Requester { requests, answers } => {
+            publishes(requests)?;
+            subscribes(answers)?;
+        }
+        Role::Relay { subscribing, qos, .. } | Role::Respondent { subscribing, qos, .. } => {
+            subscribes(subscribing)?;
+            quality(*qos)?;
+        }
+        Role::Idle => {}
+    }
+    if group.disturbances.iter().any(|disturbance| !(0.0..=1.0).contains(&disturbance.share())) {
+        return Err("a share is a number from 0 to 1".to_owned());
+    }
+    let v5_only = group.connect.session_expiry_s.is_some() || group.connect.receive_maximum.is_some();
+    if v5_only && plan.protocol == Protocol::V311 {
+        return Err("session expiry and receive maximum are MQTT 5's: set `protocol` to \"5\"".to_owned());
+    }
+    if group.connect.receive_maximum == Some(0) {
+        return Err("a receive maximum is at least 1".to_owned());
+    }
+    Template::new(&group.connect.client_id).map(|_| ())
+}
+
+fn quality(qos: u8) -> Result<(), String> {
+    if qos > 2 { Err(format!("there is no QoS {qos}: give 0, 1 or 2")) } else { Ok(()) }
+}
+
+fn publishes(publishing: &Publishing) -> Result<(), String> {
+    quality(publishing.qos)?;
+    let (min, max) = publishing.payload.size.bounds();
+    if (min as usize) < STAMP_LEN || max < min {
+        return Err(format!("a payload has at least {STAMP_LEN} bytes, and the largest is not below the smallest"));
+    }
+    if max > 256 * 1024 * 1024 - 65_600 {
+        return Err("MQTT has no packets above 256 MiB".to_owned());
+    }
+    if publishing.topics.count == 0 {
+        return Err("a publisher has at least one topic".to_owned());
+    }
+    let topic = Template::new(&publishing.topics.pattern)?.expand(0, 0);
+    TopicName::new(&topic).map_err(|error| format!("`{topic}` is no topic: {error}"))?;
+    match publishing.pace {
+        Pace::Open { rate: Rate::PerClient(rate) | Rate::Total(rate), .. } if !(rate.is_finite() && rate > 0.0) => {
+            Err("a rate is a number above 0".to_owned())
+        }
+        Pace::Closed { window } if !(1..=65_535).contains(&window) => Err("a window is 1 to 65535 messages".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn subscribes(subscribing: &Subscribing) -> Result<(), String> {
+    quality(subscribing.qos)?;
+    if subscribing.filters.is_empty() {
+        return Err("a subscriber has at least one filter".to_owned());
+    }
+    if subscribing.slow.is_some_and(|slow| slow.bytes == 0 || slow.every_ms == 0) {
+        return Err("a slow reader reads at least 1 byte, at least 1 ms apart".to_owned());
+    }
+    for filter in &subscribing.filters {
+        let filter = Template::new(filter)?.expand(0, 0);
+        TopicFilter::new(&filter).map_err(|error| format!("`{filter}` is no topic filter: {error}"))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::plan::{Payload, Target, Topics};
+
+    fn plan(group: ClientGroup) -> LoadPlan {
+        let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 1000);
+        plan.groups.push(group);
+        plan
+    }
+
+    fn publisher(pace: Pace, payload: Payload) -> ClientGroup {
+        let topics = Topics::one("a/{client}");
+        let publishing = Publishing { topics, qos: 0, retain: false, payload, pace, messages: None, expiry_s: None };
+        ClientGroup::new("p", 1, Role::Publisher(publishing))
+    }
+
+    #[test]
+    fn a_plan_in_its_ranges_passes() {
+        let sound = plan(publisher(Pace::Closed { window: 1 }, Payload::fixed(16)));
+        assert_eq!(sound.validate(), Ok(()));
+        let text = serde_json::to_string(&sound).unwrap();
+        assert_eq!(serde_json::from_str::<LoadPlan>(&text).unwrap(), sound, "another process gets the same plan");
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_told() {
+        let closed = |window| Pace::Closed { window };
+        let problems = [
+            plan(publisher(closed(0), Payload::default())),
+            plan(publisher(closed(1), Payload::fixed(15))),
+            plan(publisher(
+                Pace::Open { rate: Rate::Total(0.0), arrival: crate::load::plan::Arrival::Uniform },
+                Payload::default(),
+            )),
+            plan(ClientGroup::new("s", 1, Role::Subscriber(Subscribing::to("a/#/b", 0)))),
+            plan(ClientGroup::new("s", 1, Role::Subscriber(Subscribing::to("a", 3)))),
+        ];
+        for problem in problems {
+            assert!(matches!(problem.validate(), Err(PlanError::Group { .. })), "{problem:?}");
+        }
+        let many = plan(ClientGroup::new("i", 20_000, Role::Idle));
+        assert_eq!(
+            many.validate(),
+            Err(PlanError::TooManyClients { clients: 20_000, processes: 1, needed: 2 }),
+            "a process has {CLIENTS_PER_PROCESS} connections at most"
+        );
+    }
+}

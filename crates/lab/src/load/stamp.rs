@@ -1,0 +1,83 @@
+//! The lab's bytes at the begin of every payload: who has sent it, as which message, and for when it was scheduled.
+
+/// The size of a stamp in bytes.
+pub const STAMP_LEN: usize = 16;
+
+/// The greatest time that a stamp can carry, in nanoseconds: 48 bits, 78 hours.
+pub const MAX_TIME_NS: u64 = (1 << 48) - 1;
+
+/// What a message says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// The mark of the run, so that messages of another run are told apart.
+    pub mark: u16,
+    /// Which publisher, and which of its topics.
+    pub stream: u32,
+    /// The number of the message in its stream, from 0.
+    pub sequence: u32,
+    /// When it was to be sent, in nanoseconds since the run's zero.
+    pub scheduled_ns: u64,
+}
+
+impl Stamp {
+    /// The bytes: mark (2), stream (4), sequence (4), time (6), all little-endian.
+    pub fn to_bytes(self) -> [u8; STAMP_LEN] {
+        let mut bytes = [0; STAMP_LEN];
+        bytes[0..2].copy_from_slice(&self.mark.to_le_bytes());
+        bytes[2..6].copy_from_slice(&self.stream.to_le_bytes());
+        bytes[6..10].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[10..16].copy_from_slice(&self.scheduled_ns.min(MAX_TIME_NS).to_le_bytes()[..6]);
+        bytes
+    }
+
+    /// Reads the stamp of a payload; `None` when it is too short to have one.
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let bytes: &[u8; STAMP_LEN] = payload.first_chunk()?;
+        let mut time = [0; 8];
+        time[..6].copy_from_slice(&bytes[10..16]);
+        Some(Self {
+            mark: u16::from_le_bytes([bytes[0], bytes[1]]),
+            stream: u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]),
+            sequence: u32::from_le_bytes([bytes[6], bytes[7], bytes[8], bytes[9]]),
+            scheduled_ns: u64::from_le_bytes(time),
+        })
+    }
+}
+
+/// The two marks of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// Messages that are measured.
+    pub measured: u16,
+    /// Messages that warm the broker up.
+    pub warm_up: u16,
+}
+
+impl Marks {
+    /// The marks of the run with this seed.
+    pub fn of(seed: u64) -> Self {
+        let mixed = super::chance::mix(seed) as u16;
+        Self { measured: mixed & 0x7FFF, warm_up: mixed | 0x8000 }
+    }
+
+    /// Whether a message with this mark is of the run.
+    pub const fn knows(self, mark: u16) -> bool {
+        mark == self.measured || mark == self.warm_up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_stamp_is_read_as_it_was_written(mark: u16, stream: u32, sequence: u32, scheduled_ns in 0..=MAX_TIME_NS) {
+            let stamp = Stamp { mark, stream, sequence, scheduled_ns };
+            prop_assert_eq!(Stamp::read(&stamp.to_bytes()), Some(stamp));
+            prop_assert_eq!(Stamp::read(&stamp.to_bytes()[..15]), None);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the nodes of a cluster know and nobody else does.
+
+use std::fmt;
+use std::sync::Arc;
+
+use ring::hmac;
+use zeroize::Zeroizing;
+
+/// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can be guessed.
+pub const MIN_SECRET_BYTES: usize = 16;
+
+/// The secret that all nodes of a cluster share. It is never sent: each side proves that it knows it.
+#[derive(Clone)]
+pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
+
+/// A secret that could be guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the secret of a cluster has {0} bytes: use at least {MIN_SECRET_BYTES}, made at random")]
+pub struct SecretTooShort(pub usize);
+
+/// Length of a proof, bytes.
+pub(super) const PROOF_BYTES: usize = 32;
+
+impl Secret {
+    /// Takes the bytes of a secret as they are.
+    ///
+    /// # Errors
+    /// When there are fewer than [`MIN_SECRET_BYTES`].
+    pub fn new(bytes: &[u8]) -> Result<Self, SecretTooShort> {
+        if bytes.len() < MIN_SECRET_BYTES {
+            return Err(SecretTooShort(bytes.len()));
+        }
+        Ok(Self(Arc::new(Zeroizing::new(bytes.to_vec()))))
+    }
+
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, &self.0)
+    }
+
+    /// The proof of whoever speaks for `side` that it knows the secret: about all that both have said (HMAC-SHA-256).
+    pub(super) fn prove(&self, side: &[u8], said: [&[u8]; 2]) -> [u8; PROOF_BYTES] {
+        let mut proof = [0; PROOF_BYTES];
+        proof.copy_from_slice(hmac::sign(&self.key(), &statement(side, said)).as_ref());
+        proof
+    }
+
+    /// Whether a proof is one of whoever speaks for `side`; takes as long for a wrong one as for a right one.
+    pub(super) fn is_proof(&self, proof: &[u8], side: &[u8], said: [&[u8]; 2]) -> bool {
+        hmac::verify(&self.key(), &statement(side, said), proof).is_ok()
+    }
+}
+
+/// What is proven: lengths stand before the parts, so that no other parts make the same.
+fn statement(side: &[u8], said: [&[u8]; 2]) -> Vec<u8> {
+    let mut statement = Vec::new();
+    for part in [side, said[0], said[1]] {
+        statement.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        statement.extend_from_slice(part);
+    }
+    statement
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_could_be_guessed_is_refused_and_none_is_shown() {
+        assert_eq!(Secret::new(b"fifteen bytes..").map(drop), Err(SecretTooShort(15)));
+        let secret = Secret::new(b"sixteen bytes...").unwrap();
+        assert!(!format!("{secret:?}").contains("sixteen"));
+    }
+
+    #[test]
+    fn a_proof_is_that_of_one_side_of_one_conversation_with_one_secret() {
+        let (secret, other) = (Secret::new(&[1; 32]).unwrap(), Secret::new(&[2; 32]).unwrap());
+        let proof = secret.prove(b"dialer", [b"ab", b"c"]);
+        assert!(secret.is_proof(&proof, b"dialer", [b"ab", b"c"]));
+        assert!(!secret.is_proof(&proof, b"listener", [b"ab", b"c"]));
+        assert!(!secret.is_proof(&proof, b"dialer", [b"a", b"bc"]));
+        assert!(!other.is_proof(&proof, b"dialer", [b"ab", b"c"]));
+        assert!(!secret.is_proof(&proof[..31], b"dialer", [b"ab", b"c"]));
+    }
+}

@@ -1,0 +1,60 @@
+//! What a node is told of its cluster at start.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::{NodeName, Secret};
+
+/// What a node of a cluster is told at start.
+#[derive(Clone, Debug)]
+pub struct ClusterSettings {
+    /// Its own name; no other node has it at the same time.
+    pub name: NodeName,
+    /// Which life of the node this is: greater with each start. Others take a node with another incarnation for another node.
+    pub incarnation: u64,
+    /// Where it takes connections of other nodes. Port 0 lets the system choose one.
+    pub listen: SocketAddr,
+    /// What all nodes of the cluster know.
+    pub secret: Secret,
+    /// How much others may keep it waiting.
+    pub limits: LinkLimits,
+}
+
+impl ClusterSettings {
+    /// Settings with defaults for the limits.
+    pub fn new(name: NodeName, incarnation: u64, listen: SocketAddr, secret: Secret) -> Self {
+        Self { name, incarnation, listen, secret, limits: LinkLimits::default() }
+    }
+}
+
+/// Bounds of the links to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkLimits {
+    /// A peer from which nothing comes for so long loses its session; while there is nothing else to send, each asks the other
+    /// four times as often.
+    pub peer_timeout: Duration,
+    /// A peer that takes nothing of what waits for it for so long loses its session.
+    pub stall_timeout: Duration,
+    /// How long connecting may take, and again the handshake.
+    pub handshake_timeout: Duration,
+    /// Bytes that may wait for a peer beside what the system keeps for its socket; a peer for which more would have to wait loses
+    /// its session. A single batch may be larger. Publishers wait for the credit of a link long before that.
+    pub outbox_bytes: u64,
+    /// The first wait before a connection is tried again; it doubles with each failure.
+    pub retry_first: Duration,
+    /// The longest wait before a connection is tried again.
+    pub retry_longest: Duration,
+}
+
+impl Default for LinkLimits {
+    fn default() -> Self {
+        Self {
+            peer_timeout: Duration::from_secs(5),
+            stall_timeout: Duration::from_secs(5),
+            handshake_timeout: Duration::from_secs(5),
+            outbox_bytes: 256 * 1024 * 1024,
+            retry_first: Duration::from_millis(100),
+            retry_longest: Duration::from_secs(5),
+        }
+    }
+}

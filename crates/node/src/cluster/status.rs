@@ -1,0 +1,107 @@
+//! How the links to other nodes are.
+
+use std::net::SocketAddr;
+
+use super::NodeName;
+
+/// How far things are with another node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// There is no session: one is tried from time to time, or the other one is waited for.
+    Dialing,
+    /// There is a session, and each tells the other what its clients want.
+    Linked,
+    /// Each knows what the other's clients want, so that no message stays away from whom it is for.
+    Settled,
+}
+
+impl LinkState {
+    /// The name for machines.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Dialing => "dialing",
+            Self::Linked => "linked",
+            Self::Settled => "settled",
+        }
+    }
+}
+
+/// What has gone over the links to one node, or to all, in all sessions; numbers only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// Bytes written to the sessions, handshakes and heartbeats included.
+    pub bytes_out: u64,
+    /// Bytes read from the sessions.
+    pub bytes_in: u64,
+    /// Messages sent, each once for each shard of the other node that gets it.
+    pub messages_out: u64,
+    /// Messages received.
+    pub messages_in: u64,
+    /// Batches sent.
+    pub batches_out: u64,
+    /// Batches received.
+    pub batches_in: u64,
+    /// Sessions begun.
+    pub sessions: u64,
+    /// Sessions that ended otherwise than by a goodbye.
+    pub resets: u64,
+    /// Attempts at a session that failed: nobody there, a wrong secret, another version.
+    pub failures: u64,
+}
+
+impl LinkCounters {
+    /// Adds others to these.
+    pub fn add(&mut self, other: &Self) {
+        self.bytes_out += other.bytes_out;
+        self.bytes_in += other.bytes_in;
+        self.messages_out += other.messages_out;
+        self.messages_in += other.messages_in;
+        self.batches_out += other.batches_out;
+        self.batches_in += other.batches_in;
+        self.sessions += other.sessions;
+        self.resets += other.resets;
+        self.failures += other.failures;
+    }
+}
+
+/// How the link to one node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: NodeName,
+    /// Which life of it is meant.
+    pub incarnation: u64,
+    /// Where it takes connections of other nodes.
+    pub address: SocketAddr,
+    /// How far things are with it.
+    pub state: LinkState,
+    /// Since when they are so, milliseconds since 1970.
+    pub since: u64,
+    /// How long the last heartbeat took to the node and back, microseconds; `None` before the first.
+    pub rtt_us: Option<u64>,
+    /// Shards that it has, while there is a session.
+    pub shards: Option<u16>,
+    /// Bytes that wait for it.
+    pub waiting_bytes: u64,
+    /// What has gone to and fro with this name since it came into the view.
+    pub counters: LinkCounters,
+    /// Why the last session or the last attempt at one failed, if one has since it came into the view.
+    pub last_failure: Option<String>,
+}
+
+/// How a node stands in its cluster; what one that is in none answers has nothing in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterStatus {
+    /// Its own name.
+    pub name: Option<NodeName>,
+    /// Its own life.
+    pub incarnation: u64,
+    /// The number of the view in force.
+    pub epoch: u64,
+    /// All other nodes of the view, by name.
+    pub peers: Vec<PeerStatus>,
+    /// What has gone over all links, those of nodes that are in the view no longer included.
+    pub total: LinkCounters,
+    /// Connections of others that did not become a session: without the secret, of unknown nodes, or that took too long.
+    pub refused: u64,
+}

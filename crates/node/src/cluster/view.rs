@@ -1,0 +1,37 @@
+//! Who is in the cluster, as the control plane says.
+
+use std::net::SocketAddr;
+
+use tidegate_engine::PARTITIONS;
+
+use super::NodeName;
+
+/// Another node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerNode {
+    /// Its name.
+    pub name: NodeName,
+    /// Which life of it this is.
+    pub incarnation: u64,
+    /// Where it takes connections of other nodes.
+    pub address: SocketAddr,
+}
+
+/// The nodes of a cluster and what each of them works, as one of them sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterView {
+    /// All other nodes. Sessions with nodes that are not among them, or in another life, end.
+    pub peers: Vec<PeerNode>,
+    /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as there is no
+    /// session with the node that does, the node itself takes its place.
+    pub homes: [Option<NodeName>; PARTITIONS as usize],
+    /// The number of the view, for whoever looks at [`ClusterStatus`](super::ClusterStatus).
+    pub epoch: u64,
+}
+
+impl ClusterView {
+    /// That of a node that knows of no other.
+    pub fn alone() -> Self {
+        Self { peers: Vec::new(), homes: [const { None }; PARTITIONS as usize], epoch: 0 }
+    }
+}
