@@ -1,5 +1,6 @@
 //! How the clients of Kafka are set up, and what their errors mean.
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -71,11 +72,32 @@ impl Common {
         config.set("client.id", format!("tidegate-{}", self.settings.prefix));
         config.set("reconnect.backoff.max.ms", "2000");
         config.set("allow.auto.create.topics", "false");
+        let protocol = match (self.settings.tls, &self.credentials) {
+            (false, None) => "plaintext",
+            (false, Some(_)) => "sasl_plaintext",
+            (true, None) => "ssl",
+            (true, Some(_)) => "sasl_ssl",
+        };
+        config.set("security.protocol", protocol);
         if let Some(credentials) = &self.credentials {
-            config.set("security.protocol", "SASL_PLAINTEXT").set("sasl.mechanism", "PLAIN");
+            config.set("sasl.mechanism", self.settings.sasl.name());
             config.set("sasl.username", &credentials.user).set("sasl.password", credentials.password());
         }
+        if self.settings.tls {
+            self.set_tls(&mut config);
+        }
         config
+    }
+
+    fn set_tls(&self, config: &mut ClientConfig) {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        if let Some(authorities) = &self.settings.tls_ca {
+            config.set("ssl.ca.location", text(authorities));
+        }
+        if let Some(identity) = &self.settings.tls_identity {
+            config.set("ssl.certificate.location", text(&identity.certificate));
+            config.set("ssl.key.location", text(&identity.key));
+        }
     }
 
     /// For producers: what is confirmed is on all replicas, in order and once.
