@@ -128,17 +128,8 @@ impl Shard {
     fn handle_admin(&mut self, admin: Admin) {
         match admin {
             Admin::Report(answer) => {
-                let report = ShardReport {
-                    shard: self.place.shard,
-                    counters: self.engine.counters().clone(),
-                    gauges: self.engine.gauges(),
-                    slow_sessions: self.engine.count_slow_sessions(self.now),
-                    shell: self.counters,
-                    flight: self.flight.counters(),
-                    lag_ms: self.lag_ms(),
-                };
                 // Whoever asked may have stopped waiting.
-                let _ = answer.send(report);
+                let _ = answer.send(self.report());
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
@@ -199,6 +190,19 @@ impl Shard {
         self.set_homes(homes);
         // Whoever asked may have given up waiting.
         let _ = done.send(());
+    }
+
+    /// This shard's numbers.
+    fn report(&self) -> ShardReport {
+        ShardReport {
+            shard: self.place.shard,
+            counters: self.engine.counters().clone(),
+            gauges: self.engine.gauges(),
+            slow_sessions: self.engine.count_slow_sessions(self.now),
+            shell: self.counters,
+            flight: self.flight.counters(),
+            lag_ms: self.lag_ms(),
+        }
     }
 
     fn publish_last_wills(&mut self, sent: &Sender<ShardId>) {
