@@ -58,6 +58,7 @@ fn status() -> Status {
         logins,
         admission,
         homes: Some(tidegate_console::HomesNumbers::default()),
+        cluster: None,
         store,
         fleet,
         tenants: vec![tidegate_console::TenantNumbers {
