@@ -34,6 +34,13 @@ fn the_partitions_of_a_node_that_is_killed_begin_anew_at_the_others() {
     cluster.wait_even();
 }
 
+/// Whether all threads of a process are stopped: the signal reaches them one after the other.
+fn stands_still(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut states = threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap());
+    states.all(|state| state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
+}
+
 #[test]
 fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
     let cluster = Cluster::with_lease(2, "2s");
@@ -45,6 +52,7 @@ fn a_node_that_stood_still_for_longer_than_its_lease_acknowledges_nothing() {
     client.read_exact(&mut vec![0; answer[1].into()]).unwrap();
     assert_eq!(answer[0], PUBACK);
     cluster.node(B).signal("STOP");
+    until("all its threads stand still", || stands_still(cluster.node(B).id()).then_some(()));
     client.write_all(&publish_packet("a", 2)).unwrap();
     until("the other one serves all", || (cluster.view(A)["served"] == 64).then_some(()));
     // The same client is served where its partition is now.
