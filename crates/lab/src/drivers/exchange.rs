@@ -6,19 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Token};
 
+use super::Role;
+use super::books::{Books, Heard};
 use super::party::{Member, Party, Publisher};
 use super::plan::ExchangePlan;
-use super::{Role, Sink};
 use crate::load::chance::Chance;
 use crate::load::core::Output;
-use crate::load::core::meter::Meter;
 use crate::load::judge::judge;
-use crate::load::ledger::{Cause, Circumstances, Ledger, Receipt};
 use crate::load::plan::Pace;
 use crate::load::schedule::Schedule;
 use crate::load::shell::{Clock, Connection, Waiter, dial, resolve};
-use crate::load::stamp::{Marks, Stamp};
-use crate::load::{GroupOutcome, LoadError, LoadOutcome, Progress};
+use crate::load::stamp::Stamp;
+use crate::load::{LoadError, LoadOutcome, Progress};
 
 /// Tokens of those who listen begin here; connections have theirs by number.
 const LISTENERS: usize = 1 << 32;
@@ -30,9 +29,6 @@ const READS: usize = 4;
 const QUANTUM_NS: u64 = 50_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLI: u64 = 1_000_000;
-/// Nobody is ever away here: a connection that is lost stays so.
-const HERE: Circumstances = Circumstances { epoch: 0, connected: Cause::Unknown, away: Cause::Disconnect };
-
 /// Carries out a plan, and comes back when it has ended. `stop` ends it early.
 ///
 /// # Errors
@@ -73,23 +69,8 @@ struct Exchange<'a> {
     measured_cpu: Option<(u64, u64)>,
 }
 
-/// What has come.
-struct Books {
-    marks: Marks,
-    ledger: Ledger,
-    outcome: LoadOutcome,
-    meter: Meter,
-    deadline_ns: u64,
-    /// Deliveries that each publisher need not wait for any more.
-    settled: Vec<u64>,
-}
-
 impl<'a> Exchange<'a> {
     fn new(plan: &'a ExchangePlan) -> Result<Self, LoadError> {
-        let mut outcome = LoadOutcome::default();
-        for name in ["publishers", "subscribers"] {
-            outcome.groups.push(GroupOutcome { name: name.to_owned(), ..GroupOutcome::default() });
-        }
         let publishers = plan.publishers as usize;
         let pairs = (plan.publishers * plan.subscribers) as usize;
         Ok(Self {
@@ -104,14 +85,7 @@ impl<'a> Exchange<'a> {
             ready: 0,
             filler: vec![0; plan.size as usize],
             buffer: vec![0; READ_BYTES],
-            books: Books {
-                marks: Marks::of(plan.seed),
-                ledger: Ledger::default(),
-                outcome,
-                meter: Meter::default(),
-                deadline_ns: plan.deadline_ms.map_or(u64::MAX, |deadline_ms| deadline_ms * MILLI),
-                settled: vec![0; publishers],
-            },
+            books: Books::new(plan),
             second_ends_ns: SECOND_NS,
             cpu_ns: Clock::cpu_ns(),
             measured_cpu: None,
@@ -452,65 +426,6 @@ impl<'a> Exchange<'a> {
 impl ExchangePlan {
     const fn pace_is_closed(&self) -> bool {
         matches!(self.pace, Pace::Closed { .. })
-    }
-}
-
-/// What a party hears goes into the books.
-struct Heard<'a> {
-    books: &'a mut Books,
-    publishers: &'a mut [Publisher],
-    member: Member,
-    now_ns: u64,
-}
-
-impl Sink for Heard<'_> {
-    fn message(&mut self, payload: &[u8]) {
-        let Member::Subscriber(subscriber) = self.member else { return };
-        let books = &mut *self.books;
-        books.meter.current.received += 1;
-        let of_group = &mut books.outcome.groups[1];
-        let stamp = Stamp::read(payload).filter(|stamp| stamp.mark == books.marks.measured);
-        let Some((stamp, settled)) =
-            stamp.and_then(|stamp| Some((stamp, books.settled.get_mut(stamp.stream as usize)?)))
-        else {
-            of_group.counts.foreign += 1;
-            return;
-        };
-        match books.ledger.take(subscriber as u32, stamp.stream, stamp.sequence, true, HERE) {
-            Receipt::Duplicate => {
-                of_group.counts.duplicates += 1;
-                return;
-            }
-            Receipt::Reordered => of_group.counts.reordered += 1,
-            Receipt::New { missing } => *settled += u64::from(missing) + 1,
-        }
-        let latency_ns = self.now_ns.saturating_sub(stamp.scheduled_ns);
-        of_group.counts.received += 1;
-        of_group.counts.bytes_received += payload.len() as u64;
-        of_group.counts.late += u64::from(latency_ns > books.deadline_ns);
-        of_group.latency.record(latency_ns);
-        books.meter.latency.record(latency_ns);
-        books.outcome.last_ns = self.now_ns;
-    }
-
-    fn acknowledged(&mut self, messages: u64) {
-        let Member::Publisher(publisher) = self.member else { return };
-        self.books.outcome.groups[0].counts.acknowledged += messages;
-        self.books.meter.current.acknowledged += messages;
-        for _ in 0..messages {
-            // Brokers confirm in the order of arrival, or nearly so.
-            if let Some(scheduled_ns) = self.publishers[publisher].in_flight.pop_front() {
-                self.books.outcome.acknowledgement.record(self.now_ns.saturating_sub(scheduled_ns));
-            }
-        }
-        self.books.outcome.last_ns = self.now_ns;
-    }
-
-    fn refused(&mut self, messages: u64) {
-        let Member::Publisher(publisher) = self.member else { return };
-        self.books.outcome.groups[0].counts.refused += messages;
-        let in_flight = &mut self.publishers[publisher].in_flight;
-        in_flight.drain(..in_flight.len().min(messages as usize));
     }
 }
 
