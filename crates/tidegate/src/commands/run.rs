@@ -84,19 +84,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         settings.cluster = Some(joining.settings());
         settings.homes = Some(joining.homes_at_start());
     }
-    if config.needs_development_certificate() {
-        crate::development::prepare().map_err(|error| error.to_string())?;
-    }
-    let node = match store {
-        Some(store) => Node::start_with_store(settings, store),
-        None => Node::start(settings),
-    };
-    let node = node.map_err(|error| error.to_string())?;
-    crate::durable::tell_restored(&node);
-    crate::orchestrator::add_brokers(&node.handle(), config)?;
-    if let Some(store) = node.store_status() {
-        status.keeps(store);
-    }
+    let node = start_node(config, settings, store, &status)?;
     if let Some(homes) = homes {
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
@@ -128,6 +116,29 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         cluster.leave(config.cluster.leave_timeout);
     }
     Ok(stop(node, console, config))
+}
+
+/// Starts the node, with what its store has kept and the brokers of its fleet.
+fn start_node(
+    config: &Config,
+    settings: NodeSettings,
+    store: Option<tidegate_store::Store>,
+    status: &BrokerStatus,
+) -> Result<Node, String> {
+    if config.needs_development_certificate() {
+        crate::development::prepare().map_err(|error| error.to_string())?;
+    }
+    let node = match store {
+        Some(store) => Node::start_with_store(settings, store),
+        None => Node::start(settings),
+    };
+    let node = node.map_err(|error| error.to_string())?;
+    crate::durable::tell_restored(&node);
+    crate::orchestrator::add_brokers(&node.handle(), config)?;
+    if let Some(store) = node.store_status() {
+        status.keeps(store);
+    }
+    Ok(node)
 }
 
 /// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients that others relay.
