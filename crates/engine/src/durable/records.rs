@@ -12,13 +12,15 @@ use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::queue::PRIORITY_MAX;
-use crate::session::{Delivery, Membership, Session, SubscriptionIds, Will};
+use crate::session::{Delivery, Membership, Session, Standing, SubscriptionIds, Will};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 use super::keys::StoredSession;
 
 /// Version of the values; a reader refuses others.
 pub(super) const RECORD_VERSION: u8 = 1;
+/// That of the sessions of mobile nodes, which say more.
+const NODE_VERSION: u8 = 2;
 
 const QOS: u8 = 0b11;
 const RETAIN: u8 = 1 << 2;
@@ -279,17 +281,21 @@ pub(crate) struct SessionRecord {
     /// When its will is due, if it waits.
     pub will_due: Millis,
     pub identity: Option<Arc<Identity>>,
+    pub standing: Standing,
+    /// What was numbered up to here may be for subscriptions of an earlier session.
+    pub mailbox_from: u64,
 }
 
 impl SessionRecord {
     /// Appends the value of a session as it is now.
     pub(crate) fn write_session(out: &mut Vec<u8>, now: Now, session: &Session) {
         let rare = session.rare.as_deref();
-        out.put_u8(RECORD_VERSION);
+        let is_node = session.standing.is_node();
+        out.put_u8(if is_node { NODE_VERSION } else { RECORD_VERSION });
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
         // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
-        out.put_u32(session.expiry_seconds.max(1));
+        out.put_u32(if is_node { session.expiry_seconds } else { session.expiry_seconds.max(1) });
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);
         out.put_u8(u8::from(session.connection.is_some()));
@@ -307,14 +313,16 @@ impl SessionRecord {
         if let Some(identity) = &session.identity {
             identity.write(out);
         }
+        if is_node {
+            out.put_u8(u8::from(session.standing == Standing::Mailbox));
+            out.put_u64(session.flow.as_ref().map_or(0, |flow| flow.mailbox_from));
+        }
     }
 
     /// Reads a session's value.
     pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
         let mut reader = WireReader::new(value);
-        if reader.u8("a version")? != RECORD_VERSION {
-            return Err(WireError { reading: "a session of this version" });
-        }
+        let is_node = read_version(&mut reader)?;
         let tenant = TenantId(reader.u16("a tenant")?);
         let client_id: Box<str> = reader.text("a client id")?.into();
         let expiry_seconds = reader.u32("a session expiry")?;
@@ -335,8 +343,14 @@ impl SessionRecord {
         if reader.flag("whether there is an identity")? {
             identity = Some(Arc::new(Identity::read(&mut reader)?));
         }
+        let (mut standing, mut mailbox_from) = (Standing::Client, 0);
+        if is_node {
+            let mailbox = reader.flag("whether it is a mailbox")?;
+            standing = if mailbox { Standing::Mailbox } else { Standing::Node };
+            mailbox_from = reader.u64("where a mailbox began")?;
+        }
         end(&reader)?;
-        if client_id.is_empty() || expiry_seconds == 0 {
+        if client_id.is_empty() || (expiry_seconds == 0 && !is_node) {
             return Err(WireError { reading: "a session that lasts" });
         }
         Ok(Self {
@@ -350,16 +364,25 @@ impl SessionRecord {
             will,
             will_due,
             identity,
+            standing,
+            mailbox_from,
         })
+    }
+}
+
+/// Reads the version of a session's value; says whether it is a mobile node's.
+fn read_version(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
+    match reader.u8("a version")? {
+        RECORD_VERSION => Ok(false),
+        NODE_VERSION => Ok(true),
+        _ => Err(WireError { reading: "a session of this version" }),
     }
 }
 
 /// The session that a value belongs to, without the rest of it.
 pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
     let mut reader = WireReader::new(value);
-    if reader.u8("a version")? != RECORD_VERSION {
-        return Err(WireError { reading: "a session of this version" });
-    }
+    read_version(&mut reader)?;
     let tenant = TenantId(reader.u16("a tenant")?);
     Ok((tenant, reader.text("a client id")?))
 }

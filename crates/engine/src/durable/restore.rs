@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
+use crate::addresses::NODE_GROUP;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
@@ -14,6 +15,7 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
+use crate::reason::Reason;
 use crate::session::{FilterList, InFlight, Membership, Session, Standing};
 use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
@@ -99,6 +101,8 @@ struct Restoring {
     tail: Option<Tail>,
     /// The highest number of its entries.
     last: u64,
+    /// See [`SessionRecord::mailbox_from`].
+    mailbox_from: u64,
 }
 
 impl Restoring {
@@ -273,7 +277,7 @@ impl Engine {
             listener: record.listener,
             receive_maximum: record.receive_maximum,
             rights_epoch: 0,
-            standing: Standing::Client,
+            standing: record.standing,
             stored: Some(stored),
             identity: record.identity,
         };
@@ -281,6 +285,9 @@ impl Engine {
         // knows, so its time begins now.
         let begins = now.monotonic.plus_seconds(record.expiry_seconds);
         let ends_at = match record.expiry_seconds {
+            _ if record.standing == Standing::Mailbox => record.ends_at,
+            // It has ended with its connection.
+            0 => now.monotonic,
             u32::MAX => Millis::NEVER,
             _ if record.connected || record.ends_at == Millis::NEVER => begins,
             _ => record.ends_at,
@@ -304,12 +311,20 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        self.restore_standing(now, tenant, record.standing);
         if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        let restoring =
-            Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        let restoring = Restoring {
+            key,
+            tenant,
+            memberships: Vec::new(),
+            entries: BTreeMap::new(),
+            tail: None,
+            last: 0,
+            mailbox_from: record.mailbox_from,
+        };
         all.current = Some((stored, restoring));
         Ok(())
     }
@@ -323,6 +338,10 @@ impl Engine {
         options: u8,
         subscription_id: u32,
     ) -> Result<(), WireError> {
+        if options & NODE_GROUP != 0 {
+            self.restore_node_group(now, all.current.as_ref().map(|(_, restoring)| restoring.key), filter);
+            return Ok(());
+        }
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
         let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
@@ -421,8 +440,16 @@ impl Engine {
                     Rc::clone(message)
                 }
             };
-            all.done.messages += 1;
             let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from
+                && record.is_none()
+                && !self.was_addressed(restoring.key, &delivery.message)
+            {
+                self.desk.journal.delete_entry(stored, Numbers { entry: number, separate: false });
+                self.desk.counters.drop_message(Reason::SessionDiscarded);
+                continue;
+            }
+            all.done.messages += 1;
             match record {
                 Some(record) => sent.push((record, delivery)),
                 None => queue.push(delivery),
@@ -439,6 +466,7 @@ impl Engine {
         let of_uplink = session.is_uplink();
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
             let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
