@@ -3,6 +3,7 @@
 use tidegate_mqtt::QoS;
 
 use crate::admission::Wanted;
+use crate::cluster::WELCOME_INDEX;
 use crate::desk::Desk;
 use crate::dispatch::{Source, reach};
 use crate::durable::RESTORING_INDEX;
@@ -185,10 +186,12 @@ impl Engine {
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
+            let receivers = route.targets().len();
             self.desk.gave_up = false;
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
             let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
                 self.check_gate_now_and_then(now);
             }
@@ -220,6 +223,8 @@ impl Engine {
         self.interest_under_way = self.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
+        } else if ticket.connection.index == WELCOME_INDEX {
+            self.welcomes = self.welcomes.saturating_sub(1);
         } else {
             self.confirm(now, ticket, None, false);
         }
@@ -228,6 +233,7 @@ impl Engine {
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.desk.overload.give_up(&publisher);
+        self.desk.loop_lag.give_up(&publisher);
         self.desk.give_up_blocking(|other| *other == publisher);
     }
 }

@@ -4,17 +4,34 @@
 //! and worker processes are handed the first and hand back the second.
 
 pub mod chance;
+mod core;
+mod directory;
 mod error;
 mod histogram;
+
+mod judge;
+mod ledger;
 mod outcome;
 pub mod plan;
+mod processes;
 mod progress;
+mod run;
+mod schedule;
+mod shell;
+#[cfg(test)]
+mod simulated;
 pub mod stamp;
 pub mod template;
+#[cfg(test)]
+mod tests;
+mod timers;
+mod worker;
 
 pub use error::LoadError;
 pub use histogram::Histogram;
 pub use outcome::{Connections, Counts, Generator, GroupOutcome, LoadOutcome, Losses, Second};
 pub use plan::LoadPlan;
 pub use progress::Progress;
+pub use run::{run, run_in_processes};
 pub use stamp::STAMP_LEN;
+pub use worker::work;

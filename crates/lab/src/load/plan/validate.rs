@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing};
+use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing, Transport};
 use crate::load::stamp::STAMP_LEN;
 use crate::load::template::Template;
 
@@ -51,9 +51,15 @@ impl LoadPlan {
         if self.processes == 0 || self.dialing == 0 {
             return Err(PlanError::Value("`processes` and `dialing` are at least 1"));
         }
+        if self.target.transport == Transport::Quic {
+            return Err(PlanError::Value("QUIC is not spoken yet: take tcp, tls, web-socket or secure-web-socket"));
+        }
         let needed = clients.div_ceil(CLIENTS_PER_PROCESS);
         if needed > u64::from(self.processes) {
             return Err(PlanError::TooManyClients { clients, processes: self.processes, needed });
+        }
+        if self.processes > 1 && self.groups.iter().any(ClientGroup::is_respondent) {
+            return Err(PlanError::Value("a survey is counted in one process: set `processes` to 1"));
         }
         if self.ramp_is_empty() {
             return Err(PlanError::Value("`ramp` lets no client in: give a rate above 0"));
