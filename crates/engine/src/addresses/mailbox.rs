@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::message::Message;
 use crate::now::{Millis, Now};
-use crate::packet_ids::State;
+use crate::packet_ids::{ReceivedIds, State};
 use crate::reason::Reason;
 use crate::session::{Delivery, Session, Standing};
 use crate::settings::AddressSettings;
@@ -90,7 +90,7 @@ impl Engine {
                 self.desk.journal.delete(Key::Received(stored, id));
             }
         }
-        flow.received = Default::default();
+        flow.received = ReceivedIds::default();
         (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
         flow.mailbox_from = flow.next_number;
         self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);

@@ -4,8 +4,8 @@ use tidegate_engine as engine;
 use tidegate_mqtt::TopicName;
 
 use super::Config;
-use super::finding::Findings;
 use super::engine_settings::seconds;
+use super::finding::Findings;
 use super::value::{Lifetime, Problem};
 
 impl Config {
