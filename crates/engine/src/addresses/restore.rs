@@ -2,9 +2,9 @@
 
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
-use crate::message::Message;
 use crate::now::Now;
-use crate::session::Standing;
+use crate::reason::Reason;
+use crate::session::{Delivery, Standing};
 
 use super::mailbox::is_addressed;
 
@@ -30,9 +30,15 @@ impl Engine {
         }
     }
 
-    /// Whether a message that a restored session was owed is addressed to its client.
-    pub(crate) fn was_addressed(&self, key: SessionKey, message: &Message) -> bool {
-        let session = self.desk.sessions.get(key.0);
-        session.is_some_and(|session| is_addressed(self.settings.addresses.as_ref(), session, message))
+    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
+    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let stored = session.stored;
+        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
+            return false;
+        }
+        self.desk.forget_stored(stored, delivery.number);
+        self.desk.counters.drop_message(Reason::SessionDiscarded);
+        true
     }
 }

@@ -15,8 +15,7 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
-use crate::reason::Reason;
-use crate::session::{FilterList, InFlight, Membership, Session, Standing};
+use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -24,9 +23,10 @@ use crate::wire::{WireError, WireReader};
 use super::crossing::Replay;
 use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
-use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
+use super::records::{Content, Numbers, ReadEntry, SentRecord};
 use super::records::{delivery, end, read_message, read_subscription};
 use super::route::malformed;
+use super::session_record::SessionRecord;
 
 /// Why what a store holds was not taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -266,6 +266,7 @@ impl Engine {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
+        let ends_at = record.ends_at_after_restart(now);
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -280,17 +281,6 @@ impl Engine {
             standing: record.standing,
             stored: Some(stored),
             identity: record.identity,
-        };
-        // The connection of a client that was connected broke off when the process ended; how long that is ago nobody
-        // knows, so its time begins now.
-        let begins = now.monotonic.plus_seconds(record.expiry_seconds);
-        let ends_at = match record.expiry_seconds {
-            _ if record.standing == Standing::Mailbox => record.ends_at,
-            // It has ended with its connection.
-            0 => now.monotonic,
-            u32::MAX => Millis::NEVER,
-            _ if record.connected || record.ends_at == Millis::NEVER => begins,
-            _ => record.ends_at,
         };
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
@@ -427,8 +417,7 @@ impl Engine {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
-        let in_memory = restoring.entries.keys().next_back().map_or(0, |last| *last);
-        let next = in_memory.max(restoring.last);
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
@@ -441,12 +430,8 @@ impl Engine {
                 }
             };
             let delivery = delivery(entry, message, number);
-            if number <= restoring.mailbox_from
-                && record.is_none()
-                && !self.was_addressed(restoring.key, &delivery.message)
+            if number <= restoring.mailbox_from && record.is_none() && self.gives_up_restored(restoring.key, &delivery)
             {
-                self.desk.journal.delete_entry(stored, Numbers { entry: number, separate: false });
-                self.desk.counters.drop_message(Reason::SessionDiscarded);
                 continue;
             }
             all.done.messages += 1;
@@ -460,6 +445,9 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
         if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
             session.settle();
+            if restoring.mailbox_from != 0 {
+                all.broken_off.push(restoring.key);
+            }
             return missing;
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
@@ -479,10 +467,7 @@ impl Engine {
             Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
-        let mut queue_bytes = 0;
-        for delivery in &queue {
-            queue_bytes += delivery.cost();
-        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
         flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {
