@@ -9,6 +9,7 @@ mod flow;
 mod homes;
 mod limits;
 mod pki;
+mod places;
 mod proxy;
 mod quic;
 mod quic_client;
