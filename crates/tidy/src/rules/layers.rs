@@ -41,7 +41,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab"],
+        ours: &[
+            "mqtt", "engine", "store", "bus", "mirror", "auth", "acl", "node", "client", "console", "fleet", "dns",
+            "lab",
+        ],
         tests: &["conformance"],
         others: None,
     },
