@@ -73,6 +73,9 @@ pub(crate) enum Command {
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
+    /// Measure brokers, any of them, from outside: load, sampling, reports
+    #[command(subcommand)]
+    Lab(crate::commands::lab::LabCommand),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),
     /// Make certificates

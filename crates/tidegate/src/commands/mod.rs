@@ -8,6 +8,7 @@ mod config;
 pub(crate) mod dns;
 pub(crate) mod drain;
 pub(crate) mod fleet;
+pub(crate) mod lab;
 pub(crate) mod manager;
 pub(crate) mod orchestrator;
 pub(crate) mod passwd;
@@ -44,6 +45,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
+        Some(Command::Lab(command)) => lab::run(&command).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),
         Some(Command::Store(command)) => store::run(&command).into(),
