@@ -193,6 +193,13 @@ pub(crate) struct ConfigArgs {
     /// Where other nodes of the cluster reach this one [default: a free port on the first listener's address]
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) cluster_listen: Option<String>,
+    /// Keep the files of the data directory on this bus, too: nats://HOST:PORT; needs --mirror-name
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mirror: Option<String>,
+
+    /// Whose files they are on the bus: whoever starts with this name goes on with them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mirror_name: Option<String>,
 
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
@@ -227,6 +234,8 @@ impl ConfigArgs {
             ("cluster.name", "--node", &self.node),
             ("cluster.bus", "--bus", &self.bus),
             ("cluster.listen", "--cluster-listen", &self.cluster_listen),
+            ("mirror.bus", "--mirror", &self.mirror),
+            ("mirror.name", "--mirror-name", &self.mirror_name),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

@@ -16,9 +16,11 @@ use crate::cluster::NotJoined;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
 use crate::config::source::Source;
+use crate::durable::Kept;
 use crate::exit::{Exit, print, report};
 use crate::homes::HomesKeeper;
 use crate::logging::Log;
+use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
 use crate::reload::{
@@ -57,10 +59,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let store = crate::durable::open_store(config)?;
+    let Kept { store, mirrored } = crate::durable::open_store(config)?;
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let config = &settle(written)?;
+    let config = &settle(written, mirrored.as_ref())?;
     let joining = match crate::cluster::join(config, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
@@ -94,7 +96,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         status.joins(cluster.api());
     }
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
@@ -115,7 +117,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     if let Some(cluster) = &cluster {
         cluster.leave(config.cluster.leave_timeout);
     }
-    Ok(stop(node, console, config))
+    stop(node, console, mirrored, config)
 }
 
 /// Starts the node, with what its store has kept and the brokers of its fleet.
@@ -142,14 +144,15 @@ fn start_node(
 }
 
 /// The configuration as it is used: with numbers for tenants, a name for an orchestrator, and listeners for clients that others relay.
-fn settle(written: &Config) -> Result<Config, String> {
-    let config = crate::tenant_numbers::settle(written)?;
+fn settle(written: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
+    let config = crate::mirror::settle(written, mirrored)?;
     let config = crate::orchestrator::with_relay(crate::orchestrator::with_name(&config)?)?;
     crate::cluster::with_relay(config)
 }
 
 /// Closes everything.
-fn stop(node: Node, console: Option<Admin>, config: &Config) -> Exit {
+fn stop(node: Node, console: Option<Admin>, mirrored: Option<Mirrored>, config: &Config) -> Result<Exit, String> {
+    let closing = mirrored.map(|mirrored| mirrored.stop_within(config.shutdown.grace)).transpose()?;
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
         console.running.stop();
@@ -158,7 +161,7 @@ fn stop(node: Node, console: Option<Admin>, config: &Config) -> Exit {
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");
-    if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure }
+    Ok(if stopped.failed.is_empty() && !closing.is_some_and(Closing::end) { Exit::Ok } else { Exit::Failure })
 }
 
 /// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
@@ -169,6 +172,7 @@ fn reloadable(
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
     rules: Option<Arc<tidegate_acl::Rules>>,
+    mirrored: Option<Mirrored>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
@@ -179,6 +183,9 @@ fn reloadable(
         Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
+    if let Some(mirrored) = mirrored {
+        parts.push(Box::new(mirrored));
+    }
     if let Some(authentication) = authentication {
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }

@@ -28,7 +28,7 @@ const LAYERS: &[Layer] = &[
         others: Some(&["hashbrown", "memchr", "slab", "thiserror", "zeroize"]),
     },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
-    Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client"], others: None },
+    Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client", "mirror", "bus"], others: None },
     Layer { name: "store", ours: &[], tests: &[], others: None },
     Layer { name: "auth", ours: &[], tests: &[], others: None },
     Layer { name: "acl", ours: &["mqtt"], tests: &[], others: None },
@@ -43,8 +43,8 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "tidegate",
         ours: &[
-            "mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "bus", "cluster",
-            "lab",
+            "mqtt", "engine", "store", "bus", "mirror", "cluster", "auth", "acl", "node", "client", "console", "fleet",
+            "dns", "lab",
         ],
         tests: &["conformance"],
         others: None,
