@@ -51,7 +51,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the broker (the same as no command)
     #[command(after_help = EXAMPLES)]
-    Run(ConfigArgs),
+    Run(Box<ConfigArgs>),
     Orchestrator(Box<orchestrator::Args>),
     Pub(Box<publish::Args>),
     Sub(Box<subscribe::Args>),
