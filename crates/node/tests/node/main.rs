@@ -4,12 +4,14 @@
 
 mod admission;
 mod closing;
+mod cluster;
 mod deadline;
 mod flow;
 mod homes;
 mod limits;
 mod membership;
 mod pki;
+mod places;
 mod proxy;
 mod quic;
 mod quic_client;

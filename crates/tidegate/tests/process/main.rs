@@ -16,6 +16,7 @@ mod gate;
 mod homes;
 mod identity;
 mod life;
+mod mirror;
 mod orchestrator_tls;
 mod quic;
 mod reload;
