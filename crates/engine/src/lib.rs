@@ -105,6 +105,7 @@ mod reservations;
 mod retained;
 mod retained_fetch;
 mod roster;
+mod service;
 mod session;
 mod settings;
 mod shared_group;
@@ -142,6 +143,7 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use roster::Roster;
+pub use service::InnerPublication;
 pub use settings::{
     Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy, OverflowRule,
     PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,

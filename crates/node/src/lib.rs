@@ -33,6 +33,7 @@ pub mod proxy_protocol;
 mod quic;
 mod relay;
 mod report;
+mod service;
 mod settings;
 mod shard;
 mod stored_bans;
@@ -72,6 +73,7 @@ pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingO
 pub use preset::Presets;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
+pub use service::{ClientLink, Feed, FeedError, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tenants::{TenantCounts, TenantHoldings};

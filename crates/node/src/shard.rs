@@ -25,6 +25,7 @@ use crate::preset::Presets;
 use crate::quic::{QuicEndpoint, QuicState};
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
+use crate::service::Services;
 use crate::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
 use crate::uplink::Dialer;
@@ -144,6 +145,8 @@ pub(crate) struct Shard {
     pub(crate) stalled: bool,
     /// Whether connections are accepted.
     pub(crate) serving: bool,
+    /// What services within the process listen to.
+    pub(crate) services: Services,
     /// Who waits until the other shards know what this one has taken in.
     pub(crate) settled: Option<Sender<ShardId>>,
 }
@@ -210,6 +213,7 @@ impl Shard {
             store_full: false,
             stalled: false,
             serving,
+            services: Services::default(),
             settled: None,
         };
         if let Some(homes) = seed.homes {

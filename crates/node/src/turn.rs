@@ -185,6 +185,7 @@ impl Shard {
                 self.set_homes(homes.as_deref());
                 let _ = done.send(());
             }
+            Admin::Service(order) => self.take_service_order(order),
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
@@ -272,6 +273,7 @@ impl Shard {
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
+                Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -383,6 +385,7 @@ impl Shard {
                 self.begin_close(key, reason);
             }
         }
+        self.feed_services();
         self.send_batches();
         self.gather_dirty();
         self.tell_settled();
