@@ -98,7 +98,7 @@ impl Engine {
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
-        let of_sys = usize::from(self.sys.has_timer());
+        let of_sys = usize::from(self.sys.has_timer()) + usize::from(desk.loop_lag.has_timer());
         found.equal(
             "timers",
             desk.timers.len() as u64,
@@ -124,8 +124,8 @@ impl Engine {
             let held = flows.filter(|flow| flow.blocking.contains(&publisher)).count();
             let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
-            let short = self.desk.overload.holds(&publisher) || self.turn_share.holds(key);
-            let short = short || self.desk.uplinks.holds(key);
+            let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
+            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key);
             found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }

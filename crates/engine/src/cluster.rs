@@ -67,6 +67,7 @@ impl Engine {
             }
         }
         self.desk.overload.give_up_shard(peer);
+        self.desk.loop_lag.give_up_shard(peer);
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
         self.end_admissions_of(now, peer);
         self.leave_groups_of(now, peer);

@@ -47,6 +47,8 @@ pub struct Counters {
     pub publishers_parked: u64,
     /// Times that a publisher was parked since it was faster than its listener allows.
     pub rate_limited: u64,
+    /// Times that a publisher was parked since turns took too long and it gave the shard more to do than most.
+    pub held_for_lag: u64,
     /// Dropped messages that were published once more as dead letters.
     pub dead_letters: u64,
     /// Dropped messages that were to be published once more, and were not: too many came at once.
@@ -78,6 +80,7 @@ impl Default for Counters {
             shard_messages_in: 0,
             publishers_parked: 0,
             rate_limited: 0,
+            held_for_lag: 0,
             dead_letters: 0,
             dead_letters_lost: 0,
             redelivered: 0,
@@ -115,7 +118,7 @@ impl Counters {
         self.shard_messages_in += other.shard_messages_in;
         self.publishers_parked += other.publishers_parked;
         self.rate_limited += other.rate_limited;
-        self.rate_limited += other.rate_limited;
+        self.held_for_lag += other.held_for_lag;
         self.dead_letters += other.dead_letters;
         self.dead_letters_lost += other.dead_letters_lost;
         self.redelivered += other.redelivered;

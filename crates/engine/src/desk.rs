@@ -16,6 +16,7 @@ use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
 use crate::hash::hash_name;
 use crate::ids::{ConnectionKey, ListenerId, Partitions, SessionKey, ShardId, TenantId};
+use crate::loop_lag::LoopLag;
 use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
 use crate::overflow::OverflowRules;
@@ -45,6 +46,8 @@ pub(crate) enum Timer {
     Will(SessionKey),
     /// A session without a connection ends.
     SessionEnd(SessionKey),
+    /// A second is over in which turns took too long.
+    LoopLag,
     /// The next round of `$SYS`.
     Sys,
     /// An uplink is probed, reached again, or given up.
@@ -61,6 +64,8 @@ pub(crate) struct Desk {
     pub overflow: OverflowRules,
     /// Publishers that wait for memory.
     pub overload: Overload,
+    /// Publishers that wait for shorter turns.
+    pub loop_lag: LoopLag,
     /// Room that is kept in queues.
     pub reservations: Reservations,
     /// Dropped messages on their way to being published again, if that is wanted.
@@ -138,6 +143,7 @@ impl Desk {
             shard,
             overflow,
             overload: Overload::default(),
+            loop_lag: LoopLag::default(),
             reservations: Reservations::default(),
             dead_letters,
             gave_up: false,

@@ -344,6 +344,7 @@ impl Engine {
             Timer::Rate(key) => self.handle_rate_timer(now, key),
             Timer::Will(session) => self.handle_will_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
+            Timer::LoopLag => self.handle_loop_lag_timer(now),
             Timer::Sys => self.publish_sys(now),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
             Timer::FormerUplinks => self.handle_former_timer(now),

@@ -329,6 +329,8 @@ pub enum Delay {
     Queue(Option<String>),
     /// Memory of the shard.
     Memory,
+    /// Shorter turns of the shard, which it gives more to do than most.
+    LoopLag,
     /// The link to another shard.
     Link,
     /// Its own rate.
@@ -343,8 +345,13 @@ impl std::fmt::Display for Delay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Queue(Some(client_id)) => write!(f, "the queue of {client_id} is full"),
-            Self::Queue(None) => f.write_str("a subscriber's queue or the memory of its shard is full"),
+            Self::Queue(None) => f.write_str(
+                "a subscriber's queue or the memory of its shard is full, or that shard takes too long for its turns",
+            ),
             Self::Memory => f.write_str("the shard is near its memory ceiling"),
+            Self::LoopLag => {
+                f.write_str("the turns of the shard take too long, and it gives the shard more to do than most")
+            }
             Self::Link => f.write_str("the link to another shard is full"),
             Self::Rate => f.write_str("it publishes faster than its rate limit"),
             Self::ListenerRate => {

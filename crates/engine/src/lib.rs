@@ -87,6 +87,7 @@ mod input;
 mod layouts;
 mod link;
 mod live_limits;
+mod loop_lag;
 mod message;
 mod now;
 mod output;

@@ -185,10 +185,12 @@ impl Engine {
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
             let (_, route) = self.cache.get(slot);
+            let receivers = route.targets().len();
             self.desk.gave_up = false;
             reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
             let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
+            self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);
             if envelope.publication.tenant == TenantId::UPLINK {
                 self.check_gate_now_and_then(now);
             }
@@ -228,6 +230,7 @@ impl Engine {
     /// This publisher waits no longer for queues of this shard: what still does not fit is dropped.
     pub(crate) fn give_up_blocking(&mut self, publisher: BlockedPublisher) {
         self.desk.overload.give_up(&publisher);
+        self.desk.loop_lag.give_up(&publisher);
         self.desk.give_up_blocking(|other| *other == publisher);
     }
 }

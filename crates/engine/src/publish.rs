@@ -215,6 +215,7 @@ impl Engine {
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
         }
+        self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         if raw.packet_id.is_some() {
             let outcome = self.outcome_of(raw.qos, refused, done.reached);
             self.answer_publish(now, key, raw, outcome, u32::from(done.waits), mark);
@@ -295,6 +296,7 @@ impl Engine {
         mark: Mark,
     ) {
         self.desk.counters.drop_message(Reason::NotAuthorized);
+        self.charge_own_loop_lag(now, key, 0, raw.payload.len());
         let topic = self.cache.get(slot).0;
         self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NotAuthorized);
         self.answer_publish(now, key, raw, Err(Reason::NotAuthorized), 0, mark);

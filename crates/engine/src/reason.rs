@@ -193,6 +193,8 @@ reasons! {
     ClosesConnections = 77, "closes_connections", UnspecifiedError, "a broker closed the connection each time that it was given the message";
     /// An orchestrator has no broker.
     NoBroker = 78, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
+    /// A WebSocket or a QUIC connection came to nothing.
+    HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -266,6 +266,9 @@ pub struct Limits {
     pub parked_bytes: u32,
     /// Milliseconds that a publisher may be parked before its message is dropped with a reason.
     pub block_timeout_ms: u64,
+    /// What a publisher may make a shard do in a second, in bytes handed on, before it is held although the shard's turns take
+    /// too long. Each message counts 256 bytes beside its own, each time.
+    pub lag_exempt_bytes: u64,
 }
 
 impl Default for Limits {
@@ -286,6 +289,7 @@ impl Default for Limits {
             shard_link_bytes: 8 * 1024 * 1024,
             parked_bytes: 256 * 1024,
             block_timeout_ms: 30_000,
+            lag_exempt_bytes: 16 * 1024,
         }
     }
 }

@@ -233,7 +233,10 @@ impl Shard {
             return;
         }
         let reason = match ended {
-            Ended::WebSocket(_) | Ended::Quic(_) => return self.engine.handle_transport_closed(self.now, key),
+            Ended::WebSocket(websocket::Ended::Closed) => {
+                return self.engine.handle_transport_closed(self.now, key);
+            }
+            Ended::WebSocket(_) | Ended::Quic(_) => Reason::HandshakeFailed,
             Ended::Tls(_) => Reason::TlsFailed,
             Ended::Proxy(_) => Reason::ProxyHeader,
         };

@@ -166,5 +166,6 @@ impl Observer for TracingObserver {
 /// What health checks and port scanners cause: a connection that says nothing.
 fn is_ordinary(reason: Reason) -> bool {
     // What fails before a CONNECT is logged by the shell, a few times at most.
-    matches!(reason, Reason::ConnectionLost | Reason::ServerShuttingDown | Reason::TlsFailed | Reason::ProxyHeader)
+    use Reason::{ConnectionLost, HandshakeFailed, ProxyHeader, ServerShuttingDown, TlsFailed};
+    matches!(reason, ConnectionLost | ServerShuttingDown | TlsFailed | ProxyHeader | HandshakeFailed)
 }

@@ -183,6 +183,13 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| out.add(&[], it.status.counters.rate_limited),
     ),
     metric(
+        "tidegate_publishers_held_total",
+        Counter,
+        &[],
+        "Times that a publisher had to wait since the turns of a shard took too long and it gave the shard more to do than most.",
+        |it, out| out.add(&[], it.status.counters.held_for_lag),
+    ),
+    metric(
         "tidegate_dead_letters_total",
         Counter,
         &["result"],

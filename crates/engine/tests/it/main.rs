@@ -20,6 +20,7 @@ mod inner;
 mod keep_alive;
 mod links;
 mod live_limits;
+mod loop_lag;
 mod model;
 mod moving;
 mod paging;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use tidegate_engine::{Accepted, AuthRequest, ConnectionKey, ListenerId, LogEvent, Millis, Reason, TenantId, Verdict};
 
-use super::{Ban, BanTarget, Seat};
+use super::{Ban, BanTarget, Seat, TooLong};
 use crate::flight::{FlightEvent, FlightKind};
 use crate::observer::{Answer, Peer};
 use crate::shard::Shard;
@@ -109,6 +109,12 @@ impl Shard {
     /// A connection was closed again since too many handshakes are under way.
     pub(crate) fn record_too_many_handshakes(&mut self, address: IpAddr) {
         let event = self.flown(FlightKind::Refused).reason(Reason::TooManyHandshakes).detail("at accept");
+        self.flight.record(self.now, event.address(Some(address)));
+    }
+
+    /// A client has sent what begins no connection.
+    pub(crate) fn record_failed_handshake(&mut self, address: IpAddr, detail: &str) {
+        let event = self.flown(FlightKind::Refused).reason(Reason::HandshakeFailed).detail(detail);
         self.flight.record(self.now, event.address(Some(address)));
     }
 
@@ -331,18 +337,19 @@ impl Shard {
 
     /// Ends a turn for the measure of overload.
     pub(crate) fn note_turn(&mut self) {
-        let ended = self.clock.now().monotonic;
+        let ended = self.clock.now();
         let mark = self.shared.admission.lag_mark_ms();
-        if let Some(until) = self.lag.note(self.now.monotonic, ended, mark) {
+        if let Some(TooLong { until, still }) = self.lag.note(self.now.monotonic, ended.monotonic, mark) {
             self.shared.admission.announce_overload(until);
-            if let Some(times) = self.overloaded.note(ended) {
-                let mean_ms = self.lag.at(ended);
+            self.engine.note_loop_lag(ended, until, still);
+            if let Some(times) = self.overloaded.note(ended.monotonic) {
+                let mean_ms = self.lag.at(ended.monotonic);
                 tracing::warn!(
                     shard = self.place.shard.0,
                     mean_ms,
                     mark_ms = mark,
                     times,
-                    "overloaded: turns take too long, so new connections are refused"
+                    "overloaded: turns take too long, so new connections are refused, and who gives the shard most to do waits"
                 );
             }
         }

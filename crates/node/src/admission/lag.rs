@@ -1,4 +1,5 @@
-//! Overload: when the turns of a shard take too long, new connections are the first thing that is given up.
+//! Overload: when the turns of a shard take too long, new connections are the first thing that is given up, and then those
+//! wait who give the shard most to do.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,26 +22,40 @@ pub(crate) struct LoopLag {
     mean_us: u64,
     /// When the last turn ended.
     ended: Millis,
+    /// Whether the mean was above the mark, and has not been a quarter below it since.
+    over: bool,
+}
+
+/// A shard whose turns take too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong {
+    /// Until when they will, if the shard does nothing from now on.
+    pub until: Millis,
+    /// Whether the last one did. After a single very long turn the mean is above the mark for a while without that.
+    pub still: bool,
 }
 
 impl LoopLag {
     /// A shard that begins now.
     pub(crate) fn new(now: Millis) -> Self {
-        Self { mean_us: 0, ended: now }
+        Self { mean_us: 0, ended: now, over: false }
     }
 
-    /// Notes a turn. When the mean is above `mark_ms`, says until when it will be, if the shard does nothing from now on.
-    pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<Millis> {
+    /// Notes a turn. Says whether turns take too long: from when the mean is above `mark_ms` until it is a quarter below, so
+    /// that a shard at its mark does not go to and fro.
+    pub(crate) fn note(&mut self, began: Millis, ended: Millis, mark_ms: u64) -> Option<TooLong> {
         let turn = ended.since(began).min(HOUR_MS);
         self.mean_us = (self.faded(began) * MEMORY_MS + turn * turn * 1000) / (turn + MEMORY_MS);
         self.ended = ended;
-        let limit_us = mark_ms.min(HOUR_MS) * 1000;
-        if limit_us == 0 || self.mean_us <= limit_us {
+        let high_us = mark_ms.min(HOUR_MS) * 1000;
+        let low_us = high_us / 4 * 3;
+        self.over = high_us != 0 && self.mean_us > if self.over { low_us } else { high_us };
+        if !self.over {
             return None;
         }
-        // The moment at which it has faded to the mark.
-        let left = (MEMORY_MS * (self.mean_us - limit_us)).div_ceil(limit_us);
-        Some(ended.plus(left.min(LONGEST_MS)))
+        // The moment at which it has faded enough.
+        let left = (MEMORY_MS * (self.mean_us - low_us)).div_ceil(low_us);
+        Some(TooLong { until: ended.plus(left.min(LONGEST_MS)), still: turn * 1000 > low_us })
     }
 
     /// The mean at a moment, milliseconds.
@@ -78,7 +93,7 @@ mod tests {
     use super::*;
 
     /// Turns of one length without a pause.
-    fn turns(lag: &mut LoopLag, now: &mut Millis, length: u64, times: u32, mark: u64) -> Option<Millis> {
+    fn turns(lag: &mut LoopLag, now: &mut Millis, length: u64, times: u32, mark: u64) -> Option<TooLong> {
         let mut last = None;
         for _ in 0..times {
             let began = *now;
@@ -99,21 +114,34 @@ mod tests {
     fn long_turns_are_and_it_passes_by_itself() {
         let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
         assert_eq!(turns(&mut lag, &mut now, 1500, 1, 1000), None, "one is not enough");
-        let until = turns(&mut lag, &mut now, 1500, 30, 1000).unwrap();
+        let TooLong { until, still } = turns(&mut lag, &mut now, 1500, 30, 1000).unwrap();
+        assert!(still);
         let overload = Overload::default();
         overload.announce(until);
         overload.announce(Millis(1));
         assert!(overload.holds(now) && overload.holds(Millis(until.0 - 1)) && !overload.holds(until));
-        assert!(lag.at(until) <= 1000, "an idle shard has recovered by then");
+        assert!(lag.at(until) <= 750, "an idle shard has recovered by then");
         assert_eq!(turns(&mut lag, &mut now, 5, 2000, 1000), None, "short turns bring it down as well");
     }
 
     #[test]
     fn one_turn_of_many_seconds_is_overload_at_once() {
         let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
-        let until = turns(&mut lag, &mut now, 60_000, 1, 1000).unwrap();
-        assert_eq!(until, now.plus(30_000));
+        let long = turns(&mut lag, &mut now, 60_000, 1, 1000);
+        assert_eq!(long, Some(TooLong { until: now.plus(30_000), still: true }));
+        let short = turns(&mut lag, &mut now, 10, 1, 1000).unwrap();
+        assert!(!short.still, "the mean is still above the mark, and turns are short");
         assert_eq!(turns(&mut LoopLag::new(Millis(0)), &mut Millis(0), 60_000, 1, 0), None, "no mark, no overload");
+    }
+
+    #[test]
+    fn a_mean_near_the_mark_does_not_go_to_and_fro() {
+        let (mut lag, mut now) = (LoopLag::new(Millis(0)), Millis(0));
+        assert_eq!(turns(&mut lag, &mut now, 900, 100, 1000), None, "it has not been above");
+        assert!(turns(&mut lag, &mut now, 1500, 10, 1000).is_some());
+        assert!(turns(&mut lag, &mut now, 900, 100, 1000).is_some(), "it has not been a quarter below");
+        assert_eq!(turns(&mut lag, &mut now, 700, 100, 1000), None);
+        assert_eq!(turns(&mut lag, &mut now, 900, 100, 1000), None);
     }
 
     proptest! {

@@ -35,7 +35,7 @@ use self::window::Window;
 pub use self::bans::{Ban, BanChange, BanError, BanOrigin, BanTarget, MAX_BAN_TEXT, RecordError};
 pub use self::bucket::Rate;
 pub(crate) use self::gate::{Gate, ip_of};
-pub(crate) use self::lag::LoopLag;
+pub(crate) use self::lag::{LoopLag, TooLong};
 pub use self::settings::AdmissionSettings;
 pub use self::source::{Network, NetworkError, Source};
 pub use self::window::{MAX_THRESHOLD, Threshold};

@@ -8,7 +8,9 @@ use bytes::BytesMut;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use quinn_proto::crypto::HandshakeTokenKey;
-use quinn_proto::{ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, Transmit};
+use quinn_proto::{
+    ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Incoming, Transmit,
+};
 use quinn_udp::RecvMeta;
 use tidegate_engine::{ListenerId, ShardId};
 
@@ -152,19 +154,27 @@ impl QuicEndpoint {
     }
 
     /// Begins a connection.
-    pub(super) fn accept(&mut self, incoming: Incoming, slot: HandshakeSlot, here: ShardId) -> Option<Quic> {
+    ///
+    /// # Errors
+    /// When what the client has sent so far begins none.
+    pub(super) fn accept(
+        &mut self,
+        incoming: Incoming,
+        slot: HandshakeSlot,
+        here: ShardId,
+    ) -> Result<Quic, ConnectionError> {
         let mut answer = Vec::new();
         match self.endpoint.accept(incoming, Instant::now(), &mut answer, None) {
             Ok((handle, connection)) => {
                 self.route(handle, Some(here));
-                Some(Quic::new(connection, handle, Arc::clone(&self.shared), slot))
+                Ok(Quic::new(connection, handle, Arc::clone(&self.shared), slot))
             }
             Err(failed) => {
                 if let Some(transmit) = failed.response {
                     self.answer(&transmit, &answer);
                 }
                 tracing::debug!(error = %failed.cause, "no QUIC connection");
-                None
+                Err(failed.cause)
             }
         }
     }

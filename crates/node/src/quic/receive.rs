@@ -176,15 +176,17 @@ impl Shard {
             return;
         }
         match self.shared.admission.admit(self.now, Some(listener), Some(address)) {
-            Ok(seat) => {
-                if let Some(quic) = endpoint.accept(incoming, slot, self.place.shard) {
+            Ok(seat) => match endpoint.accept(incoming, slot, self.place.shard) {
+                Ok(quic) => {
                     self.counters.quic_begun += 1;
                     self.take_in(Transport::Quic(Box::new(quic)), listener, seat);
-                } else {
+                }
+                Err(error) => {
                     self.counters.quic_failed += 1;
+                    self.record_failed_handshake(address, &error.to_string());
                     self.free_seat(seat);
                 }
-            }
+            },
             Err(reason) => {
                 endpoint.refuse(incoming);
                 self.counters.accepted += 1;

@@ -238,7 +238,8 @@ struct Sluggish {
 
 impl Observer for Sluggish {
     fn log(&self, occasion: &Occasion<'_>) {
-        if matches!(occasion.event, LogEvent::Connected { client_id, .. } if client_id == "heavy") {
+        if matches!(occasion.event, LogEvent::Connected { client_id, .. } | LogEvent::Denied { client_id, .. } if client_id == "heavy")
+        {
             let _ = self.never.lock().unwrap().recv_timeout(Duration::from_millis(450));
         }
     }
@@ -262,4 +263,35 @@ fn a_shard_whose_turns_take_too_long_takes_nobody_in_until_it_has_recovered() {
         std::thread::yield_now();
     }
     Client::connect(&tcp, "light");
+}
+
+/// Whoever gives the shard most to do waits, is answered meanwhile, and loses nothing.
+#[test]
+fn a_shard_whose_turns_take_too_long_has_those_wait_who_give_it_most_to_do() {
+    let (_sender, never) = channel();
+    let mut settings = settings(1);
+    settings.admission.loop_lag_mark_ms = 20;
+    settings.observer = Arc::new(Sluggish { never: Mutex::new(never) });
+    let node = Node::start(settings).unwrap();
+    let [tcp, ..] = addresses(&node);
+    let mut flood = Client::connect(&tcp, "flood");
+    let mut heavy = Client::connect(&tcp, "heavy");
+    let counters = || node.handle().report().unwrap().counters;
+    let mut sent = 0;
+    while counters().held_for_lag == 0 {
+        heavy.send(&publish("$SYS/mine", b"x"));
+        heavy.send(&PINGREQ);
+        heavy.expect(&PINGRESP);
+        flood.send(&publish("t", &[b'x'; 100]).repeat(100));
+        flood.send(&PINGREQ);
+        flood.expect(&PINGRESP);
+        sent += 101;
+    }
+    let answer = node.handle().why(&FlightSubject::Client("flood".into())).unwrap();
+    let delayed = answer.events.iter().find(|event| event.kind == FlightKind::Delayed).unwrap();
+    assert!(delayed.detail.contains("the turns of the shard take too long"), "{}", delayed.detail);
+    assert!(story(&node, "heavy").iter().all(|(kind, _)| *kind != FlightKind::Delayed));
+    flood.send(&publish_qos1("t", b"last"));
+    flood.expect(&PUBACK);
+    assert_eq!(counters().messages_in[..2], [sent, 1]);
 }

@@ -1,6 +1,7 @@
 //! A message crosses from each transport to each, on one shard and between shards.
 
-use tidegate_node::LocalAddress;
+use tidegate_engine::Reason;
+use tidegate_node::{FlightSubject, LocalAddress};
 
 use crate::wire::*;
 use crate::{addresses, node};
@@ -122,5 +123,11 @@ fn a_request_that_is_no_websocket_gets_an_answer_for_people() {
         assert!(response.starts_with(status), "{response}");
         assert!(response.contains("mqtt"), "{response}");
     }
-    assert_eq!(node.handle().report().unwrap().shell.websocket_refused, 2);
+    let report = node.handle().report().unwrap();
+    assert_eq!(report.shell.websocket_refused, 2);
+    let refused = report.counters.connects_refused;
+    assert_eq!((refused[Reason::HandshakeFailed.number()], refused[Reason::ConnectionLost.number()]), (2, 0));
+    let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let told = story.events.iter().find(|event| event.reason == Some(Reason::HandshakeFailed)).unwrap();
+    assert!(told.detail.contains("path"), "{told:?}");
 }

@@ -66,6 +66,7 @@ impl Profile {
         settings.limits.shard_link_bytes = random.pick(&[200, 3000, 1_000_000]);
         settings.limits.parked_bytes = random.pick(&[1, 500, 100_000]);
         settings.limits.block_timeout_ms = random.pick(&[500, 5000, 30_000]);
+        settings.limits.lag_exempt_bytes = random.pick(&[0, 1000, 16_384]);
         settings.retained.step = random.pick(&[1, 3, 500]);
         settings.shared.strategy = random.pick(&[
             SharedStrategy::RoundRobin,

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use quinn_proto::{ConnectionError, Dir};
 use rustls::client::{ClientSessionMemoryCache, ClientSessionStore, Resumption};
 use rustls::pki_types::CertificateDer;
-use tidegate_node::{ClientCertificates, Node, StartError, TlsVersion};
+use tidegate_engine::Reason;
+use tidegate_node::{ClientCertificates, FlightSubject, Node, StartError, TlsVersion};
 
 use super::{address_of, dial, over, settings, start};
-use crate::pki::{COMMON, Directory, client_config};
+use crate::pki::{Authority, COMMON, Directory, client_config};
 use crate::quic_client::{QuicOptions, QuicSocket};
 use crate::wire::*;
 use crate::witness::watch;
@@ -34,8 +35,31 @@ fn the_protocol_is_mqtt_or_nothing() {
             other => panic!("{}: {other}", String::from_utf8_lossy(alpn)),
         }
     }
-    assert_eq!(node.handle().report().unwrap().gauges.sessions_connected, 0);
+    let report = node.handle().report().unwrap();
+    assert_eq!((report.gauges.sessions_connected, report.shell.quic_failed), (0, 4));
+    assert!(failed(&node)[0].contains("protocol"), "{:?}", failed(&node));
     over(dial(at), "client");
+}
+
+/// What is told of handshakes that failed.
+fn failed(node: &Node) -> Vec<String> {
+    let story = node.handle().why(&FlightSubject::Address("127.0.0.0/8".parse().unwrap())).unwrap();
+    let failed = story.events.into_iter().filter(|event| event.reason == Some(Reason::HandshakeFailed));
+    failed.map(|event| event.detail.to_string()).collect()
+}
+
+#[test]
+fn a_client_that_does_not_trust_the_server_is_told_of_as_such() {
+    let (node, at) = start(1);
+    let stranger = client_config(&Authority::new("somebody else").pem(), None);
+    let options = QuicOptions { tls: Arc::new(stranger), ..QuicOptions::default() };
+    assert!(QuicSocket::connect(at, &options).is_err());
+    while failed(&node).is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(failed(&node)[0].contains("QUIC handshake"), "{:?}", failed(&node));
+    let refused = node.handle().report().unwrap().counters.connects_refused;
+    assert_eq!((refused[Reason::HandshakeFailed.number()], refused[Reason::ConnectionLost.number()]), (1, 0));
 }
 
 #[test]

@@ -84,8 +84,9 @@ section! {
         banned_clients: Texts = Texts::default(), in Kind::Texts;
         /// User names that are banned; for those of a tenant see `tenant.banned_users`.
         banned_users: Texts = Texts::default(), in Kind::Texts;
-        /// Length of a shard's turns, in the mean of some seconds, above which the broker is overloaded: it refuses new
-        /// connections until they are shorter.
+        /// Length of a shard's turns, in the mean of some seconds, above which the broker is overloaded: until they are shorter
+        /// by a quarter it refuses new connections, and publishers that give the shard most to do wait, for
+        /// `limits.block_timeout` at most. See limits.md.
         loop_lag_mark: Duration = Duration::from_secs(1), in Kind::Duration(Range::of(10, HOUR).or_zero("never overloaded"));
     }
 }
