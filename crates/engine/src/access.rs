@@ -5,10 +5,12 @@
 //! allowed: when new rules come, those of every other epoch are asked for again, in bounded steps, and what is no longer
 //! allowed ends, and what waits and may not be delivered any more is withdrawn.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use tidegate_mqtt::{QoS, Will};
 
+use crate::addresses::{Address, Right};
 use crate::connection::Allowed;
 use crate::engine::Engine;
 use crate::event::Attempt;
@@ -17,6 +19,7 @@ use crate::ids::{ConnectionKey, ListenerId, SessionKey, TenantId};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::Session;
+use crate::settings::Settings;
 use crate::topics::RouteSlot;
 
 /// Who wants to do something.
@@ -44,6 +47,12 @@ pub trait Access: fmt::Debug {
         let _ = (subject, topic);
         true
     }
+    /// Whether a rule, and not what holds where there is none, allows something about addresses of mobile nodes
+    /// ([`AddressSettings::guarded`](crate::AddressSettings::guarded)). Asked for what is allowed otherwise.
+    fn has_right(&self, subject: Subject<'_>, right: Right<'_>) -> bool {
+        let _ = (subject, right);
+        true
+    }
     /// Whether [`Access::may_receive`] ever says no. The answer is remembered with the route of a topic, so that asking
     /// costs nothing per message.
     fn decides_on_delivery(&self) -> bool {
@@ -68,6 +77,11 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// The rules themselves, if there are any.
+    pub(crate) fn access(&self) -> Option<&dyn Access> {
+        self.access.as_deref()
+    }
+
     /// Whether sessions wait to be asked for again.
     pub(crate) fn is_rechecking(&self) -> bool {
         self.recheck_from.is_some()
@@ -105,8 +119,16 @@ impl Engine {
 
     #[inline]
     pub(crate) fn may_publish(&self, key: SessionKey, topic: &str, qos: QoS, retain: bool) -> bool {
-        let Some(access) = &self.rules.access else { return true };
-        self.subject(key).is_some_and(|subject| access.may_publish(subject, topic, qos, retain))
+        let guarded = self.is_guarded_for_publishers(topic);
+        if self.rules.access.is_none() && !guarded {
+            return true;
+        }
+        self.subject(key).is_some_and(|subject| self.subject_may_publish(subject, topic, qos, retain, guarded))
+    }
+
+    fn subject_may_publish(&self, who: Subject<'_>, topic: &str, qos: QoS, retain: bool, guarded: bool) -> bool {
+        let allowed = self.rules.access.as_ref().is_none_or(|access| access.may_publish(who, topic, qos, retain));
+        allowed && (!guarded || self.has_right(who, Right::Publish { topic, qos, retain }))
     }
 
     /// The same for the topic of a route, remembering the last answer that was yes.
@@ -119,7 +141,7 @@ impl Engine {
         qos: QoS,
         retain: bool,
     ) -> bool {
-        if self.rules.access.is_none() {
+        if self.rules.access.is_none() && self.settings.addresses.is_none() {
             return true;
         }
         let bits = qos.bits() | u8::from(retain) << 2;
@@ -137,29 +159,36 @@ impl Engine {
 
     /// Whether a session may be sent messages of a topic.
     pub(crate) fn may_receive(&self, key: SessionKey, topic: &str) -> bool {
-        let access = self.rules.access.as_ref().filter(|access| access.decides_on_delivery());
-        let Some(access) = access else { return true };
-        let Some(session) = self.desk.sessions.get(key.0) else { return false };
-        session.is_inner() || access.may_receive(subject_of(session), topic)
+        let readers = Readers::of(&self.rules, &self.settings, topic);
+        if readers.are_all_allowed() {
+            return true;
+        }
+        self.desk.sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session))
     }
 
     /// Leaves those out of a route that may not be sent messages of its topic. The route counts them with each message; that
     /// they do not get it is told whenever the route is made.
     pub(crate) fn keep_receivers(&mut self, slot: RouteSlot) {
-        let access = self.rules.access.as_ref().filter(|access| access.decides_on_delivery());
-        let Some(access) = access else { return };
+        let (rules, settings) = (&self.rules, &self.settings);
+        if Readers::of(rules, settings, self.cache.get(slot).0).are_all_allowed() {
+            return;
+        }
+        let topic = self.cache.get(slot).0.to_owned();
+        let mut readers = Readers::of(rules, settings, &topic);
+        if let Some(Address::Group(name)) = &readers.address {
+            readers.members = Some(self.nodes.members(self.cache.tenant(slot), name));
+        }
         let sessions = &self.desk.sessions;
         let mut withheld = Vec::new();
-        self.cache.retain(slot, |topic, key| {
-            let Some(session) = sessions.get(key.0) else { return false };
-            let may = session.is_inner() || access.may_receive(subject_of(session), topic);
+        self.cache.retain(slot, |_, key| {
+            let may = sessions.get(key.0).is_some_and(|session| readers.may_be_sent(key, session));
             if !may && withheld.len() < WITHHELD_TOLD {
                 withheld.push(key);
             }
             may
         });
         for key in withheld {
-            self.desk.tell_withheld(key, self.cache.get(slot).0);
+            self.desk.tell_withheld(key, &topic);
         }
     }
 
@@ -174,13 +203,19 @@ impl Engine {
 
     /// The same for a client that has no session yet.
     pub(crate) fn may_leave_will(&self, subject: Subject<'_>, will: &Will<'_>) -> bool {
-        let Some(access) = &self.rules.access else { return true };
-        access.may_publish(subject, will.topic.as_str(), will.qos, will.retain)
+        let topic = will.topic.as_str();
+        self.subject_may_publish(subject, topic, will.qos, will.retain, self.is_guarded_for_publishers(topic))
     }
 
     pub(crate) fn may_subscribe(&self, key: SessionKey, filter: &str, qos: QoS, shared: bool) -> bool {
-        let Some(access) = &self.rules.access else { return true };
-        self.subject(key).is_some_and(|subject| access.may_subscribe(subject, filter, qos, shared))
+        let guarded = shared && self.is_guarded_for_groups(filter);
+        if self.rules.access.is_none() && !guarded {
+            return true;
+        }
+        let Some(subject) = self.subject(key) else { return false };
+        let access = self.rules.access.as_ref();
+        access.is_none_or(|access| access.may_subscribe(subject, filter, qos, shared))
+            && (!guarded || self.has_right(subject, Right::Subscribe { filter, qos }))
     }
 
     /// Asks for the subscriptions of some more sessions again. Those of brokers are no client's: rules were asked when the messages
@@ -244,12 +279,12 @@ impl Engine {
         if !queue.is_some_and(|queue| queue.iter().any(withdrawn)) {
             return;
         }
-        let access = self.rules.access.as_ref();
+        let (rules, settings) = (&self.rules, &self.settings);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let Some(mut flow) = session.flow.take() else { return };
-        let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue).into_iter().partition(|delivery| {
-            access.is_none_or(|access| access.may_receive(subject_of(session), delivery.message.topic()))
-        });
+        let (stay, back): (Vec<_>, Vec<_>) = std::mem::take(&mut flow.queue)
+            .into_iter()
+            .partition(|delivery| Readers::of(rules, settings, delivery.message.topic()).may_be_sent(key, session));
         let stored = session.stored;
         flow.queue_bytes -= back.iter().map(crate::session::Delivery::cost).sum::<u64>();
         flow.queue = stay.into_iter().collect();
@@ -260,6 +295,52 @@ impl Engine {
             self.desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
         }
         self.desk.after_refill(key);
+    }
+}
+
+/// Who may be sent the messages of a topic.
+struct Readers<'a> {
+    topic: &'a str,
+    /// The rules, where they decide about single messages.
+    on_delivery: Option<&'a dyn Access>,
+    rules: Option<&'a dyn Access>,
+    /// Set where the topic is an address.
+    address: Option<Address<'a>>,
+    /// The members of the group that it is the address of, where only those count who are in it now.
+    members: Option<&'a BTreeSet<u32>>,
+    /// Whether those to whom it is not addressed need a rule that allows it.
+    guarded: bool,
+}
+
+impl<'a> Readers<'a> {
+    fn of(rules: &'a Rules, settings: &Settings, topic: &'a str) -> Self {
+        let addresses = settings.addresses.as_ref();
+        let address = addresses.and_then(|addresses| Address::read(&addresses.prefix, topic));
+        let guarded = address.is_some() && addresses.is_some_and(|addresses| addresses.guarded);
+        let rules = rules.access();
+        Self {
+            topic,
+            on_delivery: rules.filter(|rules| rules.decides_on_delivery()),
+            rules,
+            address,
+            members: None,
+            guarded,
+        }
+    }
+
+    fn are_all_allowed(&self) -> bool {
+        self.on_delivery.is_none() && !self.guarded
+    }
+
+    fn may_be_sent(&self, key: SessionKey, session: &Session) -> bool {
+        let addressed = self.address.as_ref().is_some_and(|address| address.is_of(session));
+        if session.is_inner() || (addressed && self.members.is_none_or(|members| members.contains(&key.0))) {
+            return true;
+        }
+        let (subject, topic) = (subject_of(session), self.topic);
+        let allowed = self.on_delivery.is_none_or(|rules| rules.may_receive(subject, topic));
+        let needed = || self.rules.is_some_and(|rules| rules.has_right(subject, Right::Receive { topic }));
+        allowed && (!self.guarded || needed())
     }
 }
 

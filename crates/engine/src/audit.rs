@@ -69,7 +69,9 @@ impl Engine {
         let memberships: usize = memberships.map(|rare| rare.memberships.len()).sum();
         found.equal("shared_memberships", desk.shared_memberships, memberships as u64);
         let filters: usize = desk.sessions.iter().map(|(_, session)| session.filters.len()).sum();
-        found.equal("subscriptions", self.index.subscriptions(), filters as u64);
+        found.equal("subscriptions", self.index.subscriptions(), filters as u64 + self.nodes.subscriptions());
+        let nodes = desk.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
+        found.equal("nodes", self.nodes.len(), nodes as u64);
         for (number, open) in desk.connections_by_listener.iter().enumerate() {
             let of_listener = |connection: &Connection| usize::from(connection.listener.0) == number;
             let counted = desk.connections.iter().filter(|(_, connection)| of_listener(connection)).count();

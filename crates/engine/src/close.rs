@@ -15,7 +15,7 @@ use crate::input::Refused;
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::reason::Reason;
-use crate::session::{Delivery, Session, Will};
+use crate::session::{Delivery, Session, Standing, Will};
 use crate::settings::Holding;
 use crate::uplink::UPLINK_LISTENER;
 
@@ -333,6 +333,7 @@ impl Engine {
         }
         self.cancel_session_timers(key);
         self.end_fetches(key);
+        self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {

@@ -18,7 +18,7 @@ use crate::input::Flow;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
-use crate::session::{FilterList, Session, Will};
+use crate::session::{FilterList, Session, Standing, Will};
 use crate::settings::{Authentication, Holding};
 
 impl Engine {
@@ -206,7 +206,9 @@ impl Engine {
             None => self.create_session(tenant, key, client_id),
         };
         self.identify(session, accepted.identity.clone());
+        let standing = self.standing_of(key, connect);
         self.bind(now, key, session, connect, &granted);
+        self.set_standing(now, session, standing);
         self.bound_by_proof(now, key, accepted.identity.as_deref());
         self.desk.store_session(session);
         let promises = self.desk.journal.has_written_since(mark);
@@ -236,6 +238,14 @@ impl Engine {
         }
     }
 
+    /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.
+    fn standing_of(&self, key: ConnectionKey, connect: &Connect<'_>) -> Standing {
+        let listener = self.desk.connections.get(key).and_then(|connection| self.desk.listener(connection.listener));
+        let named = !connect.client_id.is_empty() || self.preset_client_id(key).is_some();
+        let is_node = named && self.settings.addresses.is_some() && listener.is_some_and(|it| it.mobile_nodes);
+        if is_node { Standing::Node } else { Standing::Client }
+    }
+
     fn create_session(&mut self, tenant: TenantId, key: ConnectionKey, client_id: &str) -> SessionKey {
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         self.desk.insert_session(Session {
@@ -249,6 +259,7 @@ impl Engine {
             listener,
             receive_maximum: u16::MAX,
             rights_epoch: self.rules.epoch(),
+            standing: Standing::Client,
             stored: None,
             identity: None,
         })

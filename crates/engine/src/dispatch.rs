@@ -100,9 +100,7 @@ impl Engine {
         if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
             return slot;
         }
-        let slot = self.cache.fill(&mut self.index, tenant, topic);
-        self.keep_receivers(slot);
-        slot
+        self.make_route(tenant, topic)
     }
 
     /// Publishes a message that no packet brought: the broker's own, or the will of `session`.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::access::Rules;
+use crate::addresses::Nodes;
 use crate::admission::Admissions;
 use crate::connection::{Connection, Phase, Preset};
 use crate::counters::{Counters, Gauges};
@@ -55,6 +56,8 @@ pub struct Engine {
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
     pub(crate) inner: InnerSubscribers,
+    /// Which sessions are those of mobile nodes, and their groups.
+    pub(crate) nodes: Nodes,
     pub(crate) sys: Sys,
     pub(crate) rules: Rules,
     /// Announcements of interest that other shards have not confirmed yet.
@@ -138,6 +141,7 @@ impl Engine {
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::default(),
             inner: InnerSubscribers::default(),
+            nodes: Nodes::default(),
             sys: Sys::new(now),
             rules: Rules::default(),
             interest_under_way: 0,

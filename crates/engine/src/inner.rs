@@ -10,7 +10,7 @@ use crate::homes::Home;
 use crate::ids::{SessionKey, TenantId, partition_of};
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
-use crate::session::{Delivery, FilterList, INNER_LISTENER, Session};
+use crate::session::{Delivery, FilterList, INNER_LISTENER, Session, Standing};
 use crate::topics::{Subscriber, SubscriberOptions};
 
 /// An inner subscriber of this shard. Keys of closed ones are not used again.
@@ -136,6 +136,7 @@ impl Engine {
             listener: INNER_LISTENER,
             receive_maximum: u16::MAX,
             rights_epoch: 0,
+            standing: Standing::Client,
             stored: None,
             identity: None,
         });

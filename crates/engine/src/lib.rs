@@ -58,6 +58,7 @@
 
 mod access;
 mod acknowledge;
+mod addresses;
 mod admission;
 mod alias;
 mod audit;
@@ -126,6 +127,7 @@ mod uplink;
 mod wire;
 
 pub use access::{Access, Subject};
+pub use addresses::{MembershipChange, MembershipError, MembershipOutcome, Right};
 pub use close::Evicted;
 pub use connection::Preset;
 pub use counters::{Counters, Gauges};
@@ -146,9 +148,9 @@ pub use reason::{REASONS, Reason};
 pub use roster::Roster;
 pub use service::InnerPublication;
 pub use settings::{
-    Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy, OverflowRule,
-    PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings, SharedStrategy,
-    TenantLedger, TenantQuota, Tenants,
+    AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
+    OverflowRule, PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings,
+    SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;
 pub use tail::ReadFailure;

@@ -112,9 +112,7 @@ impl Engine {
         let name =
             TopicName::from_utf8(topic).map_err(|error| Refused::new(Reason::InvalidTopicName, error.to_string()))?;
         self.check_topic_levels(name.as_str())?;
-        let slot = self.cache.fill(&mut self.index, tenant, name.as_str());
-        self.keep_receivers(slot);
-        Ok(slot)
+        Ok(self.make_route(tenant, name.as_str()))
     }
 
     /// More messages under way than the client was told it may have ([MQTT-3.3.4-7]).

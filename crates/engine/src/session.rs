@@ -39,10 +39,30 @@ pub(crate) struct Session {
     pub receive_maximum: u16,
     /// Epoch of the access rules under which the subscriptions were compiled; a higher epoch asks again.
     pub rights_epoch: u16,
+    /// Whether it is a mobile node's.
+    pub standing: Standing,
     /// Under which number it is stored, if it is.
     pub stored: Option<StoredSession>,
     /// Who the client is, where that was asked.
     pub identity: Option<Arc<Identity>>,
+}
+
+/// Whose a session is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// A client that is reached by its subscriptions alone.
+    #[default]
+    Client,
+    /// A mobile node, which is reached by address as well.
+    Node,
+}
+
+impl Standing {
+    /// Whether it is reached by address.
+    #[inline]
+    pub(crate) fn is_node(self) -> bool {
+        self != Self::Client
+    }
 }
 
 /// Stands where the sessions of clients have the listener that they came through.

@@ -1,5 +1,6 @@
 //! What an engine is told at start: limits with names and units, and the policy for when each is hit.
 
+mod address;
 mod policy;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use crate::ids::{ListenerId, TenantId};
 use crate::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
+pub use address::AddressSettings;
 pub use policy::{DeadLetter, OverflowRule, PriorityRule, PrioritySource};
 
 /// Everything an engine needs to know. Built and checked by the caller; the engine reads it and never changes it.
@@ -51,6 +53,8 @@ pub struct Settings {
     pub tenant_ledger: Option<Arc<dyn TenantLedger>>,
     /// Makes it an orchestrator in front of other brokers; `None` is a broker.
     pub uplinks: Option<UplinkSettings>,
+    /// Addresses of mobile nodes; `None` knows none, and no client is a node.
+    pub addresses: Option<AddressSettings>,
     /// How much tenants may have where there is no `tenant_ledger`. One that is not named has no limits but those of the
     /// broker.
     pub tenant_quotas: BTreeMap<TenantId, TenantQuota>,
@@ -200,6 +204,9 @@ pub struct ListenerSettings {
     pub response_information: Option<String>,
     /// Server Reference sent with 0x9C and 0x9D and on shutdown; `None` sends none.
     pub server_reference: Option<String>,
+    /// Whether its clients are mobile nodes, which are reached by address, where there are addresses and they bring a client id
+    /// of their own.
+    pub mobile_nodes: bool,
     /// Whether other orchestrators relay clients to it: those who are not at home here are refused, and not sent on.
     pub relayed: bool,
 }
@@ -228,6 +235,7 @@ impl Default for ListenerSettings {
             max_total_byte_rate: 0,
             response_information: None,
             server_reference: None,
+            mobile_nodes: true,
             relayed: false,
         }
     }
@@ -412,6 +420,7 @@ impl Default for Settings {
             durability: Durability::Memory,
             tenants: None,
             uplinks: None,
+            addresses: None,
             tenant_quotas: BTreeMap::new(),
             tenant_ledger: None,
         }

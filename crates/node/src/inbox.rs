@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use mio::Waker;
 use tidegate_engine::{
-    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, Reason, Settings, ShardId, SlowSession, TenantId, Verdict,
+    Accepted, Batch, ConnectionKey, DialAttempt, ListenerId, MembershipChange, MembershipOutcome, Reason, Settings,
+    ShardId, SlowSession, TenantId, Verdict,
 };
 
 use crate::access::AccessFactory;
@@ -74,6 +75,8 @@ pub(crate) enum Admin {
     SetAccess { access: Option<AccessFactory>, done: Sender<()> },
     /// Put the limits of other settings in force, and answer when they are.
     SetLimits { settings: Arc<Settings>, done: Sender<()> },
+    /// Change the groups of mobile nodes, and answer with what came of each change.
+    Membership { changes: Vec<MembershipChange>, answer: Sender<Vec<MembershipOutcome>> },
     /// Answer with what is remembered about a subject.
     Why { subject: FlightSubject, answer: Sender<FlightAnswer> },
     /// Answer with the slowest clients, so many at most.

@@ -24,6 +24,7 @@ mod identities;
 mod inbox;
 mod limits;
 mod listener;
+mod membership;
 mod memory;
 mod moves;
 mod node;
@@ -67,6 +68,7 @@ pub use flight::{
 pub use handle::{NoAnswer, NodeHandle};
 pub use identities::{Door, EnterError, Give, Identities, IdentitySettings};
 pub use listener::BindError;
+pub use membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};

@@ -155,6 +155,12 @@ impl Shard {
                 self.engine.set_limits(&settings);
                 let _ = done.send(());
             }
+            Admin::Membership { changes, answer } => {
+                let now = self.now;
+                let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
+                // Whoever asked may have given up waiting.
+                let _ = answer.send(made);
+            }
             Admin::Why { subject, answer } => {
                 let mut known = self.flight.answer(&subject);
                 if let FlightSubject::Client(client_id) = &subject {

@@ -14,7 +14,7 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
-use crate::session::{FilterList, InFlight, Membership, Session};
+use crate::session::{FilterList, InFlight, Membership, Session, Standing};
 use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -273,6 +273,7 @@ impl Engine {
             listener: record.listener,
             receive_maximum: record.receive_maximum,
             rights_epoch: 0,
+            standing: Standing::Client,
             stored: Some(stored),
             identity: record.identity,
         };

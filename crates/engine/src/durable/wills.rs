@@ -8,7 +8,7 @@ use crate::desk::{Desk, Timer};
 use crate::engine::Engine;
 use crate::ids::SessionKey;
 use crate::now::Now;
-use crate::session::{FilterList, Session, Will};
+use crate::session::{FilterList, Session, Standing, Will};
 use crate::wire::WireError;
 
 use super::keys::{Key, StoredSession};
@@ -60,6 +60,7 @@ impl Engine {
             listener: record.listener,
             receive_maximum: record.receive_maximum,
             rights_epoch: 0,
+            standing: Standing::Client,
             stored: None,
             identity: record.identity,
         };

@@ -8,7 +8,7 @@ use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{InflightEntry, State};
 use crate::reason::Reason;
-use crate::session::{Flow, InFlight, Session, Will};
+use crate::session::{Flow, InFlight, Session, Standing, Will};
 use crate::wire::WireWrite;
 
 /// A client that was moved has at least this long, in seconds, to find its new place before its will is published there.
@@ -132,6 +132,7 @@ impl Engine {
     pub(super) fn forget_session(&mut self, now: Now, key: SessionKey) {
         self.cancel_session_timers(key);
         self.end_fetches(key);
+        self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {

@@ -14,7 +14,7 @@ use crate::link::record::MemberOptions;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
-use crate::session::{Delivery, FilterList, InFlight, Membership, Paged, Session, Will};
+use crate::session::{Delivery, FilterList, InFlight, Membership, Paged, Session, Standing, Will};
 use crate::topics::SubscriberOptions;
 use crate::wire::{WireError, WireReader};
 
@@ -81,6 +81,7 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError
         receive_maximum: reader.u16("a receive maximum")?,
         listener: ListenerId(reader.u16("a listener")?),
         rights_epoch: 0,
+        standing: Standing::Client,
         stored: None,
         identity: if reader.flag("whether there is an identity")? {
             Some(Arc::new(Identity::read(reader)?))

@@ -77,9 +77,8 @@ impl Engine {
             if let Some(slot) = self.cache.lookup(self.index.epoch(), tenant, topic.as_bytes()) {
                 return Ok(slot);
             }
-            let slot = self.cache.fill(&mut self.index, tenant, topic);
-            self.keep_receivers(slot);
-            return Ok(slot);
+            let topic = topic.to_owned();
+            return Ok(self.make_route(tenant, &topic));
         }
         let slot = self.slot_of(tenant, topic)?;
         let (name, _) = self.cache.get(slot);

@@ -107,22 +107,24 @@ impl RouteCache {
         None
     }
 
-    /// Matches a valid topic name and remembers the route, if it is not too large.
-    pub(crate) fn fill(&mut self, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) -> RouteSlot {
-        if self.tags.is_empty() {
-            self.tags = vec![Tag::EMPTY; SLOTS];
-            self.routes.resize_with(SLOTS + 1, Cached::default);
-        }
-        self.fills = self.fills.wrapping_add(1);
+    /// Matches a valid topic name and remembers the route, if it is not too large. `extend` adds whom the index does not know.
+    pub(crate) fn fill(
+        &mut self,
+        index: &mut SubscriptionIndex,
+        tenant: TenantId,
+        topic: &str,
+        extend: impl FnOnce(&mut Route),
+    ) -> RouteSlot {
+        self.begin_fill();
         let epoch = index.epoch();
         let hash = hash_topic(tenant, topic.as_bytes());
         let victim = if topic.len() > TOPIC_LEN_MAX { None } else { self.victim(set_of(hash), epoch) };
         let Some(at) = victim else {
-            self.routes[UNCACHED].fill(&self.settings, index, tenant, topic);
+            self.routes[UNCACHED].fill(&self.settings, index, tenant, topic, extend);
             return RouteSlot(UNCACHED as u16);
         };
         self.forget(at);
-        self.routes[at].fill(&self.settings, index, tenant, topic);
+        self.routes[at].fill(&self.settings, index, tenant, topic, extend);
         if !self.has_room_for(at, epoch) {
             self.routes.swap(at, UNCACHED);
             self.routes[at] = Cached::default();
@@ -134,11 +136,37 @@ impl RouteCache {
         RouteSlot(at as u16)
     }
 
+    /// Matches a valid topic name whose route is not to be remembered.
+    pub(crate) fn fill_once(
+        &mut self,
+        index: &mut SubscriptionIndex,
+        tenant: TenantId,
+        topic: &str,
+        extend: impl FnOnce(&mut Route),
+    ) -> RouteSlot {
+        self.begin_fill();
+        self.routes[UNCACHED].fill(&self.settings, index, tenant, topic, extend);
+        RouteSlot(UNCACHED as u16)
+    }
+
+    fn begin_fill(&mut self) {
+        if self.tags.is_empty() {
+            self.tags = vec![Tag::EMPTY; SLOTS];
+            self.routes.resize_with(SLOTS + 1, Cached::default);
+        }
+        self.fills = self.fills.wrapping_add(1);
+    }
+
     /// The topic and the route at a place.
     #[inline]
     pub(crate) fn get(&self, slot: RouteSlot) -> (&str, &Route) {
         let cached = &self.routes[usize::from(slot.0)];
         (&cached.topic, &cached.route)
+    }
+
+    /// The tenant of the topic at a place.
+    pub(crate) fn tenant(&self, slot: RouteSlot) -> TenantId {
+        self.routes[usize::from(slot.0)].tenant
     }
 
     /// What the settings say of the topic at a place.
@@ -231,11 +259,19 @@ impl RouteCache {
 }
 
 impl Cached {
-    fn fill(&mut self, settings: &Settings, index: &mut SubscriptionIndex, tenant: TenantId, topic: &str) {
+    fn fill(
+        &mut self,
+        settings: &Settings,
+        index: &mut SubscriptionIndex,
+        tenant: TenantId,
+        topic: &str,
+        extend: impl FnOnce(&mut Route),
+    ) {
         self.tenant = tenant;
         self.topic.clear();
         self.topic.push_str(topic);
         index.match_topic(tenant, topic, &mut self.route);
+        extend(&mut self.route);
         self.route.settle();
         self.traits = TopicTraits {
             priority: TopicPriority::of(&settings.priority, topic),

@@ -130,7 +130,7 @@ impl Route {
     }
 
     /// Adds other shards that want the message, one bit each.
-    pub(super) fn add_remote(&mut self, shards: u64) {
+    pub(crate) fn add_remote(&mut self, shards: u64) {
         self.remote |= shards;
     }
 
@@ -164,6 +164,16 @@ impl Route {
             options: subscriber.options,
             several_ids: false,
         });
+    }
+
+    /// Puts sessions in the place of a target that stands for them, each at its highest QoS.
+    pub(crate) fn replace_target(&mut self, stand_in: SessionKey, sessions: impl IntoIterator<Item = SessionKey>) {
+        self.targets.retain(|target| target.session != stand_in);
+        let options = SubscriberOptions::new(QoS::ExactlyOnce, false, false);
+        self.targets.extend(sessions.into_iter().map(|session| Target { session, id: 0, options, several_ids: false }));
+        if self.targets.len() > 1 {
+            self.merge();
+        }
     }
 
     /// Makes one target of all that a session has.

@@ -16,7 +16,7 @@ use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
-use crate::session::{FilterList, Session};
+use crate::session::{FilterList, Session, Standing};
 use crate::subscribe::SubAckWaits;
 use crate::topics::SubscriberOptions;
 
@@ -115,6 +115,7 @@ impl Engine {
                 listener: UPLINK_LISTENER,
                 receive_maximum: 1,
                 rights_epoch: 0,
+                standing: Standing::Client,
                 stored: None,
                 identity: None,
             })

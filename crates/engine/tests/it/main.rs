@@ -10,6 +10,7 @@
 mod harness;
 
 mod access;
+mod addresses;
 mod authentication;
 mod cluster;
 mod connections;

@@ -8,6 +8,7 @@ mod deadline;
 mod flow;
 mod homes;
 mod limits;
+mod membership;
 mod pki;
 mod proxy;
 mod quic;

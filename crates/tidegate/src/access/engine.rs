@@ -4,7 +4,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tidegate_acl::{Compiled, Compiler, Decision, Effect, GrantedAction, GrantedRule, Grants, Request, Rules, Subject};
+use tidegate_acl::{
+    Compiled, Compiler, DecidedBy, Decision, Effect, GrantedAction, GrantedRule, Grants, Request, Rules, Subject,
+};
 use tidegate_engine::{self as engine, Grant, Identity, TenantId};
 use tidegate_mqtt::{QoS, TopicFilter, TopicName};
 
@@ -119,6 +121,21 @@ impl engine::Access for RuleAccess {
         TopicName::new(topic).is_ok_and(|topic| self.decide(subject, &Request::Receive { topic }).allowed)
     }
 
+    fn has_right(&self, subject: engine::Subject<'_>, right: engine::Right<'_>) -> bool {
+        let decision = match right {
+            engine::Right::Publish { topic, qos, retain } => {
+                TopicName::new(topic).map(|topic| self.decide(subject, &Request::Publish { topic, qos, retain })).ok()
+            }
+            engine::Right::Receive { topic } => {
+                TopicName::new(topic).map(|topic| self.decide(subject, &Request::Receive { topic })).ok()
+            }
+            engine::Right::Subscribe { filter, qos } => {
+                TopicFilter::new(filter).map(|filter| self.decide(subject, &Request::Subscribe { filter, qos })).ok()
+            }
+        };
+        decision.is_some_and(|decision| decision.allowed && !decision.filtered && decision.by != DecidedBy::Default)
+    }
+
     fn decides_on_delivery(&self) -> bool {
         true
     }
@@ -152,6 +169,23 @@ mod tests {
         }
         assert!(access.views.borrow().count <= MAX_VIEWS);
         assert!(access.may_subscribe(client("0"), "own/0", QoS::AtMostOnce, false));
+    }
+
+    #[test]
+    fn a_default_is_no_right() {
+        let mut builder = RulesBuilder::new();
+        builder.rules_file("rules", b"[[rule]]\nallow = true\nclients = ['boss']\ntopics = ['ctx/#']\n").unwrap();
+        let access = RuleAccess::new(Arc::new(builder.build(Effect::Allow)), Names::default());
+        let (topic, filter, qos) = ("ctx/to/all", "ctx/to/#", QoS::AtMostOnce);
+        assert!(access.may_publish(client("c"), topic, qos, false), "it is the default");
+        for right in [
+            engine::Right::Publish { topic, qos, retain: false },
+            engine::Right::Receive { topic },
+            engine::Right::Subscribe { filter, qos },
+        ] {
+            assert!(!access.has_right(client("c"), right), "{right:?}");
+            assert!(access.has_right(client("boss"), right), "{right:?}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::path::KeyPath;
 use super::sections::{Listener, StoreDurability};
 use super::source::Source;
 use super::value::Problem;
-use super::{Config, MAX_LISTENERS, tls_settings, waiting_settings};
+use super::{Config, MAX_LISTENERS, address_settings, tls_settings, waiting_settings};
 use crate::orchestrator::same_place;
 
 /// Checks a configuration whose single keys are right.
@@ -34,6 +34,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::orchestrator::check_identity(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
+    address_settings::check(config, findings);
     crate::authentication::check(config, findings);
 }
 

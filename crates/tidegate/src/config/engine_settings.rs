@@ -97,6 +97,7 @@ impl Config {
             },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
+            addresses: self.address_settings(),
             tenants: None,
             tenant_ledger: None,
             uplinks: self.uplink_settings(),
@@ -184,6 +185,7 @@ fn listener_settings(listener: &Listener, shards: u16) -> engine::ListenerSettin
         max_connections: share_narrow(listener.max_connections, shards),
         response_information: listener.response_information.clone(),
         server_reference: listener.server_reference.clone(),
+        mobile_nodes: listener.mobile_nodes,
         relayed: listener.name == RELAY_LISTENER,
     }
 }

@@ -4,6 +4,7 @@
 //! show`, `config explain` and the reference page.
 
 pub(crate) mod address;
+mod address_settings;
 mod admission_settings;
 mod checks;
 pub(crate) mod credentials;
@@ -35,6 +36,7 @@ use key::Section;
 use overrides::{Flags, Override};
 use path::KeyPath;
 use sections::access::AccessRules;
+use sections::address::Addresses;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
 use sections::orchestrator::Orchestrator;
@@ -67,6 +69,7 @@ pub(crate) struct Config {
     pub(crate) auths: Vec<Auth>,
     pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
+    pub(crate) addresses: Addresses,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) flight: Flight,
@@ -166,6 +169,7 @@ impl Config {
             "auth" => self.auths.iter().map(|it| it as &dyn Section).collect(),
             "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
+            "addresses" => vec![&self.addresses],
             "limits" => vec![&self.limits],
             "admission" => vec![&self.admission],
             "flight" => vec![&self.flight],
@@ -193,6 +197,7 @@ impl Config {
             "auth" => self.auths.get_mut(path.index)?,
             "authentication" => &mut self.authentication,
             "access" => &mut self.access,
+            "addresses" => &mut self.addresses,
             "limits" => &mut self.limits,
             "admission" => &mut self.admission,
             "flight" => &mut self.flight,

@@ -1,6 +1,7 @@
 //! Every key of the configuration with its type, default, range and documentation.
 
 pub(crate) mod access;
+pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
 pub(crate) mod orchestrator;
@@ -128,6 +129,8 @@ section! {
         allow_empty_client_id: bool = true, in Kind::Boolean;
         /// Longest client id, in bytes. MQTT asks that at least 23 be taken.
         max_client_id_len: u16 = 1024, in Kind::Integer(Range::of(23, 65_535));
+        /// Whether its clients are mobile nodes, where `[addresses]` are enabled: those with a client id of their own.
+        mobile_nodes: bool = true, in Kind::Boolean;
         /// Response Information given to MQTT 5 clients that request it: usually the root of their reply topics.
         response_information: Option<String> = None, in Kind::Text { max_len: 1024 };
         /// Another server that MQTT 5 clients are told of when this one stops.
@@ -340,6 +343,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &auth::AUTHENTICATION,
     &access::ACCESS,
     &tenant::TENANT,
+    &address::ADDRESSES,
     &LIMITS,
     &admission::ADMISSION,
     &admission::FLIGHT,

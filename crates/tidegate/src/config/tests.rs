@@ -485,6 +485,7 @@ const OPEN_TEXTS: &[&str] = &[
     "filter",
     "topic",
     "reasons",
+    "prefix",
     "sni",
     "users",
     "certificate_cn",

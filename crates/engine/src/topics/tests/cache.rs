@@ -22,14 +22,14 @@ fn a_route_holds_until_a_subscription_changes() {
     let mut index = with_subscribers(&[("a", 1)]);
     let mut cache = RouteCache::default();
     assert!(!is_cached(&mut cache, &index, "a"));
-    cache.fill(&mut index, TENANT, "a");
-    cache.fill(&mut index, TENANT, "nobody");
+    cache.fill(&mut index, TENANT, "a", |_| {});
+    cache.fill(&mut index, TENANT, "nobody", |_| {});
     assert!(is_cached(&mut cache, &index, "a"));
     assert!(is_cached(&mut cache, &index, "nobody"), "that nobody listens is worth knowing");
     assert!(cache.lookup(index.epoch(), TenantId(1), b"a").is_none());
     index.subscribe(TENANT, "b", subscriber(9, QoS::AtMostOnce, 0));
     assert!(!is_cached(&mut cache, &index, "a"));
-    let slot = cache.fill(&mut index, TENANT, "a");
+    let slot = cache.fill(&mut index, TENANT, "a", |_| {});
     assert_eq!(cache.get(slot).1.targets().len(), 1);
 }
 
@@ -42,7 +42,7 @@ fn a_stream_of_unique_topics_drives_no_hot_topic_out() {
         for topic in &hot {
             if cache.lookup(index.epoch(), TENANT, topic.as_bytes()).is_none() {
                 assert_eq!(round, 0, "{topic}");
-                cache.fill(&mut index, TENANT, topic);
+                cache.fill(&mut index, TENANT, topic, |_| {});
             }
         }
     }
@@ -51,7 +51,7 @@ fn a_stream_of_unique_topics_drives_no_hot_topic_out() {
     };
     let before = held(&mut cache, &index);
     for n in 0..20_000 {
-        cache.fill(&mut index, TENANT, &format!("once/{n}"));
+        cache.fill(&mut index, TENANT, &format!("once/{n}"), |_| {});
     }
     // Two hot topics may share a set; none of them came again meanwhile, and one had to go.
     let after = held(&mut cache, &index);
@@ -64,7 +64,7 @@ fn two_topics_of_a_set_both_stay() {
     let mut cache = RouteCache::default();
     let topics: Vec<String> = (0..600).map(|n| format!("t/{n}")).collect();
     for topic in &topics {
-        cache.fill(&mut index, TENANT, topic);
+        cache.fill(&mut index, TENANT, topic, |_| {});
     }
     let kept: Vec<&String> = topics.iter().filter(|topic| is_cached(&mut cache, &index, topic)).collect();
     assert!(kept.len() > 400, "{}", kept.len());
@@ -81,7 +81,7 @@ fn few_large_routes_are_kept() {
     let topics: Vec<String> = (0..8).map(|n| format!("t/{n}")).collect();
     let kept = |cache: &mut RouteCache, index: &mut SubscriptionIndex| {
         for topic in &topics {
-            let slot = cache.fill(index, TENANT, topic);
+            let slot = cache.fill(index, TENANT, topic, |_| {});
             let (name, route) = cache.get(slot);
             assert_eq!((name, route.targets().len()), (topic.as_str(), index.subscriptions() as usize));
         }
@@ -98,7 +98,7 @@ fn the_sum_of_targets_is_bounded() {
     let mut cache = RouteCache::default();
     let topics: Vec<String> = (0..300).map(|n| format!("t/{n}")).collect();
     for topic in &topics {
-        cache.fill(&mut index, TENANT, topic);
+        cache.fill(&mut index, TENANT, topic, |_| {});
     }
     let kept = topics.iter().filter(|topic| is_cached(&mut cache, &index, topic)).count();
     assert!((90..=116).contains(&kept), "{kept} routes of 9,000 targets within a million");
@@ -109,7 +109,7 @@ fn very_long_topics_are_matched_each_time() {
     let mut index = with_subscribers(&[("#", 1)]);
     let mut cache = RouteCache::default();
     let long = "x".repeat(5000);
-    let slot = cache.fill(&mut index, TENANT, &long);
+    let slot = cache.fill(&mut index, TENANT, &long, |_| {});
     assert_eq!(cache.get(slot).1.targets().len(), 1);
     assert!(!is_cached(&mut cache, &index, &long));
 }
@@ -120,7 +120,7 @@ fn a_place_stays_good_while_others_are_looked_up() {
     let mut cache = RouteCache::default();
     let topics: Vec<String> = (0..600).map(|n| format!("t/{n}")).collect();
     for topic in &topics {
-        cache.fill(&mut index, TENANT, topic);
+        cache.fill(&mut index, TENANT, topic, |_| {});
     }
     let places: Vec<_> = topics
         .iter()
@@ -139,11 +139,11 @@ fn topics_that_come_again_stay_under_a_stream_of_others() {
         for topic in &hot {
             if !is_cached(&mut cache, &index, topic) {
                 missed += 1;
-                cache.fill(&mut index, TENANT, topic);
+                cache.fill(&mut index, TENANT, topic, |_| {});
             }
         }
         for other in 0..100 {
-            cache.fill(&mut index, TENANT, &format!("once/{n}/{other}"));
+            cache.fill(&mut index, TENANT, &format!("once/{n}/{other}"), |_| {});
         }
     }
     // By chance some 35 of the topics share a set of two with two or more others.

@@ -156,7 +156,7 @@ fn check_topic(index: &mut SubscriptionIndex, cache: &mut RouteCache, model: &Mo
     index.match_topic(tenant, topic, &mut route);
     assert_eq!(comparable(&route), expected, "matching {topic}");
     let found = cache.lookup(index.epoch(), tenant, topic.as_bytes());
-    let slot = found.unwrap_or_else(|| cache.fill(index, tenant, topic));
+    let slot = found.unwrap_or_else(|| cache.fill(index, tenant, topic, |_| {}));
     let (name, cached) = cache.get(slot);
     assert_eq!((name, comparable(cached)), (topic, expected), "cached ({found:?})");
     for session in 0..6 {

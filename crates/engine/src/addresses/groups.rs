@@ -1,0 +1,204 @@
+//! Which nodes are in which groups (CTX-33). Who decides that is elsewhere: an engine is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::name::{GROUP_NAME_MAX, is_group_name};
+use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId};
+use crate::now::Now;
+use crate::slab::Slab;
+
+/// The groups of a shard's nodes. A membership costs about 16 bytes.
+#[derive(Debug, Default)]
+pub(crate) struct NodeGroups {
+    groups: Slab<Group>,
+    by_name: BTreeMap<(TenantId, Box<str>), u32>,
+    /// The groups of each node that is in any.
+    by_session: BTreeMap<u32, Vec<u32>>,
+}
+
+#[derive(Debug)]
+struct Group {
+    tenant: TenantId,
+    name: Box<str>,
+    members: BTreeSet<u32>,
+}
+
+/// A node joins groups and leaves others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MembershipChange {
+    /// The node's tenant.
+    pub tenant: TenantId,
+    /// Its client id.
+    pub client_id: String,
+    /// Groups that it is in from now on.
+    pub add: Vec<String>,
+    /// Groups that it is in no longer; one that is named in both lists is joined.
+    pub remove: Vec<String>,
+}
+
+/// Why a change was not made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// The name cannot be that of a group.
+    #[error("{name:?} cannot be a group: its name must be one level of a topic, of 1 to {GROUP_NAME_MAX} bytes")]
+    InvalidName {
+        /// The name.
+        name: String,
+    },
+    /// The node would be in too many groups.
+    #[error("{client_id:?} would be in {groups} groups; at most {max} may be (addresses.max_groups_per_node)")]
+    TooMany {
+        /// The node.
+        client_id: String,
+        /// How many groups it would be in.
+        groups: usize,
+        /// How many it may be in.
+        max: u16,
+    },
+}
+
+/// What came of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipOutcome {
+    /// The node is in these groups and no others of those that were named.
+    Done,
+    /// There is no such node here: it has never connected, or has been away for too long. It is in no group.
+    NoSuchNode,
+    /// Nothing has changed.
+    Refused(MembershipError),
+}
+
+impl NodeGroups {
+    /// How many groups have members here.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The members of a group, by their sessions.
+    pub(super) fn members(&self, tenant: TenantId, name: &str) -> &BTreeSet<u32> {
+        const NONE: &BTreeSet<u32> = &BTreeSet::new();
+        self.find(tenant, name).and_then(|key| self.groups.get(key)).map_or(NONE, |group| &group.members)
+    }
+
+    /// The groups of a node.
+    pub(super) fn of(&self, session: SessionKey) -> impl Iterator<Item = &str> {
+        let groups = self.by_session.get(&session.0).into_iter().flatten();
+        groups.filter_map(|key| self.groups.get(*key)).map(|group| &*group.name)
+    }
+
+    fn find(&self, tenant: TenantId, name: &str) -> Option<u32> {
+        self.by_name.get(&(tenant, Box::from(name))).copied()
+    }
+
+    /// Adds a member; says whether the group is new, or `None` where nothing changed.
+    fn join(&mut self, tenant: TenantId, name: &str, session: SessionKey) -> Option<bool> {
+        let known = self.find(tenant, name);
+        let key = known.unwrap_or_else(|| {
+            let key = self.groups.insert(Group { tenant, name: name.into(), members: BTreeSet::new() });
+            self.by_name.insert((tenant, name.into()), key);
+            key
+        });
+        if !self.groups.get_mut(key)?.members.insert(session.0) {
+            return None;
+        }
+        let of_session = self.by_session.entry(session.0).or_default();
+        of_session.reserve_exact(1);
+        of_session.push(key);
+        Some(known.is_none())
+    }
+
+    /// Takes a member out; says whether the group is gone with it, or `None` where nothing changed.
+    fn leave(&mut self, key: u32, session: SessionKey) -> Option<bool> {
+        let group = self.groups.get_mut(key)?;
+        if !group.members.remove(&session.0) {
+            return None;
+        }
+        let empty = group.members.is_empty();
+        if empty && let Some(group) = self.groups.remove(key) {
+            self.by_name.remove(&(group.tenant, group.name));
+        }
+        if let Some(of_session) = self.by_session.get_mut(&session.0) {
+            of_session.retain(|other| *other != key);
+            if of_session.is_empty() {
+                self.by_session.remove(&session.0);
+            }
+        }
+        Some(empty)
+    }
+}
+
+impl Engine {
+    /// Changes the groups of a node whose home is this shard. They stay with its session, connected or not, until that and
+    /// what is kept for the node when it is away have ended.
+    pub fn change_membership(&mut self, now: Now, change: &MembershipChange) -> MembershipOutcome {
+        self.desk.journal.now = now;
+        let node = self
+            .session_named(change.tenant, &change.client_id)
+            .filter(|key| self.desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node()));
+        let Some(key) = node else { return MembershipOutcome::NoSuchNode };
+        if let Err(error) = self.check_change(key, change) {
+            return MembershipOutcome::Refused(error);
+        }
+        let tenant = change.tenant;
+        for name in change.remove.iter().filter(|name| !change.add.contains(name)) {
+            if let Some(group) = self.nodes.groups.find(tenant, name) {
+                self.leave_node_group(now, tenant, name, group, key);
+            }
+        }
+        for name in &change.add {
+            self.join_node_group(now, tenant, name, key);
+        }
+        MembershipOutcome::Done
+    }
+
+    /// The groups of a node whose home is this shard.
+    pub fn groups_of(&self, tenant: TenantId, client_id: &str) -> Vec<String> {
+        let key = self.session_named(tenant, client_id);
+        key.map(|key| self.nodes.groups.of(key).map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    fn check_change(&self, key: SessionKey, change: &MembershipChange) -> Result<(), MembershipError> {
+        if let Some(name) = change.add.iter().find(|name| !is_group_name(name)) {
+            return Err(MembershipError::InvalidName { name: name.clone() });
+        }
+        let max = self.settings.addresses.as_ref().map_or(0, |addresses| addresses.max_groups_per_node);
+        let known: BTreeSet<&str> = self.nodes.groups.of(key).collect();
+        let gone = change.remove.iter().filter(|name| known.contains(&***name) && !change.add.contains(name));
+        let new: BTreeSet<&str> = change.add.iter().map(|name| &**name).filter(|name| !known.contains(name)).collect();
+        let groups = known.len() - gone.collect::<BTreeSet<_>>().len() + new.len();
+        if groups <= usize::from(max) {
+            return Ok(());
+        }
+        Err(MembershipError::TooMany { client_id: change.client_id.clone(), groups, max })
+    }
+
+    fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
+        let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
+        if new {
+            let filter = self.filter_of(&format!("group/{name}"));
+            self.want_address(now, tenant, &filter);
+        }
+        self.nodes_changed();
+    }
+
+    fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
+        let Some(gone) = self.nodes.groups.leave(group, key) else { return };
+        if gone {
+            let filter = self.filter_of(&format!("group/{name}"));
+            self.want_address_no_more(now, tenant, &filter);
+        }
+        self.nodes_changed();
+    }
+
+    /// A node is gone: it is in no group any more.
+    pub(super) fn leave_node_groups(&mut self, now: Now, key: SessionKey) {
+        for group in self.nodes.groups.by_session.get(&key.0).cloned().unwrap_or_default() {
+            let Some((tenant, name)) = self.nodes.groups.groups.get(group).map(|it| (it.tenant, it.name.clone()))
+            else {
+                continue;
+            };
+            self.leave_node_group(now, tenant, &name, group, key);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Who may publish to many, and read what is sent to others.
+//!
+//! Where nobody has said anything about rights, everybody may do everything. For addresses that would be too much: each node
+//! could speak to all others and read what is sent to them. So these need a rule that allows them.
+
+use tidegate_mqtt::QoS;
+
+use super::name::{Address, filter_meets_addresses};
+use crate::access::Subject;
+use crate::engine::Engine;
+use crate::session::Session;
+
+/// Something that a rule, and not the default, has to allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right<'a> {
+    /// Publishing to a group of nodes, to all of them, or to a topic of receipts.
+    Publish {
+        /// The topic.
+        topic: &'a str,
+        /// With which QoS.
+        qos: QoS,
+        /// Whether it is to be retained.
+        retain: bool,
+    },
+    /// Receiving what is sent to others, by a subscription.
+    Receive {
+        /// The topic.
+        topic: &'a str,
+    },
+    /// A shared subscription that brings what is sent to others.
+    Subscribe {
+        /// The filter behind the group.
+        filter: &'a str,
+        /// With which QoS.
+        qos: QoS,
+    },
+}
+
+impl Engine {
+    /// Whether a message to this topic needs a rule that allows it.
+    pub(crate) fn is_guarded_for_publishers(&self, topic: &str) -> bool {
+        let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
+        let address = guarded.and_then(|addresses| Address::read(&addresses.prefix, topic));
+        matches!(address, Some(Address::Group(_) | Address::All | Address::Receipts(_)))
+    }
+
+    /// Whether a shared subscription to this filter needs a rule that allows it.
+    pub(crate) fn is_guarded_for_groups(&self, filter: &str) -> bool {
+        let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
+        guarded.is_some_and(|addresses| filter_meets_addresses(&addresses.prefix, filter))
+    }
+
+    /// Whether there is a rule that allows something.
+    pub(crate) fn has_right(&self, subject: Subject<'_>, right: Right<'_>) -> bool {
+        self.rules.access().is_some_and(|access| access.has_right(subject, right))
+    }
+}
+
+impl Address<'_> {
+    /// Whether what is sent to this address is meant for the client of a session. What was sent to a group is, also if the node
+    /// is in it no longer.
+    pub(crate) fn is_of(&self, session: &Session) -> bool {
+        match self {
+            Self::Receipts(id) => **id == *session.client_id,
+            Self::Node(id) => session.standing.is_node() && **id == *session.client_id,
+            Self::Group(_) | Self::All => session.standing.is_node(),
+        }
+    }
+}

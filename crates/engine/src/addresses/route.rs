@@ -1,0 +1,60 @@
+//! Where a message to an address goes.
+
+use super::Address;
+use super::nodes::ADDRESSED;
+use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId, partition_of};
+use crate::topics::{Route, RouteSlot};
+
+impl Engine {
+    /// Makes the route of a valid topic name that is not remembered.
+    pub(crate) fn make_route(&mut self, tenant: TenantId, topic: &str) -> RouteSlot {
+        let address = self.settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, topic));
+        let slot = match address {
+            None => self.cache.fill(&mut self.index, tenant, topic, |_| {}),
+            Some(address) => self.route_to(tenant, topic, &address),
+        };
+        self.keep_receivers(slot);
+        slot
+    }
+
+    /// A route to nodes, and to who has subscribed to the topic by itself. One to a single node is not remembered, so
+    /// that nothing has to be made anew when a node comes or goes.
+    fn route_to(&mut self, tenant: TenantId, topic: &str, address: &Address<'_>) -> RouteSlot {
+        let (place, roster, desk, nodes) = (self.place, &self.roster, &self.desk, &mut self.nodes);
+        match address {
+            Address::Node(id) | Address::Receipts(id) => {
+                let home = roster.home_of(partition_of(tenant, id));
+                let extend = |route: &mut Route| {
+                    if home != place.shard {
+                        route.add_remote(1 << home.0);
+                    } else if let Some(key) = desk.find_session(tenant, id) {
+                        let node = desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
+                        route.add_addressed(node.then_some(key));
+                    }
+                };
+                self.cache.fill_once(&mut self.index, tenant, topic, extend)
+            }
+            Address::Group(name) => {
+                nodes.routed = true;
+                let members = nodes.members(tenant, name);
+                let extend = |route: &mut Route| route.add_addressed(members.iter().copied().map(SessionKey));
+                self.cache.fill(&mut self.index, tenant, topic, extend)
+            }
+            Address::All => {
+                nodes.routed = true;
+                let all =
+                    desk.sessions.iter().filter(|(_, session)| session.tenant == tenant && session.standing.is_node());
+                let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
+                self.cache.fill(&mut self.index, tenant, topic, extend)
+            }
+        }
+    }
+}
+
+impl Route {
+    /// Adds nodes that an address reaches, each once, and removes what stands for them in the index.
+    fn add_addressed(&mut self, nodes: impl IntoIterator<Item = SessionKey>) {
+        self.replace_target(ADDRESSED, nodes);
+    }
+}
