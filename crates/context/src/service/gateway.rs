@@ -88,6 +88,8 @@ pub trait Host: Send {
     fn forget_pings(&mut self);
     /// A pong that has come: whose and when.
     fn pong(&mut self) -> Option<(String, Instant)>;
+    /// Advertisements of definers that are clients, at most so many: who publishes, and what.
+    fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)>;
     /// Contexts that have come, at most so many.
     fn contexts(&mut self, max: usize) -> Vec<NodeContext>;
     /// Tells all nodes the list of gateways, now and when they come.
@@ -196,6 +198,7 @@ impl Gateway {
     fn run(&mut self, bell: &Bell, stop: &Stop) {
         while !stop.is_asked() {
             self.take_contexts(bell);
+            self.take_definers(bell);
             self.take_pongs();
             self.take_config(bell);
             self.take_lists(bell);
@@ -248,6 +251,25 @@ impl Gateway {
         }
     }
 
+    /// Clients that are definers: what they say is put where all gateways hear it.
+    fn take_definers(&mut self, bell: &Bell) {
+        let said = self.host.advertisements(TAKEN_AT_ONCE);
+        if said.len() == TAKEN_AT_ONCE {
+            bell.ring();
+        }
+        for (definer, payload) in said {
+            match GroupAdvertisement::read(&payload) {
+                Ok(advertisement) if advertisement.definer == definer => {
+                    let key = advertisement.node.as_ref().map(|node| format!("{definer}/{node}"));
+                    let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
+                    self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
+                }
+                Ok(_) => tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out"),
+                Err(error) => tracing::warn!(definer, %error, "an advertisement was left out"),
+            }
+        }
+    }
+
     fn take_pongs(&mut self) {
         while let Some((node, at)) = self.host.pong() {
             self.pings.pong(self.since(at), self.round, &node);
@@ -296,7 +318,6 @@ impl Gateway {
                 }
             }
         }
-        changes.retain(|change| self.known.contains(change.node.as_str()));
         self.set_groups(changes);
     }
 
@@ -312,9 +333,10 @@ impl Gateway {
         let Some(nodes) = self.host.nodes(false) else { return };
         let nodes: HashSet<Arc<str>> = nodes.into_iter().map(|node| node.id.into()).collect();
         let come = nodes.iter().filter(|node| !self.known.contains(*node));
+        // A session that is older than this process may also be in groups that its node has left.
         let groups = |node: &Arc<str>| {
-            let add: Vec<String> = self.members.groups(node).into_iter().map(str::to_owned).collect();
-            (!add.is_empty()).then(|| MembershipChange { node: node.to_string(), add, remove: Vec::new() })
+            let (add, remove) = self.members.standing(node);
+            (!add.is_empty() || !remove.is_empty()).then(|| MembershipChange { node: node.to_string(), add, remove })
         };
         let changes = come.filter_map(groups).collect();
         self.known = nodes;

@@ -27,14 +27,15 @@ pub struct ManagerSettings {
     pub cycle: Duration,
 }
 
-/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn.
+/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn; without it the process
+/// stands by.
 ///
 /// # Errors
 /// When the thread cannot be started, or the name of the member is none.
 pub fn start_manager(
     courier: Courier,
     settings: &ManagerSettings,
-    points: impl FnMut() -> Points + Send + 'static,
+    points: impl FnMut() -> Option<Points> + Send + 'static,
 ) -> Result<Running, ServiceError> {
     let (group, member) = (GroupName::new(GROUP)?, MemberName::new(&settings.member)?);
     let (cycle, bell) = (settings.cycle, Bell::default());
@@ -47,7 +48,7 @@ fn run(
     courier: &Courier,
     cycle: Duration,
     membership: &Membership,
-    mut points: impl FnMut() -> Points,
+    mut points: impl FnMut() -> Option<Points>,
     bell: &Bell,
     stop: &Stop,
 ) {
@@ -58,7 +59,7 @@ fn run(
     while !stop.is_asked() {
         for event in membership.take() {
             match event {
-                MembershipEvent::Gained(_) => work = Work::begin(courier, points(), bell, stop),
+                MembershipEvent::Gained(_) => work = points().and_then(|points| Work::begin(courier, points, bell, stop)),
                 MembershipEvent::Losing(partition) => {
                     work = None;
                     membership.release(partition);

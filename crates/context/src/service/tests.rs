@@ -25,6 +25,8 @@ struct State {
     groups: BTreeMap<String, BTreeSet<String>>,
     changes: usize,
     handovers: usize,
+    /// What a client at a gateway says as a definer.
+    said: BTreeMap<String, (String, Vec<u8>)>,
     draining: BTreeSet<String>,
     /// Nodes that answer no ping.
     silent: BTreeSet<String>,
@@ -112,6 +114,10 @@ impl Host for TestHost {
         self.world.change(|state| state.pongs.get_mut(&self.name)?.pop_front())
     }
 
+    fn advertisements(&mut self, _max: usize) -> Vec<(String, Vec<u8>)> {
+        self.world.change(|state| state.said.remove(&self.name).into_iter().collect())
+    }
+
     fn contexts(&mut self, max: usize) -> Vec<NodeContext> {
         self.world.change(|state| {
             let contexts = state.contexts.entry(self.name.clone()).or_default();
@@ -155,7 +161,7 @@ fn manager(courier: &Courier, member: &str) -> Running {
     let settings = ManagerSettings { member: member.into(), cycle: Duration::from_millis(50) };
     let points = || {
         let settings = PointsSettings { ping_interval: Duration::from_millis(200), ..PointsSettings::default() };
-        Points::new(settings, Box::new(ConnectionsInverse)).unwrap()
+        Points::new(settings, Box::new(ConnectionsInverse)).ok()
     };
     start_manager(courier.clone(), &settings, points).unwrap()
 }
@@ -264,6 +270,22 @@ fn a_definer_that_comes_back_repeats_nothing() {
     world.until("what happens now", |state| is_in(state, "m", &[]));
     let (changes, n) = world.change(|state| (state.changes - before, state.groups["n"].clone()));
     assert_eq!((changes, n.len()), (2, 1), "only the other node's groups were told");
+}
+
+#[test]
+fn a_client_can_be_a_definer() {
+    let (world, courier) = (World::default(), courier());
+    world.change(|state| state.at.insert("n".into(), "a".into()));
+    let (_a, bell) = world.gateway(&courier, "a");
+    let say = |definer: &str, text: &str| {
+        world.change(|state| state.said.insert("a".into(), (definer.into(), text.into())));
+        bell.ring();
+    };
+    say("mine", r#"{"definer": "mine", "node": "n", "groups": ["g1"]}"#);
+    world.until("its group", |state| is_in(state, "n", &["g1"]));
+    say("other", r#"{"definer": "mine", "node": "n", "groups": ["stolen"]}"#);
+    say("mine", r#"{"definer": "mine", "members": {"n": ["g2"]}}"#);
+    world.until("its other group", |state| is_in(state, "n", &["g2"]));
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.orchestrates(config.clone(), homes);
     }
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
@@ -108,6 +109,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    drop(core);
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
         console.running.stop();

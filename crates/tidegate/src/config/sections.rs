@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod context;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -344,6 +345,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &access::ACCESS,
     &tenant::TENANT,
     &address::ADDRESSES,
+    &context::CONTEXT,
     &LIMITS,
     &admission::ADMISSION,
     &admission::FLIGHT,

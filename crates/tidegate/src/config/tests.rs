@@ -486,6 +486,7 @@ const OPEN_TEXTS: &[&str] = &[
     "topic",
     "reasons",
     "prefix",
+    "score",
     "sni",
     "users",
     "certificate_cn",
