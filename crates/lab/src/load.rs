@@ -4,17 +4,31 @@
 //! and worker processes are handed the first and hand back the second.
 
 pub mod chance;
+mod core;
+mod directory;
 mod error;
 mod histogram;
+
+mod judge;
+mod ledger;
 mod outcome;
 pub mod plan;
 mod progress;
+mod run;
+mod schedule;
+mod shell;
+#[cfg(test)]
+mod simulated;
 pub mod stamp;
 pub mod template;
+#[cfg(test)]
+mod tests;
+mod timers;
 
 pub use error::LoadError;
 pub use histogram::Histogram;
 pub use outcome::{Connections, Counts, Generator, GroupOutcome, LoadOutcome, Losses, Second};
 pub use plan::LoadPlan;
 pub use progress::Progress;
+pub use run::run;
 pub use stamp::STAMP_LEN;

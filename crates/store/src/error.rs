@@ -2,6 +2,26 @@
 
 use std::io;
 
+use crate::State;
+
+/// A disk says by this that its files are another process's now, and that nothing can be written here ever again. The store
+/// then goes on reading, tells nobody of a commit any more, and does not try again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Fenced(String);
+
+impl Fenced {
+    /// As an error of a write or a sync. The text says who has the files.
+    pub fn error(text: impl Into<String>) -> io::Error {
+        io::Error::new(io::ErrorKind::PermissionDenied, Self(text.into()))
+    }
+
+    /// Whether an error says so.
+    pub(crate) fn is_in(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Self>)
+    }
+}
+
 /// Why something could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -87,6 +107,9 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// Nothing can be written here ever again.
+    #[error("the store is another process's now: {0}")]
+    Fenced(String),
     /// A file could not be read, is missing or damaged.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -97,9 +120,21 @@ fn holder_text(holder: Option<&u32>) -> String {
 }
 
 impl OpenError {
+    /// What it makes of a store that runs; given a text.
+    pub(crate) fn state(&self) -> fn(String) -> State {
+        match self {
+            Self::NoSpace { .. } => |_| State::Full,
+            Self::Fenced(_) => State::Fenced,
+            _ => State::Failing,
+        }
+    }
+
     /// What a failed write is called.
     pub(crate) fn writing(file: &str, source: io::Error) -> Self {
         let file = file.to_owned();
+        if Fenced::is_in(&source) {
+            return Self::Fenced(source.to_string());
+        }
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { file, source },
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly { source },

@@ -37,7 +37,7 @@ mod table;
 mod threads;
 
 pub use disk::{Disk, DiskFile, Failure, LockError, LockGuard, RealDisk, SimulatedDisk};
-pub use error::{OpenError, ReadError, SubmitError};
+pub use error::{Fenced, OpenError, ReadError, SubmitError};
 pub use load::Loaded;
 pub use merge::MergeError;
 pub use operation::{Operation, OperationError, Operations};

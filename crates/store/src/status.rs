@@ -1,8 +1,12 @@
 //! How the store is doing, for those who ask from other threads.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use crate::Fenced;
+use crate::disk::is_full;
 
 /// What the store can do at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +17,19 @@ pub enum State {
     Full,
     /// The disk fails: batches wait and are tried again. The text says what it said.
     Failing(String),
+    /// The files are another process's now: nothing is committed here any more, and this state does not end.
+    Fenced(String),
+}
+
+impl State {
+    /// What a failed write or sync makes of the store; given a text.
+    pub(crate) fn after(error: &io::Error) -> fn(String) -> Self {
+        match error {
+            error if is_full(error) => |_| Self::Full,
+            error if Fenced::is_in(error) => Self::Fenced,
+            _ => Self::Failing,
+        }
+    }
 }
 
 /// Upper bounds of the histogram of sync times, microseconds; the last bucket has none.
@@ -155,6 +172,11 @@ impl Status {
             State::Ok => self.stuck.load(Ordering::Relaxed),
             state => self.state() != *state,
         }
+    }
+
+    /// Whether nothing can be written ever again.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed) && matches!(self.state(), State::Fenced(_))
     }
 
     pub(crate) fn set_state(&self, state: State) {

@@ -12,7 +12,7 @@ use crate::merge::{Merge, MergeError, make_spare};
 use crate::pace::{self, Pace};
 use crate::room::Room;
 use crate::store::LoadCallback;
-use crate::{Commits, Durability};
+use crate::{Commits, Durability, OpenError};
 
 /// Pause before what the disk refused is tried again; it doubles up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
@@ -79,6 +79,9 @@ pub(crate) fn write(
         wait.retry = None;
         wait.checkpoint_in_time(&mut writer);
         let step = writer.step(&mut *commits);
+        if shared.status.is_fenced() {
+            return end_fenced(receiver);
+        }
         if step == Step::Retry {
             wait.retry = Some(Instant::now() + pause);
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -92,6 +95,11 @@ pub(crate) fn write(
         sync_in_time(shared, &mut writer, &mut wait);
     }
     finish(shared, &mut writer, &mut *commits);
+}
+
+/// Takes what still comes for a store that commits nothing any more, until it is stopped: it must not pile up.
+fn end_fenced(receiver: &Receiver<Message>) {
+    while let Ok(Message::Batch(_)) = receiver.recv() {}
 }
 
 /// What the writing thread waits for beside batches.
@@ -256,6 +264,8 @@ pub(crate) fn merge(shared: &Arc<Shared>) {
                     (failed_at, pause) = (None, FIRST_MERGE_PAUSE);
                     shared.status.merges_fail.store(false, Relaxed);
                 }
+                // Whoever has the files now merges them.
+                Err(MergeError::Write(OpenError::Fenced(_))) => return,
                 Err(error) => {
                     tracing::error!(%error, "a merge failed; it is tried again");
                     shared.status.failed_merges.fetch_add(1, Relaxed);

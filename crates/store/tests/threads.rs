@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tidegate_store::operation::{delete, put};
 use tidegate_store::{
-    Disk, Durability, Failure, Loaded, ReadError, Reader, Running, Settings, SimulatedDisk, SubmitError, keep_all, open,
+    Disk, Durability, Failure, Loaded, ReadError, Reader, Running, Settings, SimulatedDisk, State, SubmitError,
+    keep_all, open,
 };
 
 /// Long enough for any machine; nothing waits this long when all is well.
@@ -267,4 +268,30 @@ fn until(so: impl Fn() -> bool) {
         assert!(begin.elapsed() < PATIENCE, "it never came to be so");
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn a_store_that_is_fenced_tells_of_nothing_any_more_and_still_reads() {
+    let simulated = SimulatedDisk::new(9);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    let (running, commits) = start(&disk, settings());
+    let writer = running.writer(0);
+    writer.submit(1, one(b"a", b"1")).unwrap();
+    wait(&commits, 0, 1);
+    simulated.fail(Failure::Fence, 1);
+    let status = running.status();
+    for sequence in 2..50 {
+        writer.submit(sequence, one(b"a", b"2")).unwrap();
+    }
+    // The thread ends its work with the first refusal, though the disk would take more.
+    let end = std::time::Instant::now() + PATIENCE;
+    while !matches!(status.state(), State::Fenced(_)) {
+        assert!(std::time::Instant::now() < end, "{:?}", status.state());
+        std::thread::yield_now();
+    }
+    assert!(status.is_full(), "nothing new is taken");
+    assert_eq!(load(&running.reader(), b"", b"z", usize::MAX).unwrap().entries, [(b"a".to_vec(), b"1".to_vec())]);
+    running.stop();
+    assert_eq!(commits.try_iter().count(), 0, "nothing was told after the fence");
+    assert!(matches!(status.state(), State::Fenced(_)), "it does not end");
 }

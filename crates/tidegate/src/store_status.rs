@@ -30,7 +30,7 @@ pub(crate) fn numbers(store: &Status) -> StoreNumbers {
 
 fn condition(store: &Status) -> StoreCondition {
     match store.state() {
-        State::Failing(_) => StoreCondition::Failing,
+        State::Failing(_) | State::Fenced(_) => StoreCondition::Failing,
         State::Full => StoreCondition::Full,
         State::Ok if store.is_full() => StoreCondition::Full,
         State::Ok => StoreCondition::Ok,
@@ -43,6 +43,7 @@ pub(crate) fn hindrance(store: &Status) -> Option<String> {
     let sizes = format!("{used} bytes in use, {free} bytes free on its disk, {pending} bytes wait to be written");
     match store.state() {
         State::Failing(error) => Some(format!("the store cannot write: {error} ({sizes})")),
+        State::Fenced(error) => Some(format!("the store is another process's now: {error}; stop this one")),
         State::Ok if !store.is_full() => None,
         State::Full | State::Ok => {
             Some(format!("the store is full: {sizes}; free some space, or look at store.max_bytes and store.min_free"))

@@ -99,15 +99,15 @@ fn meets<'l>(filter: &str, levels: impl Iterator<Item = &'l str>) -> bool {
 mod tests {
     use super::*;
 
-    fn node(id: &str) -> Option<Address<'_>> {
-        Some(Address::Node(Cow::Borrowed(id)))
+    fn node(id: &str) -> Address<'_> {
+        Address::Node(Cow::Borrowed(id))
     }
 
     #[test]
     fn topics_are_read_as_addresses() {
         for (topic, address) in [
-            ("ctx/to/node/n1", node("n1")),
-            ("ctx/to/node/n1/a/b", node("n1")),
+            ("ctx/to/node/n1", Some(node("n1"))),
+            ("ctx/to/node/n1/a/b", Some(node("n1"))),
             ("ctx/to/node//a", None),
             ("ctx/to/node", None),
             ("ctx/to/group/g", Some(Address::Group("g"))),

@@ -59,6 +59,11 @@ impl Marks {
         let mixed = super::chance::mix(seed) as u16;
         Self { measured: mixed & 0x7FFF, warm_up: mixed | 0x8000 }
     }
+
+    /// Whether a message with this mark is of the run.
+    pub const fn knows(self, mark: u16) -> bool {
+        mark == self.measured || mark == self.warm_up
+    }
 }
 
 #[cfg(test)]

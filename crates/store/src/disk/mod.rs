@@ -30,6 +30,22 @@ pub trait Disk: Send + Sync {
     /// What the system says.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// As [`Disk::rename`], for a file whose room is wanted and nothing of what it holds: it may be anything from then on.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn recycle(&self, from: &str, to: &str) -> io::Result<()> {
+        self.rename(from, to)
+    }
+
+    /// As [`Disk::create`], for a file that nobody needs after a restart.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create_scratch(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.create(name)
+    }
+
     /// Removes a name. Those who have the file open go on reading it.
     ///
     /// # Errors

@@ -82,7 +82,12 @@ fn at_rest(disk: Arc<dyn Disk>, found: &Found) -> Shared {
     Shared::new(disk, settings, keep_all(), catalog)
 }
 
-/// Whether a file is one of the store's.
-fn is_ours(name: &str) -> bool {
+/// Whether a file of this name is one of a store's.
+pub fn is_ours(name: &str) -> bool {
     name == manifest::NAME || name == manifest::ASIDE || recovery::number_of(name).is_some()
+}
+
+/// Whether a file of this name holds something of a store, and is not only work in progress or room for what comes.
+pub fn is_content(name: &str) -> bool {
+    is_ours(name) && name != manifest::ASIDE && !name.starts_with("spare-") && !name.starts_with("run-")
 }

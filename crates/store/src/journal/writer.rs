@@ -46,7 +46,7 @@ pub(crate) enum Step {
     Idle,
     /// A group was committed; there may be more.
     Done,
-    /// The disk refused; the same is tried again when the step is called again.
+    /// The disk refused; the same is tried again when the step is called again, unless the store is fenced.
     Retry,
 }
 
@@ -211,6 +211,9 @@ impl JournalWriter {
     }
 
     fn commit(&mut self) -> Result<(), ()> {
+        if self.shared.status.is_fenced() {
+            return Err(());
+        }
         let is_broken = self.active.as_ref().is_some_and(|active| active.broken);
         if is_broken && !self.buffer.is_empty() {
             // What was handed to this file goes into another one, and is synced there.
@@ -357,8 +360,7 @@ impl JournalWriter {
         match self.begin_segment() {
             Ok(()) => Ok(()),
             Err(error) => {
-                let full = matches!(error, OpenError::NoSpace { .. });
-                self.note_state(full, format!("cannot begin a file of the journal: {error}"));
+                self.note_state(error.state(), format!("cannot begin a file of the journal: {error}"));
                 Err(())
             }
         }
@@ -409,7 +411,7 @@ impl JournalWriter {
 
     fn fill_segment(&mut self, catalog: &mut Catalog, id: u64) -> io::Result<Segment> {
         let (disk, name) = (&self.shared.disk, segment::name(id));
-        let spare = catalog.spares.pop().filter(|spare| disk.rename(spare, &name).is_ok());
+        let spare = catalog.spares.pop().filter(|spare| disk.recycle(spare, &name).is_ok());
         let file = if spare.is_some() {
             disk.open(&name)?
         } else {
@@ -468,24 +470,27 @@ impl JournalWriter {
 
     fn note_failure(&self, action: &str, error: &io::Error) {
         let name = self.active.as_ref().map(|active| active.segment.name()).unwrap_or_default();
-        self.note_state(is_full(error), format!("cannot {action} {name}: {error}"));
+        self.note_state(State::after(error), format!("cannot {action} {name}: {error}"));
     }
 
-    fn note_state(&self, full: bool, text: String) {
+    fn note_state(&self, state: fn(String) -> State, text: String) {
         self.shared.status.failures.fetch_add(1, Relaxed);
         self.shared.status.note_error(text.clone());
-        self.set_state(if full { State::Full } else { State::Failing(text) });
+        self.set_state(state(text));
         self.shared.measure_free_space();
     }
 
     fn set_state(&self, state: State) {
-        if !self.shared.status.differs(&state) {
+        if !self.shared.status.differs(&state) || self.shared.status.is_fenced() {
             return;
         }
         match &state {
             State::Ok => tracing::info!("the store writes again"),
             State::Full => tracing::error!("the store is full: acknowledgements wait until there is room"),
             State::Failing(text) => tracing::error!(error = %text, "the store fails: acknowledgements wait"),
+            State::Fenced(text) => {
+                tracing::error!(error = %text, "the store is fenced: nothing is acknowledged any more");
+            }
         }
         self.shared.status.set_state(state);
     }

@@ -94,7 +94,7 @@ fn spill(shared: &Shared, run: run::Run, runs: &mut Runs) -> Result<Source, Merg
     let name = table::run_name(generation);
     let writing = |error| OpenError::writing(&name, error);
     runs.names.push(name.clone());
-    let mut writer = TableWriter::create(&*shared.disk, &name).map_err(writing)?;
+    let mut writer = TableWriter::new(shared.disk.create_scratch(&name).map_err(writing)?);
     let mut sorted = run.sorted();
     while let Some((key, value)) = sorted.current() {
         writer.add(key, value).map_err(writing)?;
@@ -206,7 +206,7 @@ fn give_back(shared: &Shared, catalog: &mut Catalog, segment: Arc<Segment>) {
     let unused = Arc::into_inner(segment).is_some();
     if usual && unused && catalog.spares.len() < MAX_SPARES {
         let spare = spare_name(catalog.take_number());
-        if shared.disk.rename(&name, &spare).is_ok() {
+        if shared.disk.recycle(&name, &spare).is_ok() {
             catalog.spares.push(spare);
             return;
         }

@@ -34,12 +34,16 @@ pub(crate) struct TableWriter {
 impl TableWriter {
     /// Begins a file.
     pub(crate) fn create(disk: &dyn Disk, name: &str) -> io::Result<Self> {
-        let file = disk.create(name)?;
+        disk.create(name).map(Self::new)
+    }
+
+    /// Begins in a file that is empty.
+    pub(crate) fn new(file: Arc<dyn DiskFile>) -> Self {
         let mut buffer = Vec::with_capacity(WRITE_BYTES + 2 * BLOCK_BYTES);
         buffer.extend_from_slice(&HEADER_MAGIC);
         buffer.extend_from_slice(&VERSION.to_le_bytes());
         let block = buffer.len();
-        Ok(Self {
+        Self {
             file,
             buffer,
             written: 0,
@@ -49,7 +53,7 @@ impl TableWriter {
             index: Vec::new(),
             length_at: 0,
             entries: 0,
-        })
+        }
     }
 
     /// Adds an entry; `None` says that the key was deleted. The key is not longer than 65,535 bytes, as it comes out of an

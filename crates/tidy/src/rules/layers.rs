@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "fleet", ours: &[], tests: &[], others: None },
     Layer { name: "dns", ours: &[], tests: &[], others: None },
     Layer { name: "bus", ours: &[], tests: &[], others: None },
+    Layer { name: "mirror", ours: &["store", "bus"], tests: &[], others: None },
     Layer { name: "context", ours: &["bus"], tests: &[], others: None },
     Layer { name: "console", ours: &["engine"], tests: &[], others: None },
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },

@@ -236,7 +236,7 @@ fn what_reaches_many_and_what_others_are_sent_needs_a_rule() {
             spy.expect_publish("ctx/to/app/x", "open");
             assert_eq!(spy.subscribe_code("$share/s/ctx/+/node/#", AtLeastOnce), Some(ReasonCode::NotAuthorized));
             assert_eq!(
-                boss.subscribe_code("$share/s/ctx/+/node/#", AtLeastOnce).map(|code| code.is_error()),
+                boss.subscribe_code("$share/s/ctx/+/node/#", AtLeastOnce).map(ReasonCode::is_error),
                 Some(!with_rules)
             );
             for client in [node, boss, spy] {

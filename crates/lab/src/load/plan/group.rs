@@ -27,6 +27,16 @@ impl ClientGroup {
     pub fn new(name: &str, count: u32, role: Role) -> Self {
         Self { name: name.to_owned(), count, role, connect: ConnectOptions::default(), disturbances: Vec::new() }
     }
+
+    /// Whether its clients answer messages under their own name.
+    pub const fn is_respondent(&self) -> bool {
+        matches!(self.role, Role::Respondent { .. })
+    }
+
+    /// Whether its clients pass on what they receive, so that their latency is only a part of the way.
+    pub const fn passes_on(&self) -> bool {
+        matches!(self.role, Role::Relay { .. } | Role::Respondent { .. })
+    }
 }
 
 /// What a client does.

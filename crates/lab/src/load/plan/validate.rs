@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing};
+use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing, Transport};
 use crate::load::stamp::STAMP_LEN;
 use crate::load::template::Template;
 
@@ -50,6 +50,9 @@ impl LoadPlan {
         }
         if self.processes == 0 || self.dialing == 0 {
             return Err(PlanError::Value("`processes` and `dialing` are at least 1"));
+        }
+        if self.target.transport == Transport::Quic {
+            return Err(PlanError::Value("QUIC is not spoken yet: take tcp, tls, web-socket or secure-web-socket"));
         }
         let needed = clients.div_ceil(CLIENTS_PER_PROCESS);
         if needed > u64::from(self.processes) {

@@ -195,14 +195,19 @@ impl DiskFile for SimulatedFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut state = self.alive()?;
         state.change()?;
-        let fails = state.fails(Failure::Sync);
+        let is_fenced = state.fails(Failure::Fence);
+        let fails = is_fenced || state.fails(Failure::Sync);
         let mut content = state.files.remove(&self.number).ok_or_else(gone)?;
         let outcome = if fails {
             // The pages count as clean from now on, whether they were written or not.
             let current = content.current.clone();
             state.forget(&mut content);
             content.current = current;
-            Err(io::Error::other("simulated EIO of a sync"))
+            if is_fenced {
+                Err(crate::Fenced::error("simulated fence"))
+            } else {
+                Err(io::Error::other("simulated EIO of a sync"))
+            }
         } else {
             // What a failed sync forgot is not dirty any more, so this sync does not bring it back.
             for edit in std::mem::take(&mut content.unsynced) {

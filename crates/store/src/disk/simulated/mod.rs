@@ -26,6 +26,8 @@ pub enum Failure {
     Rename,
     /// The next syncs of the directory fail with `EIO`.
     SyncDirectory,
+    /// The next syncs of files say that the files are another process's now; what was to be synced is forgotten or not.
+    Fence,
 }
 
 /// A disk in memory. Clones are the same disk.

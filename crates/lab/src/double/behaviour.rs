@@ -1,0 +1,110 @@
+//! What a double does to messages.
+
+use crate::load::chance::Chance;
+
+/// What a double does to messages. Probabilities are from 0 to 1; a delivery meets one of dropping, doubling and
+/// reordering at most.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Behaviour {
+    /// How long a delivery takes.
+    pub delay: Delay,
+    /// The probability that a delivery is dropped.
+    pub drop: f64,
+    /// The probability that it comes twice.
+    pub duplicate: f64,
+    /// The probability that the next one of the same topic to the same client overtakes it.
+    pub reorder: f64,
+    /// The probability that a message is refused (QoS 1 and 2 of MQTT 5).
+    pub refuse: f64,
+    /// The probability that a client is refused.
+    pub refuse_client: f64,
+    /// When nothing is done.
+    pub stalls: Vec<Stall>,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// A time in which nothing is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// When it begins, in nanoseconds on the double's clock.
+    pub at_ns: u64,
+    /// How long it takes, in nanoseconds.
+    pub for_ns: u64,
+}
+
+/// How long deliveries take, in nanoseconds. Deliveries to a client keep their order, so one behind a long one takes as
+/// long as that needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Delay {
+    /// No time.
+    #[default]
+    None,
+    /// Always the same.
+    Fixed(u64),
+    /// Each time of a range equally often.
+    Uniform {
+        /// The shortest.
+        min_ns: u64,
+        /// The longest.
+        max_ns: u64,
+    },
+    /// Usually one, sometimes another.
+    Mixed {
+        /// The usual one.
+        usual_ns: u64,
+        /// The other one.
+        rare_ns: u64,
+        /// The probability of the other one.
+        share: f64,
+    },
+}
+
+impl Delay {
+    /// The delay of a delivery.
+    pub fn take(self, chance: &mut Chance) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Fixed(ns) => ns,
+            Self::Uniform { min_ns, max_ns } => min_ns + chance.below(max_ns.saturating_sub(min_ns) + 1),
+            Self::Mixed { usual_ns, rare_ns, share } => {
+                if chance.happens(share) {
+                    rare_ns
+                } else {
+                    usual_ns
+                }
+            }
+        }
+    }
+}
+
+/// What happens to a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Delivered,
+    Dropped,
+    Doubled,
+    Overtaken,
+}
+
+impl Behaviour {
+    /// What happens to a delivery.
+    pub(super) fn fate(&self, chance: &mut Chance) -> Fate {
+        let roll = chance.fraction();
+        if roll < self.drop {
+            Fate::Dropped
+        } else if roll < self.drop + self.duplicate {
+            Fate::Doubled
+        } else if roll < self.drop + self.duplicate + self.reorder {
+            Fate::Overtaken
+        } else {
+            Fate::Delivered
+        }
+    }
+
+    /// When what comes at a time is worked on.
+    pub(super) fn worked_on(&self, now_ns: u64) -> u64 {
+        let stalled = self.stalls.iter().find(|stall| (stall.at_ns..stall.at_ns + stall.for_ns).contains(&now_ns));
+        stalled.map_or(now_ns, |stall| stall.at_ns + stall.for_ns)
+    }
+}

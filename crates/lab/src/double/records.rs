@@ -1,0 +1,24 @@
+//! What a double has done.
+
+use crate::load::Histogram;
+
+/// What a double has done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Records {
+    /// Messages published.
+    pub published: u64,
+    /// Messages refused.
+    pub refused: u64,
+    /// Clients refused.
+    pub clients_refused: u64,
+    /// Deliveries given to connections, each counted once.
+    pub delivered: u64,
+    /// Deliveries dropped.
+    pub dropped: u64,
+    /// Deliveries given a second time.
+    pub duplicated: u64,
+    /// Deliveries overtaken by the one behind them.
+    pub reordered: u64,
+    /// How long each delivery took.
+    pub delays: Histogram,
+}

@@ -1,0 +1,66 @@
+//! Bytes of the broker become packets, and each goes to its place.
+
+use tidegate_mqtt::{
+    ConnAck, DecodeError, Frame, MAX_PACKET_SIZE, PacketType, PubAck, PubComp, PubRec, PubRel, RawPublish, ReasonCode,
+    SubAck, split_frame,
+};
+
+use super::Core;
+
+impl Core {
+    /// Takes in what a connection has received; how many bytes of it were whole packets. `None` when it is not MQTT: the
+    /// connection is then of no use.
+    pub(crate) fn received(&mut self, connection: u32, bytes: &[u8], now_ns: u64) -> Option<usize> {
+        let client = connection / 2;
+        let current = self.clients[client as usize].connection(client) == connection;
+        let mut taken = 0;
+        while let Some(frame) = split_frame(&bytes[taken..], MAX_PACKET_SIZE).ok()? {
+            let handled = match frame.packet_type() {
+                PacketType::Publish => RawPublish::decode(self.version, frame.first_byte, frame.body)
+                    .map(|publish| self.on_publish(client, current, &publish, now_ns)),
+                _ if current => self.on_other(client, &frame, now_ns),
+                _ => Ok(()),
+            };
+            handled.ok()?;
+            taken += frame.total_len;
+        }
+        Some(taken)
+    }
+
+    fn on_other(&mut self, client: u32, frame: &Frame<'_>, now_ns: u64) -> Result<(), DecodeError> {
+        let (version, first, body) = (self.version, frame.first_byte, frame.body);
+        match frame.packet_type() {
+            PacketType::PubAck => {
+                let packet = PubAck::decode(version, first, body)?;
+                self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
+            }
+            PacketType::PubRec => {
+                let packet = PubRec::decode(version, first, body)?;
+                if packet.reason_code.is_error() {
+                    self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
+                } else {
+                    self.on_pubrec(client, packet.packet_id);
+                }
+            }
+            PacketType::PubComp => {
+                let packet = PubComp::decode(version, first, body)?;
+                self.on_acknowledged(client, packet.packet_id, ReasonCode::Success, now_ns);
+            }
+            PacketType::PubRel => {
+                let packet = PubRel::decode(version, first, body)?;
+                self.on_pubrel(client, packet.packet_id);
+            }
+            PacketType::ConnAck => {
+                let packet = ConnAck::decode(version, first, body)?;
+                self.on_connack(client, &packet, now_ns);
+            }
+            PacketType::SubAck => {
+                let packet = SubAck::decode(version, first, body)?;
+                self.on_suback(client, &packet, now_ns);
+            }
+            // The broker closes the connection after DISCONNECT, and that is what counts.
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! The books: which messages have come to whom, how often, and in which order. Exact, whatever order they come in.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::chance::mix;
+
+/// What the receipt of a message was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Receipt {
+    /// The next one, or a later one: what lies between is missing so far.
+    New {
+        /// Messages that are missing before it.
+        missing: u32,
+    },
+    /// One that was missing.
+    Reordered,
+    /// One that had come.
+    Duplicate,
+}
+
+/// Why messages are missing, as far as a receiver can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It was connected and read slowly on purpose.
+    Overflow,
+    /// It was away for longer than messages are kept.
+    Expiry,
+    /// It was away.
+    Disconnect,
+    /// It cannot see why.
+    Unknown,
+}
+
+/// Missing messages that follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Gap {
+    first: u32,
+    last: u32,
+    cause: Cause,
+}
+
+/// What a receiver has of a stream.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Track {
+    /// The first message that is due.
+    first: u32,
+    /// The message after the latest that has come.
+    next: u32,
+    /// The receiver's connection by which the latest came.
+    epoch: u32,
+    /// What is missing before `next`; most tracks have none.
+    gaps: Vec<Gap>,
+}
+
+/// A receiver at the moment of a receipt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// How many connections it has lost.
+    pub(crate) epoch: u32,
+    /// Why messages go missing while it is connected.
+    pub(crate) connected: Cause,
+    /// Why messages went missing while it was away.
+    pub(crate) away: Cause,
+}
+
+impl Circumstances {
+    fn cause(self, epoch: u32) -> Cause {
+        if epoch == self.epoch { self.connected } else { self.away }
+    }
+}
+
+/// Messages missing, by what the receiver can see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missing {
+    pub(crate) overflow: u64,
+    pub(crate) expiry: u64,
+    pub(crate) disconnect: u64,
+    pub(crate) unknown: u64,
+}
+
+impl Missing {
+    pub(crate) fn add(&mut self, cause: Cause, messages: u64) {
+        *match cause {
+            Cause::Overflow => &mut self.overflow,
+            Cause::Expiry => &mut self.expiry,
+            Cause::Disconnect => &mut self.disconnect,
+            Cause::Unknown => &mut self.unknown,
+        } += messages;
+    }
+
+    /// All of them.
+    pub(crate) fn total(&self) -> u64 {
+        self.overflow + self.expiry + self.disconnect + self.unknown
+    }
+}
+
+impl Track {
+    /// A track on which messages are due from this one on.
+    pub(crate) fn from(first: u32, epoch: u32) -> Self {
+        Self { first, next: first, epoch, gaps: Vec::new() }
+    }
+
+    /// Takes in a message.
+    pub(crate) fn take(&mut self, sequence: u32, now: Circumstances) -> Receipt {
+        if sequence < self.next {
+            return if self.fill(sequence) { Receipt::Reordered } else { Receipt::Duplicate };
+        }
+        let missing = sequence - self.next;
+        if missing > 0 {
+            let gap = Gap { first: self.next, last: sequence - 1, cause: now.cause(self.epoch) };
+            self.gaps.push(gap);
+        }
+        self.next = sequence + 1;
+        self.epoch = now.epoch;
+        Receipt::New { missing }
+    }
+
+    /// Takes a message out of what is missing; whether it was missing. Before the first that was due, nothing is.
+    fn fill(&mut self, sequence: u32) -> bool {
+        let gaps = &mut self.gaps;
+        let at = gaps.partition_point(|gap| gap.last < sequence);
+        let Some(gap) = gaps.get_mut(at).filter(|gap| gap.first <= sequence) else { return false };
+        match (gap.first == sequence, gap.last == sequence) {
+            (true, true) => {
+                gaps.remove(at);
+            }
+            (true, false) => gap.first += 1,
+            (false, true) => gap.last -= 1,
+            (false, false) => {
+                let before = Gap { last: sequence - 1, ..*gap };
+                gap.first = sequence + 1;
+                gaps.insert(at, before);
+            }
+        }
+        true
+    }
+
+    /// What is due of a stream of which `sent` messages were sent.
+    pub(crate) fn due(&self, sent: u32) -> u64 {
+        u64::from(sent.saturating_sub(self.first))
+    }
+
+    /// What is missing of a stream of which `sent` messages were sent.
+    pub(crate) fn missing(&self, sent: u32, end: Circumstances) -> Missing {
+        let mut missing = Missing::default();
+        for gap in &self.gaps {
+            missing.add(gap.cause, u64::from(gap.last - gap.first) + 1);
+        }
+        missing.add(end.cause(self.epoch), u64::from(sent.saturating_sub(self.next)));
+        missing
+    }
+}
+
+/// The tracks of all receivers.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    tracks: HashMap<u64, Track, BuildHasherDefault<Mixed>>,
+}
+
+impl Ledger {
+    /// Takes in a message of a receiver. `from_begin` tells whether all messages were due to it; otherwise they are from
+    /// this one on when it is the first.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        receiver: u32,
+        stream: u32,
+        sequence: u32,
+        from_begin: bool,
+        now: Circumstances,
+    ) -> Receipt {
+        let track = self.tracks.entry(key(receiver, stream)).or_insert_with(|| {
+            let first = if from_begin { 0 } else { sequence };
+            Track::from(first, if from_begin { 0 } else { now.epoch })
+        });
+        track.take(sequence, now)
+    }
+
+    /// What a receiver has of a stream; `None` when nothing has come.
+    pub(crate) fn track(&self, receiver: u32, stream: u32) -> Option<&Track> {
+        self.tracks.get(&key(receiver, stream))
+    }
+}
+
+fn key(receiver: u32, stream: u32) -> u64 {
+    u64::from(receiver) << 32 | u64::from(stream)
+}
+
+/// Spreads keys that are numbers. Nobody chooses them to collide.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Circumstances = Circumstances { epoch: 0, connected: Cause::Unknown, away: Cause::Disconnect };
+
+    proptest! {
+        /// Against the obvious books: a set of what has come, and the latest.
+        #[test]
+        fn every_order_is_counted_as_by_a_set(sequences in prop::collection::vec(0..40_u32, 0..120), sent in 40..60_u32) {
+            let mut track = Track::from(0, 0);
+            let (mut seen, mut latest) = (BTreeSet::new(), None);
+            for sequence in sequences {
+                let expected = if !seen.insert(sequence) {
+                    Receipt::Duplicate
+                } else if latest > Some(sequence) {
+                    Receipt::Reordered
+                } else {
+                    Receipt::New { missing: sequence - latest.map_or(0, |latest: u32| latest + 1) }
+                };
+                latest = latest.max(Some(sequence));
+                prop_assert_eq!(track.take(sequence, NOW), expected);
+                prop_assert_eq!(track.missing(sent, NOW).total() + seen.len() as u64, track.due(sent));
+            }
+        }
+    }
+
+    #[test]
+    fn what_went_missing_around_an_absence_has_it_as_its_cause() {
+        let mut track = Track::from(0, 0);
+        let connected = Circumstances { epoch: 0, connected: Cause::Overflow, away: Cause::Disconnect };
+        let back = Circumstances { epoch: 1, ..connected };
+        track.take(0, connected);
+        track.take(3, connected);
+        assert_eq!(track.take(10, back), Receipt::New { missing: 6 });
+        assert_eq!(track.take(5, back), Receipt::Reordered, "a broker sends again what was under way");
+        let gone = Circumstances { epoch: 2, ..back };
+        let missing = track.missing(12, gone);
+        assert_eq!(missing, Missing { overflow: 2, disconnect: 5 + 1, ..Missing::default() });
+    }
+
+    #[test]
+    fn to_a_late_subscriber_messages_are_due_from_its_first() {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.take(1, 2, 50, false, NOW), Receipt::New { missing: 0 });
+        assert_eq!(ledger.take(1, 2, 49, false, NOW), Receipt::Duplicate, "it was not due, so it is one too many");
+        assert_eq!(ledger.track(1, 2).unwrap().due(60), 10);
+        assert_eq!(ledger.take(1, 3, 5, true, NOW), Receipt::New { missing: 5 });
+        assert_eq!(ledger.track(1, 3).unwrap().due(60), 60);
+    }
+}

@@ -1,0 +1,399 @@
+//! The core's clients on real sockets: one thread, one event loop.
+
+mod clock;
+mod connection;
+mod coordinator;
+mod dial;
+mod layers;
+mod tls;
+mod websocket;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use mio::event::Event;
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
+use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+
+pub(crate) use clock::Clock;
+use connection::Connection;
+pub(crate) use coordinator::{Alone, Coordinator};
+use layers::LayerSettings;
+
+use super::core::{Action, Core, Phase, Totals};
+use super::directory::subscribing;
+use super::error::LoadError;
+use super::outcome::LoadOutcome;
+use super::plan::LoadPlan;
+
+/// The token of the timer; connections have theirs by number.
+const TIMER: Token = Token(usize::MAX);
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 256 * 1024;
+/// How often a connection is read before others have their turn.
+const READS: usize = 4;
+/// The loop wakes no more often than this for timers alone, in nanoseconds, so that what is due close together is sent
+/// together.
+const QUANTUM_NS: u64 = 50_000;
+/// The longest wait, in nanoseconds: other processes are listened to in between.
+const LONGEST_WAIT_NS: u64 = 20_000_000;
+/// How long the end of connections is waited for, in nanoseconds.
+const LINGER_NS: u64 = 2_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The clients of one process, running.
+pub(crate) struct Shell<'a> {
+    core: Core,
+    plan: Rc<LoadPlan>,
+    coordinator: &'a mut dyn Coordinator,
+    clock: Clock,
+    poll: Poll,
+    timer: std::os::fd::OwnedFd,
+    timer_set_ns: u64,
+    connections: Vec<Option<Box<Connection>>>,
+    open: usize,
+    address: SocketAddr,
+    layers: Option<LayerSettings>,
+    buffer: Vec<u8>,
+    /// Connections that had more to read than their turn allowed.
+    unread: Vec<u32>,
+    dirty: Vec<u32>,
+    next_source: usize,
+    /// Whether any client reads slowly on purpose.
+    has_slow: bool,
+    totals: Totals,
+    second_ends_ns: u64,
+    cpu_ns: u64,
+    measured: Measured,
+}
+
+/// What the measured time has cost this process.
+#[derive(Default)]
+struct Measured {
+    from: Option<(u64, u64)>,
+    to: Option<(u64, u64)>,
+}
+
+fn system(what: &'static str) -> impl FnOnce(io::Error) -> LoadError {
+    move |error| LoadError::System { what, error }
+}
+
+impl<'a> Shell<'a> {
+    /// The clients of worker number `worker`; the run's zero is the clock's.
+    ///
+    /// # Errors
+    /// When the plan cannot be carried out, or the system refuses what the loop needs.
+    pub(crate) fn new(
+        plan: LoadPlan,
+        worker: u32,
+        clock: Clock,
+        coordinator: &'a mut dyn Coordinator,
+    ) -> Result<Self, LoadError> {
+        let plan = Rc::new(plan);
+        let core = Core::new(Rc::clone(&plan), worker)?;
+        let poll = Poll::new().map_err(system("a poll"))?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(rustix::time::TimerfdClockId::Monotonic, flags)
+            .map_err(|error| system("a timer")(error.into()))?;
+        poll.registry()
+            .register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)
+            .map_err(system("a timer in the poll"))?;
+        let mut subscribing = plan.groups.iter().filter_map(|group| subscribing(&group.role));
+        let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
+        let connections = (0..core.client_count() * 2).map(|_| None).collect();
+        Ok(Self {
+            address: dial::resolve(&plan.target)?,
+            layers: LayerSettings::of(&plan)?,
+            core,
+            plan,
+            coordinator,
+            clock,
+            poll,
+            timer,
+            timer_set_ns: 0,
+            connections,
+            open: 0,
+            buffer: vec![0; READ_BYTES],
+            unread: Vec::new(),
+            dirty: Vec::new(),
+            next_source: worker as usize,
+            has_slow,
+            totals: Totals::new(),
+            second_ends_ns: SECOND_NS,
+            cpu_ns: Clock::cpu_ns(),
+            measured: Measured::default(),
+        })
+    }
+
+    /// Runs to the end of the plan.
+    ///
+    /// # Errors
+    /// When the system refuses to say what is ready.
+    pub(crate) fn run(mut self) -> Result<LoadOutcome, LoadError> {
+        let mut events = Events::with_capacity(1024);
+        let mut over_ns = u64::MAX;
+        loop {
+            let now_ns = self.clock.now_ns();
+            self.core.advance(now_ns);
+            self.core.turn(now_ns);
+            self.act(now_ns);
+            self.flush_dirty();
+            self.phases(now_ns)?;
+            self.seconds(now_ns);
+            if self.core.phase() == Phase::Over {
+                over_ns = over_ns.min(now_ns + LINGER_NS);
+                if self.open == 0 || now_ns >= over_ns {
+                    return Ok(self.conclude());
+                }
+            }
+            let timeout = self.timeout(now_ns)?;
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                result => result.map_err(system("readiness"))?,
+            }
+            for connection in std::mem::take(&mut self.unread) {
+                self.read(connection);
+            }
+            for event in &events {
+                if event.token() != TIMER {
+                    self.on_event(event);
+                }
+            }
+        }
+    }
+
+    /// How long there is nothing to do; the timer is set where milliseconds are too coarse.
+    fn timeout(&mut self, now_ns: u64) -> Result<Duration, LoadError> {
+        if self.core.is_eager() || !self.unread.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let next_ns = self.core.next_timer_ns().unwrap_or(u64::MAX).max(now_ns + QUANTUM_NS).min(self.second_ends_ns);
+        let now_ns = self.clock.now_ns();
+        if next_ns <= now_ns {
+            return Ok(Duration::ZERO);
+        }
+        if next_ns - now_ns < LONGEST_WAIT_NS && next_ns != self.timer_set_ns {
+            self.timer_set_ns = next_ns;
+            let at = self.clock.absolute(next_ns);
+            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: zero, it_value: at })
+                .map_err(|error| system("a timer")(error.into()))?;
+        }
+        Ok(Duration::from_nanos(LONGEST_WAIT_NS))
+    }
+
+    fn phases(&mut self, now_ns: u64) -> Result<(), LoadError> {
+        if self.coordinator.is_stopped() && matches!(self.core.phase(), Phase::Gathering | Phase::Publishing) {
+            self.core.stop(now_ns);
+        }
+        let times = self.core.times();
+        if self.measured.from.is_none() && now_ns >= times.measured_from {
+            self.measured.from = Some((now_ns, Clock::cpu_ns()));
+        }
+        if self.core.phase() == Phase::Gathering
+            && self.core.gathered()
+            && let Some(at_ns) = self.coordinator.gathered(now_ns)?
+        {
+            self.core.begin(at_ns);
+        }
+        if self.core.phase() == Phase::Publishing && self.core.all_sent() {
+            self.measured.to.get_or_insert_with(|| (now_ns, Clock::cpu_ns()));
+            if self.totals.is_empty() {
+                self.totals = self.core.totals();
+            }
+            if let Some(totals) = self.coordinator.all_sent(&self.totals)? {
+                self.totals = totals;
+                self.core.drain(&self.totals);
+            }
+        }
+        Ok(())
+    }
+
+    fn seconds(&mut self, now_ns: u64) {
+        while now_ns >= self.second_ends_ns {
+            self.second_ends_ns += SECOND_NS;
+            let cpu_ns = Clock::cpu_ns();
+            let second = self.core.end_second(cpu_ns - self.cpu_ns);
+            self.cpu_ns = cpu_ns;
+            self.coordinator.second(&second);
+        }
+    }
+
+    fn conclude(mut self) -> LoadOutcome {
+        let now_ns = self.clock.now_ns();
+        let cpu_ns = Clock::cpu_ns() - self.cpu_ns;
+        self.core.end_second(cpu_ns);
+        let mut outcome = self.core.conclude(&self.totals, now_ns);
+        outcome.zero_unix_ns = self.clock.zero_unix_ns();
+        if let (Some(from), Some(to)) = (self.measured.from, self.measured.to) {
+            #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
+            let share = (to.1 - from.1) as f64 / (to.0 - from.0).max(1) as f64;
+            outcome.generator.cpu_ns = to.1 - from.1;
+            outcome.generator.busiest = share;
+        }
+        outcome
+    }
+
+    fn act(&mut self, now_ns: u64) {
+        // Acting may lead to more to do: a connection that the system refuses is closed at once.
+        loop {
+            let actions = self.core.actions();
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                match action {
+                    Action::Dial(connection) => self.dial(connection, now_ns),
+                    Action::Close(connection) => self.say_goodbye(connection),
+                    Action::Cut(connection) => self.forget(connection),
+                    Action::Read(connection, bytes) => {
+                        self.read_once(connection, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: &Event) {
+        let connection = event.token().0 as u32;
+        let Some(place) = &mut self.connections[connection as usize] else { return };
+        if !place.is_connected() && !self.open_if_connected(connection) {
+            return;
+        }
+        if event.is_writable() {
+            self.flush(connection);
+        }
+        if event.is_readable() || event.is_error() || event.is_read_closed() {
+            self.read(connection);
+        }
+    }
+
+    fn read(&mut self, connection: u32) {
+        if self.has_slow && self.core.reads_when_told(connection) {
+            return;
+        }
+        for _ in 0..READS {
+            if !self.read_once(connection, usize::MAX) {
+                return;
+            }
+        }
+        self.unread.push(connection);
+    }
+
+    /// Reads once; whether there is more.
+    fn read_once(&mut self, connection: u32, limit: usize) -> bool {
+        let Some(place) = &mut self.connections[connection as usize] else { return false };
+        let read = place.read(&mut self.buffer, limit);
+        let now_ns = self.clock.now_ns();
+        let taken =
+            read.as_ref().ok().and_then(|read| self.core.received(connection, &self.buffer[..read.len], now_ns));
+        let (Ok(read), Some(taken), Some(place)) = (read, taken, &mut self.connections[connection as usize]) else {
+            self.end(connection, now_ns);
+            return false;
+        };
+        place.keep(&self.buffer[taken..read.len]);
+        if place.has_opened() {
+            self.core.opened(connection);
+        }
+        if read.is_closed {
+            self.end(connection, now_ns);
+            return false;
+        }
+        if place.has_own_output() {
+            self.flush(connection);
+        }
+        read.is_full
+    }
+
+    /// A connection has ended.
+    fn end(&mut self, connection: u32, now_ns: u64) {
+        self.forget(connection);
+        self.core.closed(connection, now_ns);
+    }
+
+    fn forget(&mut self, connection: u32) {
+        if let Some(mut place) = self.connections[connection as usize].take() {
+            self.open -= 1;
+            place.deregister(self.poll.registry());
+        }
+    }
+
+    fn dial(&mut self, connection: u32, now_ns: u64) {
+        self.forget(connection);
+        let source = match self.plan.sources.len() {
+            0 => None,
+            count => {
+                self.next_source += 1;
+                Some(self.plan.sources[self.next_source % count])
+            }
+        };
+        let stream = dial::dial(self.address, source).and_then(|mut stream| {
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut stream, Token(connection as usize), interest)?;
+            Ok(stream)
+        });
+        match stream {
+            Ok(stream) => {
+                let layers = self.layers.as_ref().map(|layers| layers.begin(u64::from(connection) ^ now_ns));
+                self.connections[connection as usize] = Some(Box::new(Connection::new(stream, layers)));
+                self.open += 1;
+            }
+            Err(_) => self.core.closed(connection, now_ns),
+        }
+    }
+
+    /// Whether a connection has been made; it is forgotten when it has failed.
+    fn open_if_connected(&mut self, connection: u32) -> bool {
+        let Some(place) = &mut self.connections[connection as usize] else { return false };
+        match place.connect() {
+            Ok(false) => false,
+            Ok(true) => {
+                if place.has_opened() {
+                    self.core.opened(connection);
+                }
+                self.flush(connection);
+                true
+            }
+            Err(_) => {
+                self.end(connection, self.clock.now_ns());
+                false
+            }
+        }
+    }
+
+    fn flush_dirty(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        self.core.take_dirty(&mut dirty);
+        for connection in &dirty {
+            self.flush(*connection);
+        }
+        self.dirty = dirty;
+    }
+
+    fn flush(&mut self, connection: u32) {
+        let Some(place) = &mut self.connections[connection as usize] else { return };
+        let keep = self.core.writes_often(connection);
+        let written = match self.core.output(connection) {
+            Some(output) => place.flush(output, keep),
+            None => place.flush_own(),
+        };
+        if written.is_err() {
+            self.end(connection, self.clock.now_ns());
+        } else {
+            self.core.drained(connection);
+        }
+    }
+
+    /// A client leaves: what is left of its output, then its farewell. The broker closes the connection.
+    fn say_goodbye(&mut self, connection: u32) {
+        self.flush(connection);
+        let Some(place) = &mut self.connections[connection as usize] else { return };
+        if place.say_last(&Core::FAREWELL).is_err() {
+            self.forget(connection);
+        }
+    }
+}

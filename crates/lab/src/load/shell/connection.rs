@@ -1,0 +1,158 @@
+//! A connection: bytes in, bytes out, whatever lies between MQTT and TCP.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+
+use mio::Registry;
+use mio::net::TcpStream;
+
+use super::layers::Layers;
+use crate::load::core::Output;
+
+/// Room that a read has at least, beside what is left of an incomplete packet.
+const ROOM: usize = 64 * 1024;
+
+/// A connection.
+pub(super) struct Connection {
+    stream: TcpStream,
+    is_connected: bool,
+    /// Whether the core has been told that MQTT may begin.
+    is_told: bool,
+    /// What came of a packet that is not complete.
+    partial: Vec<u8>,
+    layers: Option<Box<Layers>>,
+}
+
+/// What a read has brought.
+pub(super) struct Brought {
+    /// Bytes of MQTT in the buffer.
+    pub(super) len: usize,
+    /// Whether there may be more.
+    pub(super) is_full: bool,
+    /// Whether nothing will come any more.
+    pub(super) is_closed: bool,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, layers: Option<Layers>) -> Self {
+        let layers = layers.map(Box::new);
+        Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers }
+    }
+
+    pub(super) const fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+
+    /// Whether the connection has been made by now.
+    pub(super) fn connect(&mut self) -> io::Result<bool> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => self.is_connected = true,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.is_connected)
+    }
+
+    /// Whether MQTT may begin; true once.
+    pub(super) fn has_opened(&mut self) -> bool {
+        let is_open = self.is_connected && self.layers.as_ref().is_none_or(|layers| layers.is_open());
+        is_open && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// Whether the layers have something to say themselves.
+    pub(super) fn has_own_output(&self) -> bool {
+        self.layers.as_ref().is_some_and(|layers| layers.has_output())
+    }
+
+    /// Reads once, behind what was incomplete, at most `limit` bytes.
+    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
+        let before = self.partial.len();
+        if buffer.len() < before + ROOM {
+            buffer.resize(before + 4 * ROOM, 0);
+        }
+        buffer[..before].copy_from_slice(&self.partial);
+        let mut brought = Brought { len: before, is_full: false, is_closed: false };
+        if let Some(layers) = &mut self.layers {
+            let mut plain = Vec::new();
+            let (count, is_full) = layers.read(&mut self.stream, &mut plain)?;
+            brought.is_closed = count == Some(0);
+            brought.is_full = is_full;
+            brought.len += plain.len();
+            if buffer.len() < brought.len {
+                buffer.resize(brought.len, 0);
+            }
+            buffer[before..brought.len].copy_from_slice(&plain);
+            return Ok(brought);
+        }
+        let end = buffer.len().min(before.saturating_add(limit));
+        match self.stream.read(&mut buffer[before..end]) {
+            Ok(count) => {
+                brought.is_closed = count == 0;
+                brought.is_full = before + count == end;
+                brought.len += count;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(brought)
+    }
+
+    /// Keeps what was incomplete.
+    pub(super) fn keep(&mut self, rest: &[u8]) {
+        if rest.is_empty() {
+            // Most connections have nothing left most of the time, and own no buffer then.
+            self.partial = Vec::new();
+        } else {
+            self.partial.clear();
+            self.partial.extend_from_slice(rest);
+        }
+    }
+
+    /// Writes as much as the connection takes.
+    pub(super) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
+        if let Some(layers) = &mut self.layers {
+            if layers.is_open() && output.len() > 0 && !layers.is_crowded() {
+                layers.seal(output.rest())?;
+                output.wrote(output.len(), keep);
+            }
+            return self.flush_own();
+        }
+        while self.is_connected && output.len() > 0 {
+            match self.stream.write(output.rest()) {
+                Ok(count) => output.wrote(count, keep),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the layers have to say.
+    pub(super) fn flush_own(&mut self) -> io::Result<()> {
+        match &mut self.layers {
+            Some(layers) if self.is_connected => layers.write(&mut self.stream),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes something last, and that it is the last.
+    pub(super) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(layers) = &mut self.layers {
+            layers.seal(bytes)?;
+            layers.say_last();
+            layers.write(&mut self.stream)?;
+        } else {
+            self.stream.write_all(bytes)?;
+        }
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        // A descriptor that is about to be closed leaves the poll by itself, too.
+        let _ = registry.deregister(&mut self.stream);
+    }
+}

@@ -1,0 +1,152 @@
+//! What lies between MQTT and TCP: TLS, WebSocket, or one in the other.
+
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use rustls::pki_types::ServerName;
+
+use super::tls::{self, Tls};
+use super::websocket::WebSocket;
+use crate::load::error::LoadError;
+use crate::load::plan::{LoadPlan, Transport};
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 16 * 1024;
+/// Sealed bytes above which nothing more is sealed.
+const CROWDED: usize = 64 * 1024;
+
+/// What the layers of all connections of a run have in common.
+pub(super) struct LayerSettings {
+    tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    /// Host and path.
+    websocket: Option<(String, String)>,
+}
+
+impl LayerSettings {
+    /// The layers of a plan; `None` for plain TCP.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used.
+    pub(super) fn of(plan: &LoadPlan) -> Result<Option<Self>, LoadError> {
+        let target = &plan.target;
+        let (secured, wrapped) = match target.transport {
+            Transport::Tcp | Transport::Quic => return Ok(None),
+            Transport::Tls => (true, false),
+            Transport::WebSocket => (false, true),
+            Transport::SecureWebSocket => (true, true),
+        };
+        let tls = if secured { Some((tls::config(target, wrapped)?, tls::server_name(target)?)) } else { None };
+        let websocket = wrapped.then(|| (format!("{}:{}", target.host, target.port), target.path.clone()));
+        Ok(Some(Self { tls, websocket }))
+    }
+
+    /// The layers of a new connection.
+    pub(super) fn begin(&self, seed: u64) -> Layers {
+        let mut layers = Layers {
+            tls: self.tls.as_ref().and_then(|(config, name)| Tls::new(config, name)),
+            websocket: self.websocket.as_ref().map(|_| WebSocket::new(seed)),
+            sealed: Vec::new(),
+            written: 0,
+        };
+        if let (Some(websocket), Some((host, path))) = (&mut layers.websocket, &self.websocket) {
+            let request = websocket.request(host, path);
+            // Nothing can fail yet: TLS keeps it until its handshake is done.
+            let _ = layers.encrypt(&request);
+        }
+        layers
+    }
+}
+
+/// The layers of a connection.
+pub(super) struct Layers {
+    tls: Option<Tls>,
+    websocket: Option<WebSocket>,
+    /// Bytes on their way to TCP.
+    sealed: Vec<u8>,
+    written: usize,
+}
+
+impl Layers {
+    /// Whether MQTT may begin.
+    pub(super) fn is_open(&self) -> bool {
+        self.tls.as_ref().is_none_or(Tls::is_open) && self.websocket.as_ref().is_none_or(WebSocket::is_open)
+    }
+
+    /// Whether there is something to be written.
+    pub(super) fn has_output(&self) -> bool {
+        self.written < self.sealed.len() || self.tls.as_ref().is_some_and(Tls::has_output)
+    }
+
+    /// Whether enough is on its way.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.sealed.len() - self.written > CROWDED
+    }
+
+    /// Takes in bytes of MQTT.
+    pub(super) fn seal(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(websocket) = &mut self.websocket else { return self.encrypt(bytes) };
+        let mut framed = Vec::with_capacity(bytes.len() + 16);
+        websocket.wrap(bytes, &mut framed);
+        self.encrypt(&framed)
+    }
+
+    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            return tls.encrypt(bytes, &mut self.sealed);
+        }
+        self.sealed.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Says that nothing more will come.
+    pub(super) fn say_last(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.say_last();
+        }
+    }
+
+    /// Writes what is sealed.
+    pub(super) fn write(&mut self, stream: &mut TcpStream) -> io::Result<()> {
+        if let Some(tls) = &mut self.tls {
+            tls.take_output(&mut self.sealed)?;
+        }
+        while self.written < self.sealed.len() {
+            match stream.write(&self.sealed[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        (self.sealed, self.written) = (Vec::new(), 0);
+        Ok(())
+    }
+
+    /// Reads once; how many bytes came from TCP, if it was asked in time, and whether there may be more.
+    pub(super) fn read(&mut self, stream: &mut TcpStream, plain: &mut Vec<u8>) -> io::Result<(Option<usize>, bool)> {
+        let mut raw = [0; READ_BYTES];
+        let count = match stream.read(&mut raw) {
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                return Ok((None, false));
+            }
+            Err(error) => return Err(error),
+        };
+        let bytes = &raw[..count];
+        match (&mut self.tls, &mut self.websocket) {
+            (Some(tls), None) => tls.decrypt(bytes, plain)?,
+            (None, Some(websocket)) => websocket.unwrap(bytes, plain)?,
+            (Some(tls), Some(websocket)) => {
+                let mut framed = Vec::new();
+                tls.decrypt(bytes, &mut framed)?;
+                websocket.unwrap(&framed, plain)?;
+            }
+            (None, None) => plain.extend_from_slice(bytes),
+        }
+        if let Some(pong) = self.websocket.as_mut().and_then(WebSocket::take_pong) {
+            self.encrypt(&pong)?;
+        }
+        Ok((Some(count), count == READ_BYTES))
+    }
+}

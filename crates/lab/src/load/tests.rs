@@ -1,0 +1,217 @@
+//! What the double has put in comes out, exactly.
+
+use proptest::prelude::*;
+
+use super::outcome::LoadOutcome;
+use super::plan::{
+    Arrival, ClientGroup, ConnectOptions, Disturbance, LoadPlan, Pace, Payload, Protocol, Publishing, Ramp, Rate, Role,
+    Subscribing, Target, Topics,
+};
+use super::simulated::Simulated;
+use crate::double::{Behaviour, Delay, Records, Stall};
+
+const MILLI: u64 = 1_000_000;
+
+fn publishing(pattern: &str, qos: u8, pace: Pace) -> Publishing {
+    let topics = Topics::one(pattern);
+    Publishing { topics, qos, retain: false, payload: Payload::fixed(32), pace, messages: None, expiry_s: None }
+}
+
+fn open(rate: f64) -> Pace {
+    Pace::Open { rate: Rate::PerClient(rate), arrival: Arrival::Uniform }
+}
+
+fn plan(duration_ms: u64, groups: Vec<ClientGroup>) -> LoadPlan {
+    let mut plan = LoadPlan::new(Target::tcp("double", 1883), duration_ms);
+    plan.groups = groups;
+    plan.protocol = Protocol::V5;
+    plan.seed = 7;
+    plan
+}
+
+/// Subscribers of everything, and publishers of a topic each.
+fn mesh(subscribers: u32, publishers: u32, qos: u8, pace: Pace) -> Vec<ClientGroup> {
+    vec![
+        ClientGroup::new("subscribers", subscribers, Role::Subscriber(Subscribing::to("t/+", qos))),
+        ClientGroup::new("publishers", publishers, Role::Publisher(publishing("t/{client}", qos, pace))),
+    ]
+}
+
+/// The books of the lab against those of the double.
+fn agree(outcome: &LoadOutcome, records: &Records) {
+    let counts = &outcome.counts;
+    assert_eq!(counts.sent, records.published);
+    assert_eq!(counts.offered, counts.sent + outcome.losses.unsent);
+    assert_eq!(counts.received, records.delivered);
+    assert_eq!(counts.duplicates, records.duplicated);
+    assert_eq!(counts.reordered, records.reordered);
+    assert_eq!(counts.refused, records.refused);
+    assert_eq!(counts.lost(), outcome.losses.deliveries());
+    assert_eq!(counts.foreign, 0);
+    let pairs = |histogram: &super::Histogram| histogram.pairs().collect::<Vec<_>>();
+    assert_eq!(pairs(&outcome.latency), pairs(&records.delays), "every delay, and how often it occurred");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn what_is_put_in_comes_out(
+        (subscribers, publishers, qos, rate) in (1..5_u32, 1..5_u32, 0..3_u8, 1.0..300.0),
+        (drop, duplicate, reorder) in (0.0..0.3, 0.0..0.3, 0.0..0.3),
+        (min_ns, spread_ns) in (0..5 * MILLI, 0..50 * MILLI),
+        seed: u64,
+    ) {
+        let delay = Delay::Uniform { min_ns, max_ns: min_ns + spread_ns };
+        let behaviour = Behaviour { delay, drop, duplicate, reorder, seed, ..Behaviour::default() };
+        let (outcome, records) = Simulated::run(plan(1000, mesh(subscribers, publishers, qos, open(rate))), behaviour);
+        agree(&outcome, &records);
+        prop_assert_eq!(outcome.counts.due, outcome.counts.sent * u64::from(subscribers));
+        prop_assert_eq!(outcome.counts.lost(), records.dropped);
+        prop_assert_eq!(outcome.losses.unknown, records.dropped, "nobody was away");
+        let acknowledged = if qos == 0 { 0 } else { outcome.counts.sent };
+        prop_assert_eq!(outcome.counts.acknowledged, acknowledged);
+    }
+}
+
+#[test]
+fn an_open_loop_offers_what_its_rate_says() {
+    let (outcome, records) = Simulated::run(plan(2000, mesh(1, 4, 1, open(50.0))), Behaviour::default());
+    agree(&outcome, &records);
+    assert_eq!(outcome.counts.offered, 4 * 50 * 2);
+    assert!(outcome.latency.max() < 100, "the network takes no time here");
+}
+
+#[test]
+fn a_refused_message_is_due_and_its_loss_has_a_cause() {
+    let behaviour = Behaviour { refuse: 0.2, seed: 3, ..Behaviour::default() };
+    let (outcome, records) = Simulated::run(plan(1000, mesh(2, 1, 1, open(500.0))), behaviour);
+    agree(&outcome, &records);
+    assert!(records.refused > 50, "{}", records.refused);
+    assert_eq!(outcome.losses.refused, 2 * records.refused);
+    assert_eq!(outcome.counts.acknowledged, 500 - records.refused);
+}
+
+/// A broker that usually takes 1 ms and stalls once for a second, at a rate of 100 messages a second.
+fn stalled(pace: Pace) -> LoadOutcome {
+    let stalls = vec![Stall { at_ns: 2_000 * MILLI, for_ns: 1_000 * MILLI }];
+    let behaviour = Behaviour { delay: Delay::Fixed(MILLI), stalls, ..Behaviour::default() };
+    Simulated::run(plan(10_000, mesh(1, 1, 0, pace)), behaviour).0
+}
+
+#[test]
+fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_closed_one() {
+    let open = stalled(open(100.0));
+    assert_eq!(open.counts.received, 1000);
+    // Those scheduled in the stall wait for its end: 1 s, 990 ms, and so on, and so the ninth part waits 10 ms and more.
+    let waited = open.latency.above(2 * MILLI);
+    assert_eq!(waited, 100);
+    assert!(open.latency.at(0.95) > 400 * MILLI, "{}", open.latency.at(0.95));
+    assert!(open.latency.at(0.99) > 850 * MILLI, "{}", open.latency.at(0.99));
+
+    let closed = stalled(Pace::Closed { window: 1 });
+    assert_eq!(closed.latency.above(2 * MILLI), 1, "while it waits it asks for nothing, and so nothing else is late");
+    assert!(closed.latency.at(0.999) < 2 * MILLI, "{}", closed.latency.at(0.999));
+    assert!(closed.latency.max() > 990 * MILLI);
+}
+
+#[test]
+fn a_late_message_and_a_lost_one_miss_their_deadline() {
+    let delay = Delay::Mixed { usual_ns: MILLI, rare_ns: 30 * MILLI, share: 0.1 };
+    let behaviour = Behaviour { delay, drop: 0.05, seed: 5, ..Behaviour::default() };
+    let mut plan = plan(10_000, mesh(1, 1, 0, open(10.0)));
+    plan.deadline_ms = Some(20);
+    let (outcome, records) = Simulated::run(plan, behaviour);
+    let late = records.delays.above(20 * MILLI);
+    assert!(late > 0 && records.dropped > 0);
+    assert_eq!(outcome.counts.late, late);
+    assert_eq!(outcome.counts.deadline_misses, late + records.dropped);
+}
+
+#[test]
+fn a_closed_loop_keeps_its_window_and_goes_on_after_a_loss() {
+    let behaviour = Behaviour { delay: Delay::Fixed(10 * MILLI), drop: 0.1, seed: 9, ..Behaviour::default() };
+    let (outcome, records) = Simulated::run(plan(5_000, mesh(2, 1, 0, Pace::Closed { window: 20 })), behaviour);
+    agree(&outcome, &records);
+    assert!(outcome.counts.sent <= 20 * 500 + 20, "at most a window in each delay: {}", outcome.counts.sent);
+    assert!(outcome.counts.sent > 20 * 300, "losses in the middle of a window do not stop it: {}", outcome.counts.sent);
+}
+
+#[test]
+fn a_number_of_messages_ends_a_run_early_and_warming_up_is_not_counted() {
+    let mut groups = mesh(1, 2, 1, open(100.0));
+    let Role::Publisher(publishing) = &mut groups[1].role else { panic!("the publishers") };
+    publishing.messages = Some(30);
+    let mut plan = plan(60_000, groups);
+    plan.warm_up_ms = 500;
+    let (outcome, records) = Simulated::run(plan, Behaviour::default());
+    assert_eq!((outcome.counts.sent, outcome.counts.received, outcome.counts.warm_up), (60, 60, 100));
+    assert_eq!(records.published, 160);
+    assert!(outcome.last_ns < 1_000 * MILLI, "{}", outcome.last_ns);
+}
+
+#[test]
+fn who_is_away_loses_messages_and_it_is_seen_why() {
+    let mut groups = mesh(4, 1, 0, open(100.0));
+    groups[0].disturbances = vec![Disturbance::Storm { share: 0.5, at_ms: 1_005, offline_ms: 500 }];
+    let (outcome, records) = Simulated::run(plan(3_000, groups), Behaviour::default());
+    agree(&outcome, &records);
+    assert_eq!(outcome.losses.disconnect, 2 * 50);
+    assert_eq!(outcome.losses.deliveries(), 2 * 50);
+    assert_eq!(outcome.connections.accepted, 5 + 2);
+    assert_eq!(outcome.connections.lost, 0, "they went on their own");
+}
+
+#[test]
+fn requests_come_back_and_a_survey_is_answered_by_all() {
+    let asking = |filter: &str| Role::Requester {
+        requests: publishing("ask/{client}", 1, open(20.0)),
+        answers: Subscribing::to(filter, 1),
+    };
+    let (from, to) = ("ask".to_owned(), "answer".to_owned());
+    let subscribing = Subscribing::to("ask/+", 1);
+    let delay = Delay::Fixed(3 * MILLI);
+    let relay = Role::Relay { subscribing: subscribing.clone(), from: from.clone(), to: to.clone(), qos: 1 };
+    let groups = vec![ClientGroup::new("service", 1, relay), ClientGroup::new("nodes", 3, asking("answer/{client}"))];
+    let (outcome, _) = Simulated::run(plan(1_000, groups), Behaviour { delay, ..Behaviour::default() });
+    assert_eq!(outcome.latency.count(), 60);
+    assert!(outcome.latency.min().abs_diff(6 * MILLI) < MILLI / 100, "there and back");
+    assert!(outcome.groups[0].latency.max().abs_diff(3 * MILLI) < MILLI / 100, "there");
+    assert_eq!((outcome.counts.due, outcome.counts.lost()), (120, 0));
+
+    let respondents = Role::Respondent { subscribing, from, to, qos: 1 };
+    let groups = vec![ClientGroup::new("asked", 5, respondents), ClientGroup::new("asks", 1, asking("answer/#"))];
+    let behaviour = Behaviour { delay, ..Behaviour::default() };
+    let (outcome, _) = Simulated::run(plan(1_000, groups), behaviour);
+    assert_eq!(outcome.groups[1].counts.received, 20 * 5);
+    assert_eq!((outcome.counts.duplicates, outcome.counts.lost()), (0, 0));
+}
+
+#[test]
+fn of_those_who_share_each_message_is_due_to_one() {
+    let mut sharing = Subscribing::to("t/+", 1);
+    sharing.shared = Some("workers".to_owned());
+    let mut groups = mesh(3, 2, 1, open(100.0));
+    groups.push(ClientGroup::new("workers", 4, Role::Subscriber(sharing)));
+    let behaviour = Behaviour { drop: 0.1, seed: 2, ..Behaviour::default() };
+    let (outcome, records) = Simulated::run(plan(1_000, groups), behaviour);
+    agree(&outcome, &records);
+    assert_eq!(outcome.counts.due, 200 * (3 + 1));
+    assert_eq!(outcome.counts.lost(), records.dropped);
+}
+
+#[test]
+fn a_ladder_lets_clients_in_step_by_step() {
+    let mut plan = plan(100, vec![ClientGroup::new("idle", 10, Role::Idle)]);
+    plan.ramp = Ramp::Steps { clients: 4, every_ms: 1_000 };
+    plan.groups[0].connect = ConnectOptions { keep_alive_s: 1, ..ConnectOptions::default() };
+    let mut simulated = Simulated::new(plan, Behaviour { refuse_client: 0.3, seed: 1, ..Behaviour::default() });
+    let mut begun = Vec::new();
+    while simulated.advance() {
+        begun.push((simulated.now_ns() / MILLI, simulated.core.dialled()));
+    }
+    assert!(begun.contains(&(0, 4)) && begun.contains(&(1_000, 8)) && begun.contains(&(2_000, 10)), "{begun:?}");
+    let outcome = simulated.conclude();
+    assert_eq!(outcome.connections.accepted + outcome.connections.refused, 10);
+    assert!(outcome.connections.refused > 0);
+}

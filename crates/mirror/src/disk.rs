@@ -1,0 +1,409 @@
+//! The disk that the store sees.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tidegate_store::{Disk, DiskFile, LockError, LockGuard, inspect};
+
+use crate::carrier::{Carrier, Order};
+use crate::extents::Extents;
+use crate::files::FileId;
+use crate::local::is_own;
+use crate::record::Body;
+use crate::{Lost, MirrorError};
+
+/// Zeros at the end of what is written that are not worth carrying where the file has none yet, bytes.
+const MIN_ZEROS: usize = 512;
+
+/// Files in a directory that are on the bus, too: what a sync has confirmed is there.
+///
+/// Writes go to both at once and a sync waits for both, so that the bus costs no more than the slower of the two. While the bus
+/// is away syncs wait, and reading goes on. Dropping it ends it without waiting for anything.
+pub struct MirrorDisk {
+    carrier: Arc<Carrier>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The last record with a change of a name.
+    names: AtomicU64,
+    is_locked: Arc<AtomicBool>,
+    /// Other processes are kept away from the directory as long as the mirror is open.
+    _lock: LockGuard,
+}
+
+/// How a mirror is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MirrorStatus {
+    /// Bytes that the log takes on the bus, by our own count.
+    pub log_bytes: u64,
+    /// Bytes of it that the files hold.
+    pub live_bytes: u64,
+    /// Records that wait for their confirmation.
+    pub waiting: u64,
+    /// Whether something that the bus refused is being mended: commits wait.
+    pub is_interrupted: bool,
+}
+
+impl MirrorDisk {
+    pub(crate) fn start(carrier: Carrier, lock: LockGuard) -> io::Result<Self> {
+        let carrier = Arc::new(carrier);
+        let runs = Arc::clone(&carrier);
+        let thread = thread::Builder::new().name("mirror".to_owned()).spawn(move || runs.run())?;
+        let (names, is_locked) = (AtomicU64::new(0), Arc::default());
+        Ok(Self { carrier, thread: Mutex::new(Some(thread)), names, is_locked, _lock: lock })
+    }
+
+    /// How it is doing.
+    pub fn status(&self) -> MirrorStatus {
+        let state = self.carrier.line.state();
+        MirrorStatus {
+            log_bytes: state.used(),
+            live_bytes: self.carrier.line.files().bytes(),
+            waiting: state.queue.len() as u64,
+            is_interrupted: state.trouble.is_some(),
+        }
+    }
+
+    /// Why nothing can be written any more; none while it can.
+    pub fn lost(&self) -> Option<Lost> {
+        self.carrier.line.state().lost.clone()
+    }
+
+    /// Waits no longer than this for what is not confirmed: then all that waits fails. For a node that is to stop while the bus is
+    /// away. Afterwards nothing can be written.
+    pub fn close(&self, patience: Duration) {
+        let index = self.carrier.check().and_then(|()| self.carrier.index(&mut self.carrier.order()));
+        if let Ok(index) = index {
+            self.carrier.wait_in_time(patience, |state| state.noted >= index);
+        }
+        self.end();
+    }
+
+    /// Fails what waits, and ends.
+    fn end(&self) {
+        self.carrier.lose(&Lost::Closed);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of a mirror has ended by a panic");
+        }
+    }
+
+    /// Carries the file of this name that something else has put into the directory, if it is not on the bus as it is.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the bus cannot be written any more.
+    pub fn carry(&self, name: &str) -> io::Result<()> {
+        let file = self.carrier.local.open(name)?;
+        let length = file.length()?;
+        let mut extents = Extents::default();
+        self.portions(&*file, length, &mut |at, bytes| {
+            extents.write(at, bytes);
+            Ok(())
+        })?;
+        let is_there = {
+            let files = self.carrier.line.files();
+            let known = files.id(name).and_then(|id| files.get(id));
+            known.is_some_and(|known| known.extents == extents && known.length == length)
+        };
+        if is_there {
+            return Ok(());
+        }
+        let id = {
+            let mut order = self.carrier.order();
+            self.link(&mut order, name)?
+        };
+        let carried = MirrorFile::new(&self.carrier, Some(id), Arc::clone(&file));
+        self.portions(&*file, length, &mut |at, bytes| carried.carry(id, bytes, at))?;
+        carried.wait()?;
+        self.sync_directory()
+    }
+
+    /// Reads a file in portions.
+    fn portions(
+        &self,
+        file: &dyn DiskFile,
+        length: u64,
+        each: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut bytes = vec![0; self.carrier.settings.chunk_bytes];
+        let mut at = 0;
+        while at < length {
+            let portion =
+                &mut bytes[..usize::try_from(length - at).unwrap_or(usize::MAX).min(self.carrier.settings.chunk_bytes)];
+            file.read_at(portion, at)?;
+            each(at, portion)?;
+            at += portion.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Carries a store that the directory has to an empty log.
+    pub(crate) fn fill(&self) -> Result<(), MirrorError> {
+        for name in self.carrier.local.list()?.into_iter().filter(|name| inspect::is_content(name)) {
+            self.carry(&name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a list of all files, and waits until it is there and the working copy knows.
+    pub(crate) fn note(&self) -> Result<(), MirrorError> {
+        let index = self.carrier.index(&mut self.carrier.order())?;
+        Ok(self.carrier.wait_until(|state| state.noted >= index)?)
+    }
+
+    fn link(&self, order: &mut Order, name: &str) -> io::Result<FileId> {
+        let id = {
+            let mut files = self.carrier.line.files();
+            let id = files.next();
+            files.link(id, name);
+            id
+        };
+        self.tell(order, &Body::Link { file: id, name })?;
+        Ok(id)
+    }
+
+    /// Sends a change of names.
+    fn tell(&self, order: &mut Order, body: &Body<'_>) -> io::Result<()> {
+        let sequence = self.carrier.send(order, body, None, None).map_err(|lost| lost.to_io())?;
+        self.names.fetch_max(sequence, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.carrier.check().map_err(|lost| lost.to_io())
+    }
+
+    fn file(&self, id: Option<FileId>, local: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(MirrorFile::new(&self.carrier, id, local))
+    }
+}
+
+impl Drop for MirrorDisk {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Disk for MirrorDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        self.check()?;
+        let mut order = self.carrier.order();
+        // A file of its own: whoever has the old one open must not meet this one.
+        match self.carrier.local.remove(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let local = self.carrier.local.create(name)?;
+        let id = self.link(&mut order, name)?;
+        Ok(self.file(Some(id), local))
+    }
+
+    fn create_scratch(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(self.file(None, self.carrier.local.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let id = self.carrier.line.files().id(name);
+        Ok(self.file(id, self.carrier.local.open(name)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check()?;
+        let mut order = self.carrier.order();
+        self.carrier.local.rename(from, to)?;
+        let is_carried = {
+            let mut files = self.carrier.line.files();
+            let is_carried = files.id(from).is_some();
+            files.rename(from, to);
+            is_carried
+        };
+        if is_carried { self.tell(&mut order, &Body::Rename { from, to }) } else { Ok(()) }
+    }
+
+    fn recycle(&self, from: &str, to: &str) -> io::Result<()> {
+        self.check()?;
+        let mut order = self.carrier.order();
+        self.carrier.local.rename(from, to)?;
+        // What the file holds is not carried: on the bus it is a new one of zeros, and the old one is gone.
+        let length = self.carrier.local.open(to)?.length()?;
+        let was_carried = self.carrier.line.files().unlink(from).is_some();
+        if was_carried {
+            self.tell(&mut order, &Body::Unlink { name: from })?;
+        }
+        let id = self.link(&mut order, to)?;
+        self.carrier.line.files().reach(id).length = length;
+        self.tell(&mut order, &Body::Length { file: id, length })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.check()?;
+        let mut order = self.carrier.order();
+        self.carrier.local.remove(name)?;
+        let was_carried = self.carrier.line.files().unlink(name).is_some();
+        if was_carried {
+            self.tell(&mut order, &Body::Unlink { name })?;
+            self.carrier.index_in_time(&mut order).map_err(|lost| lost.to_io())?;
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = self.carrier.local.list()?;
+        names.retain(|name| !is_own(name));
+        Ok(names)
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        if self.carrier.settings.local_sync {
+            self.carrier.local.sync_directory()?;
+        }
+        self.carrier.wait_for(self.names.load(Ordering::Relaxed)).map_err(|lost| lost.to_io())
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        let on_bus = self.carrier.settings.max_bytes.saturating_sub(self.carrier.line.state().used());
+        Ok(self.carrier.local.free_space()?.min(on_bus))
+    }
+
+    fn lock(&self) -> Result<LockGuard, LockError> {
+        if self.is_locked.swap(true, Ordering::AcqRel) {
+            return Err(LockError::Held { holder: Some(std::process::id()) });
+        }
+        Ok(Box::new(Locked(Arc::clone(&self.is_locked))))
+    }
+
+    fn lock_for_reading(&self) -> Result<LockGuard, LockError> {
+        self.lock()
+    }
+
+    fn random(&self) -> u64 {
+        self.carrier.local.random()
+    }
+}
+
+/// The lock of one store within this process.
+struct Locked(Arc<AtomicBool>);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+struct MirrorFile {
+    carrier: Arc<Carrier>,
+    /// None when nobody needs it after a restart.
+    id: Option<FileId>,
+    local: Arc<dyn DiskFile>,
+    /// The last record about it.
+    last: AtomicU64,
+}
+
+impl MirrorFile {
+    fn new(carrier: &Arc<Carrier>, id: Option<FileId>, local: Arc<dyn DiskFile>) -> Self {
+        Self { carrier: Arc::clone(carrier), id, local, last: AtomicU64::new(0) }
+    }
+
+    /// Sends what was written, in portions.
+    fn carry(&self, id: FileId, bytes: &[u8], at: u64) -> io::Result<()> {
+        let (chunk, max) = (self.carrier.settings.chunk_bytes, self.carrier.settings.max_unconfirmed_bytes);
+        for (bytes, index) in bytes.chunks(chunk).zip(0_u64..) {
+            let room = self.carrier.wait_until(|state| {
+                let waits = state.unconfirmed(id);
+                waits == 0 || waits + bytes.len() <= max
+            });
+            let sent = room.and_then(|()| self.send(id, bytes, at + index * chunk as u64));
+            sent.map_err(|lost| lost.to_io())?;
+        }
+        Ok(())
+    }
+
+    fn send(&self, id: FileId, bytes: &[u8], at: u64) -> Result<(), Lost> {
+        let mut order = self.carrier.order();
+        let (data, length) = {
+            let mut files = self.carrier.line.files();
+            // Whoever has a file open that is gone goes on without the bus.
+            let Some(file) = files.get_mut(id) else { return Ok(()) };
+            let end = at + bytes.len() as u64;
+            let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
+            let is_new = !file.extents.touches(end - zeros as u64, end);
+            let data = if zeros >= MIN_ZEROS && is_new { &bytes[..bytes.len() - zeros] } else { bytes };
+            let grows = end > file.length;
+            file.length = file.length.max(end);
+            file.extents.write(at, data);
+            if data.is_empty() && !grows {
+                return Ok(());
+            }
+            (data, file.length)
+        };
+        let (body, of) = if data.is_empty() {
+            (Body::Length { file: id, length }, None)
+        } else {
+            (Body::Data { file: id, at, length, bytes: data }, Some(id))
+        };
+        let sequence = self.carrier.send(&mut order, &body, of, None)?;
+        self.last.fetch_max(sequence, Ordering::Relaxed);
+        self.carrier.index_in_time(&mut order)
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        self.carrier.wait_for(self.last.load(Ordering::Relaxed)).map_err(|lost| lost.to_io())
+    }
+
+    /// Refuses what the log has no room for, as a disk without room does.
+    fn check_room(&self, bytes: usize) -> io::Result<()> {
+        let state = self.carrier.line.state();
+        match &state.lost {
+            Some(lost) => Err(lost.to_io()),
+            None if state.used() + bytes as u64 > self.carrier.settings.max_bytes => {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl DiskFile for MirrorFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let Some(id) = self.id else { return self.local.write_at(bytes, offset) };
+        self.check_room(bytes.len())?;
+        self.local.write_at(bytes, offset)?;
+        self.carry(id, bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.local.read_at(bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.id.is_none() {
+            return Ok(());
+        }
+        self.carrier.check().map_err(|lost| lost.to_io())?;
+        if self.carrier.settings.local_sync {
+            self.local.sync_data()?;
+        }
+        self.wait()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.local.length()
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let Some(id) = self.id else { return self.local.set_length(length) };
+        self.carrier.check().map_err(|lost| lost.to_io())?;
+        self.local.set_length(length)?;
+        let mut order = self.carrier.order();
+        {
+            let mut files = self.carrier.line.files();
+            let Some(file) = files.get_mut(id) else { return Ok(()) };
+            file.length = length;
+            file.extents.cut(length);
+        }
+        let sent = self.carrier.send(&mut order, &Body::Length { file: id, length }, None, None);
+        self.last.fetch_max(sent.map_err(|lost| lost.to_io())?, Ordering::Relaxed);
+        Ok(())
+    }
+}

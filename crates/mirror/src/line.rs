@@ -1,0 +1,162 @@
+//! What is on its way to the bus, and what of it is confirmed.
+//!
+//! Locks are taken in this order: that of who sends (`carrier`), the line's, that of the files.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tidegate_bus::{BusError, Position};
+
+use crate::Lost;
+use crate::files::{FileId, Files, Mark};
+
+/// What a record takes on the bus beside what is in it, bytes: subject, headers and what the servers add.
+pub(crate) const RECORD_OVERHEAD: u64 = 512;
+
+/// A record that is not confirmed.
+pub(crate) struct Sent {
+    pub(crate) sequence: u64,
+    /// Bytes of the log before it.
+    pub(crate) offset: u64,
+    pub(crate) payload: Bytes,
+    /// Which file has bytes in it.
+    pub(crate) file: Option<FileId>,
+    /// Where the log can be trimmed once this is confirmed: it lists all files.
+    pub(crate) trim: Option<Mark>,
+    pub(crate) position: Option<Position>,
+}
+
+impl Sent {
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.payload.len() as u64 + RECORD_OVERHEAD
+    }
+}
+
+/// A list of all files that is confirmed.
+pub(crate) struct Indexed {
+    pub(crate) sequence: u64,
+    pub(crate) position: Position,
+    pub(crate) record: Bytes,
+    pub(crate) trim: Mark,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// In the order of their sequences, which are consecutive.
+    pub(crate) queue: VecDeque<Sent>,
+    /// The sequence up to which all is confirmed.
+    pub(crate) confirmed: u64,
+    /// Where the last confirmed record is, and the bytes of the log up to its end.
+    pub(crate) mark: Mark,
+    /// Bytes of the log with all that was sent.
+    pub(crate) sent: u64,
+    /// Bytes of the log that were trimmed.
+    pub(crate) trimmed: u64,
+    /// Bytes of each file that are not confirmed.
+    unconfirmed: HashMap<FileId, usize>,
+    /// Appends that the bus has not answered.
+    pub(crate) outstanding: usize,
+    /// What the bus said first that is not mended yet.
+    pub(crate) trouble: Option<BusError>,
+    pub(crate) lost: Option<Lost>,
+    /// The sequence of the last list of files that the working copy knows.
+    pub(crate) noted: u64,
+    /// The latest list of files that nobody has looked at.
+    pub(crate) indexed: Option<Indexed>,
+}
+
+impl State {
+    /// With all up to a sequence confirmed, which ends at a mark, of a log that is trimmed up to an offset.
+    pub(crate) fn at(confirmed: u64, mark: Mark, trimmed: u64) -> Self {
+        Self { confirmed, mark, sent: mark.offset, trimmed, ..Self::default() }
+    }
+
+    pub(crate) fn unconfirmed(&self, file: FileId) -> usize {
+        self.unconfirmed.get(&file).copied().unwrap_or(0)
+    }
+
+    /// Bytes that the log takes.
+    pub(crate) fn used(&self) -> u64 {
+        self.sent.saturating_sub(self.trimmed)
+    }
+
+    pub(crate) fn push(&mut self, sent: Sent) {
+        self.sent = sent.end();
+        if let Some(file) = sent.file {
+            *self.unconfirmed.entry(file).or_default() += sent.payload.len();
+        }
+        self.queue.push_back(sent);
+    }
+
+    /// Notes where a record is.
+    pub(crate) fn stored(&mut self, sequence: u64, position: Position) {
+        let front = self.queue.front().map_or(sequence, |sent| sent.sequence);
+        let index = sequence.checked_sub(front).and_then(|index| usize::try_from(index).ok());
+        if let Some(sent) = index.and_then(|index| self.queue.get_mut(index)) {
+            sent.position = Some(position);
+        }
+    }
+}
+
+/// The line.
+#[derive(Default)]
+pub(crate) struct Line {
+    state: Mutex<State>,
+    /// Something of the state has changed.
+    pub(crate) changed: Condvar,
+    files: Mutex<Files>,
+}
+
+impl Line {
+    pub(crate) fn new(state: State, files: Files) -> Self {
+        Self { state: Mutex::new(state), changed: Condvar::new(), files: Mutex::new(files) }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn files(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bus has answered an append.
+    pub(crate) fn answered(&self, sequence: u64, outcome: Result<Position, BusError>) {
+        let mut state = self.state();
+        state.outstanding -= 1;
+        match outcome {
+            Ok(position) => {
+                state.stored(sequence, position);
+                self.advance(&mut state);
+            }
+            Err(error) => drop(state.trouble.get_or_insert(error)),
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Takes what is confirmed out of the queue.
+    pub(crate) fn advance(&self, state: &mut State) {
+        let mut files = self.files();
+        while let Some(position) = state.queue.front().and_then(|sent| sent.position) {
+            let Some(sent) = state.queue.pop_front() else { return };
+            state.confirmed = sent.sequence;
+            state.mark = Mark { position, offset: sent.end() };
+            if let Some(file) = sent.file {
+                if let Some(bytes) = state.unconfirmed.get_mut(&file) {
+                    *bytes -= sent.payload.len();
+                    if *bytes == 0 {
+                        state.unconfirmed.remove(&file);
+                    }
+                }
+                if let Some(file) = files.get_mut(file) {
+                    file.first.get_or_insert(Mark { position, offset: sent.offset });
+                }
+            }
+            if let Some(trim) = sent.trim {
+                state.indexed = Some(Indexed { sequence: sent.sequence, position, record: sent.payload, trim });
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What is done when the bus has not taken something: it is found out who has the log, what of ours it has, and the rest is sent
+//! again. Until then commits wait.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tidegate_bus::{BusError, Position};
+
+use crate::Lost;
+use crate::ask::{Range, ask};
+use crate::carrier::Carrier;
+use crate::record::decode;
+
+/// Pause before the next attempt; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// How often somebody who has claimed the log is looked for, until it is taken back from who does not show up.
+const LOOKS: u32 = 12;
+
+/// Why an attempt did not mend it.
+enum Failure {
+    /// It is tried again.
+    Bus(BusError),
+    Lost(Lost),
+}
+
+impl From<BusError> for Failure {
+    fn from(error: BusError) -> Self {
+        Self::Bus(error)
+    }
+}
+
+/// What a part of the log has.
+struct Found {
+    /// Sequences and positions of records of this life.
+    ours: Vec<(u64, Position)>,
+    is_foreign: bool,
+}
+
+impl Carrier {
+    /// Mends what the bus has refused. Returns when it is mended, or lost.
+    pub(crate) fn mend(&self) {
+        let (mut pause, mut looks) = (FIRST_PAUSE, LOOKS);
+        loop {
+            // Everything that was given to the bus is answered some time, so that nothing of an earlier attempt comes late.
+            if self.wait_until(|state| state.outstanding == 0).is_err() {
+                return;
+            }
+            let Some(trouble) = self.line.state().trouble.clone() else { return };
+            match self.attempt(&trouble, &mut looks) {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(Failure::Lost(lost)) => return self.lose(&lost),
+                Err(Failure::Bus(BusError::Stopped)) => return self.lose(&Lost::Closed),
+                Err(Failure::Bus(error)) => tracing::warn!(%error, %trouble, "commits wait for the bus"),
+            }
+            self.sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    pub(crate) fn sleep(&self, pause: Duration) {
+        let state = self.line.state();
+        let waiting = self.line.changed.wait_timeout_while(state, pause, |state| state.lost.is_none());
+        drop(waiting.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Says whether it is mended.
+    fn attempt(&self, trouble: &BusError, looks: &mut u32) -> Result<bool, Failure> {
+        let ends = || self.ends();
+        let seen = self.line.state().mark.position;
+        let fenced = || Failure::Lost(Lost::Fenced(self.place.log.clone()));
+        let behind = || Failure::Lost(Lost::Behind { log: self.place.log.clone(), seen });
+        // First without a claim: who has taken the place must not be disturbed.
+        let end = ask(&ends, |done| self.bus.bounds(&self.place, done))?.next;
+        if end <= seen {
+            return Err(behind());
+        }
+        if self.find(seen, end)?.is_foreign {
+            return Err(fenced());
+        }
+        if matches!(trouble, BusError::Fenced { .. }) && *looks > 0 {
+            // Somebody has claimed the log and not said yet who it is.
+            *looks -= 1;
+            return Ok(false);
+        }
+        let epoch = ask(&ends, |done| self.bus.own(&self.place, done))?;
+        if epoch.0 <= seen {
+            return Err(behind());
+        }
+        let found = self.find(seen, epoch.0)?;
+        if found.is_foreign {
+            return Err(fenced());
+        }
+        let mut order = self.order();
+        let mut state = self.line.state();
+        let stored = found.ours.len();
+        for (sequence, position) in found.ours {
+            state.stored(sequence, position);
+        }
+        self.line.advance(&mut state);
+        state.trouble = None;
+        let again: Vec<_> = state.queue.iter().map(|sent| (sent.sequence, sent.payload.clone())).collect();
+        state.outstanding = again.len();
+        order.epoch = epoch;
+        drop(state);
+        self.line.changed.notify_all();
+        tracing::info!(stored, again = again.len(), "the bus takes commits again");
+        for (sequence, payload) in again {
+            self.append_again(epoch, sequence, payload);
+        }
+        Ok(true)
+    }
+
+    /// As [`Self::append`], unless something before it was refused.
+    fn append_again(&self, epoch: tidegate_bus::Epoch, sequence: u64, payload: bytes::Bytes) {
+        let mut state = self.line.state();
+        if state.trouble.is_some() {
+            state.outstanding -= 1;
+            drop(state);
+            return self.line.changed.notify_all();
+        }
+        drop(state);
+        self.append(epoch, sequence, payload);
+    }
+
+    /// Looks at what is behind a position, and below another one.
+    fn find(&self, seen: Position, to: Position) -> Result<Found, Failure> {
+        let mut found = Found { ours: Vec::new(), is_foreign: false };
+        let from = seen.next();
+        if from >= to {
+            return Ok(found);
+        }
+        let mut range = Range::new(&self.bus, &self.place, from, to)?;
+        loop {
+            let records = match range.take(&|| self.ends()) {
+                // Nobody else trims a log that is ours.
+                Err(BusError::Trimmed { .. }) => return Ok(Found { is_foreign: true, ..found }),
+                records => records?,
+            };
+            if records.is_empty() {
+                return Ok(found);
+            }
+            for record in records {
+                match decode(&record.payload) {
+                    Ok((origin, _)) if origin.incarnation == self.incarnation => {
+                        if origin.sequence > 0 {
+                            found.ours.push((origin.sequence, record.position));
+                        }
+                    }
+                    // What cannot be read is not of this version, so not ours.
+                    _ => found.is_foreign = true,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Opens a mirror: takes the log, finds out what it has, and makes the working copy the same.
+
+use std::sync::Arc;
+
+use tidegate_bus::{Append, Bus, BusError, Epoch, LogSpec, Place, Position};
+use tidegate_store::{Disk, LockError, RealDisk, inspect};
+
+use crate::ask::ask;
+use crate::carrier::{Carrier, Order, RESERVE_BYTES};
+use crate::files::{Files, Mark};
+use crate::line::{Line, State};
+use crate::local::{Kept, LocalState};
+use crate::record::{Body, Origin, encode};
+use crate::replay::{Replay, Stop};
+use crate::settings::MIN_MAX_BYTES;
+use crate::{MirrorDisk, MirrorError, Settings};
+
+/// How often the log is claimed again when somebody else does at the same time.
+const CLAIMS: u32 = 8;
+/// Most records of a log: bytes are what is limited.
+const MAX_RECORDS: u64 = 1 << 40;
+
+/// What was found when a mirror was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpenReport {
+    /// The log was empty, and so is the store.
+    pub created: bool,
+    /// The log was empty, and the directory had a store, which was carried to the bus.
+    pub filled: bool,
+    /// The working copy was proven, and only what came after it was fetched.
+    pub resumed: bool,
+    /// Records fetched.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+/// What opening gives.
+pub struct OpenedMirror {
+    /// The disk, for `tidegate_store::open`.
+    pub disk: Arc<MirrorDisk>,
+    /// What was found.
+    pub report: OpenReport,
+}
+
+/// Takes the files of a node on the bus, makes the working copy what they are, and gives a disk of them. Who had them before
+/// can confirm nothing from here on.
+///
+/// # Errors
+/// When the bus is away, the log is damaged or has lost something, the directory is another log's or cannot be used. What the
+/// log has is as it was, and so is a directory that is not its copy.
+pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> {
+    let settings = Settings {
+        max_bytes: settings.max_bytes.max(MIN_MAX_BYTES),
+        chunk_bytes: settings.chunk_bytes.clamp(4_096, 900_000),
+        ..settings
+    };
+    let local = RealDisk::create(&settings.directory)?;
+    let lock = local.lock().map_err(|error| match error {
+        LockError::Held { holder } => MirrorError::Locked { holder },
+        LockError::Io(error) => MirrorError::Local(error),
+    })?;
+    let place = Place::new(settings.log.clone(), 0);
+    let incarnation = local.random();
+    let claimed = claim(bus, &place, &settings, incarnation)?;
+    let mut report = OpenReport::default();
+    let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
+    let Found { files, sequence, offset, is_content_local } = found;
+    if !report.created && !report.filled {
+        tracing::info!(log = %place.log, report.resumed, report.records, report.bytes, "the working copy is what the bus has");
+    }
+    let trimmed = files.iter().filter_map(|(_, file)| file.first).min().map_or(offset, |mark| mark.offset);
+    let state = State::at(sequence, Mark { position: claimed.position, offset }, trimmed);
+    let order = Order { epoch: claimed.epoch, sequence, offset, since_index: 0 };
+    let carrier = Carrier::new(bus.clone(), place, settings, local, incarnation, Line::new(state, files), order);
+    let disk = MirrorDisk::start(carrier, lock)?;
+    if is_content_local {
+        disk.fill()?;
+    }
+    disk.note()?;
+    Ok(OpenedMirror { disk: Arc::new(disk), report })
+}
+
+struct Claimed {
+    epoch: Epoch,
+    /// Where the record is that says who it is.
+    position: Position,
+}
+
+fn claim(bus: &Bus, place: &Place, settings: &Settings, incarnation: u64) -> Result<Claimed, MirrorError> {
+    let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
+    // The servers count otherwise than we do: their limit must not be the first that is reached.
+    let max_bytes = settings.max_bytes + settings.max_bytes / 8 + RESERVE_BYTES * 4;
+    let spec = LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(place.log.clone(), 1) };
+    ask(&|| false, |done| bus.create(spec, done)).map_err(failed)?;
+    for _ in 0..CLAIMS {
+        let epoch = ask(&|| false, |done| bus.own(place, done)).map_err(failed)?;
+        let origin = Origin { incarnation, sequence: 0, offset: 0 };
+        let append = Append::new(encode(origin, &Body::Claim)).by(epoch);
+        match ask(&|| false, |done| bus.append(place, append, done)) {
+            Ok(position) => return Ok(Claimed { epoch, position }),
+            // Whoever was replaced may have taken it back before it knew of this claim.
+            Err(BusError::Fenced { .. } | BusError::Unconfirmed { .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Err(MirrorError::Contended { log: place.log.clone() })
+}
+
+struct Found {
+    files: Files,
+    sequence: u64,
+    offset: u64,
+    /// The working copy has to be carried to the bus.
+    is_content_local: bool,
+}
+
+fn find(
+    bus: &Bus,
+    place: &Place,
+    local: &RealDisk,
+    sync: bool,
+    end: Position,
+    report: &mut OpenReport,
+) -> Result<Found, MirrorError> {
+    let log = &place.log;
+    let kept = Kept::load(local)?;
+    if let Kept::State(state) = &kept {
+        if state.log != log.as_str() {
+            return Err(MirrorError::OtherLog { log: log.clone(), found: state.log.clone() });
+        }
+        if state.position >= end {
+            return Err(MirrorError::Behind { log: log.clone(), seen: state.position, end });
+        }
+        if let Some(replay) = resume(bus, place, local, sync, state, end)? {
+            report.resumed = true;
+            return install(replay, sync, report);
+        }
+    }
+    let mut replay = Replay::new(log, local);
+    match replay.read(bus, place, Position::START, end) {
+        Ok(()) => {}
+        Err(Stop::Failed(error)) => return Err(error),
+        Err(Stop::Anew) => {
+            let (position, what) = (Position::START, "its beginning cannot be read".to_owned());
+            return Err(MirrorError::Damaged { log: log.clone(), position, what });
+        }
+    }
+    let has_content = local.list()?.iter().any(|name| inspect::is_content(name));
+    let is_copy = kept != Kept::Nothing;
+    match (replay.has_index, is_copy) {
+        (true, false) if has_content => {
+            replay.parts.discard()?;
+            Err(MirrorError::Foreign { log: log.clone() })
+        }
+        (true, _) => {
+            LocalState { log: log.to_string(), position: Position::START, index: None }.save(local, sync)?;
+            install(replay, sync, report)
+        }
+        (false, true) => Err(MirrorError::Behind { log: log.clone(), seen: Position::START, end }),
+        (false, false) => {
+            let Replay { sequence, offset, parts, .. } = replay;
+            parts.discard()?;
+            if sequence > 0 && !has_content {
+                return Err(MirrorError::Unfinished { log: log.clone() });
+            }
+            (report.created, report.filled) = (!has_content, has_content);
+            Ok(Found { files: Files::default(), sequence, offset, is_content_local: has_content })
+        }
+    }
+}
+
+/// Goes on from what the working copy has, if that is proven.
+fn resume<'a>(
+    bus: &Bus,
+    place: &Place,
+    local: &'a RealDisk,
+    sync: bool,
+    state: &LocalState,
+    end: Position,
+) -> Result<Option<Replay<'a>>, MirrorError> {
+    let Some(index) = &state.index else { return Ok(None) };
+    // From here on the names in the directory are not those of the copy.
+    LocalState { index: None, ..state.clone() }.save(local, sync)?;
+    let attempt = || {
+        let mut replay = Replay::from_copy(&place.log, local, index)?;
+        replay.read(bus, place, state.position.next(), end)?;
+        Ok(replay)
+    };
+    match attempt() {
+        Ok(replay) => Ok(Some(replay)),
+        Err(Stop::Failed(error @ MirrorError::Bus { .. })) => Err(error),
+        Err(Stop::Anew) => {
+            tracing::info!(log = %place.log, "the working copy is not what the bus has; all is fetched");
+            Ok(None)
+        }
+        Err(Stop::Failed(error)) => {
+            tracing::warn!(%error, "the working copy cannot be gone on from; all is fetched");
+            Ok(None)
+        }
+    }
+}
+
+/// Makes the directory what was read.
+fn install(replay: Replay<'_>, sync: bool, report: &mut OpenReport) -> Result<Found, MirrorError> {
+    let Replay { mut files, parts, sequence, offset, records, bytes, .. } = replay;
+    (report.records, report.bytes) = (records, bytes);
+    files.retain_named();
+    parts.install(&files, sync)?;
+    Ok(Found { files, sequence, offset, is_content_local: false })
+}

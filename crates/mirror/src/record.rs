@@ -1,0 +1,277 @@
+//! What a record on the bus says: bytes of a file, a change of a name, or which files there are.
+//!
+//! ```text
+//! checksum u32 | version u8 | kind u8 | incarnation u64 | sequence u64 | offset u64 | what the kind says
+//! ```
+
+use std::collections::BTreeMap;
+
+use tidegate_bus::Position;
+
+use crate::extents::{Extent, Extents};
+use crate::files::{FileId, FileState, Files, Mark};
+
+/// The format that this version reads and writes.
+pub(crate) const VERSION: u8 = 1;
+/// Bytes before what the kind says.
+const HEADER: usize = 4 + 1 + 1 + 8 + 8 + 8;
+/// Bytes of a record of data beside the data.
+pub(crate) const DATA_HEADER: usize = HEADER + 8 + 8 + 8;
+
+/// Who wrote a record, and which one of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// The life of the mirror that wrote it: a random number.
+    pub(crate) incarnation: u64,
+    /// Consecutive over all lives, from 1 on; 0 in claims, which are not numbered.
+    pub(crate) sequence: u64,
+    /// Bytes of the log before this record, since the log began.
+    pub(crate) offset: u64,
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body<'a> {
+    /// A life begins.
+    Claim,
+    /// A file has these bytes at a place, and is so long then.
+    Data { file: FileId, at: u64, length: u64, bytes: &'a [u8] },
+    /// A file is so long; what is new is zero.
+    Length { file: FileId, length: u64 },
+    /// There is an empty file of this name, in the place of the one that had it.
+    Link { file: FileId, name: &'a str },
+    /// A file has another name, in the place of the one that had it.
+    Rename { from: &'a str, to: &'a str },
+    /// A file is gone.
+    Unlink { name: &'a str },
+    /// These are all files.
+    Index(Files),
+}
+
+const CLAIM: u8 = 0;
+const DATA: u8 = 1;
+const LENGTH: u8 = 2;
+const LINK: u8 = 3;
+const RENAME: u8 = 4;
+const UNLINK: u8 = 5;
+const INDEX: u8 = 6;
+
+/// A record as bytes.
+pub(crate) fn encode(origin: Origin, body: &Body<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(match body {
+        Body::Data { bytes, .. } => DATA_HEADER + bytes.len(),
+        _ => HEADER + 64,
+    });
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.push(VERSION);
+    bytes.push(match body {
+        Body::Claim => CLAIM,
+        Body::Data { .. } => DATA,
+        Body::Length { .. } => LENGTH,
+        Body::Link { .. } => LINK,
+        Body::Rename { .. } => RENAME,
+        Body::Unlink { .. } => UNLINK,
+        Body::Index(_) => INDEX,
+    });
+    for number in [origin.incarnation, origin.sequence, origin.offset] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    match body {
+        Body::Claim => {}
+        Body::Data { file, at, length, bytes: data } => {
+            put_numbers(&mut bytes, &[*file, *at, *length]);
+            bytes.extend_from_slice(data);
+        }
+        Body::Length { file, length } => put_numbers(&mut bytes, &[*file, *length]),
+        Body::Link { file, name } => {
+            put_numbers(&mut bytes, &[*file]);
+            put_text(&mut bytes, name);
+        }
+        Body::Rename { from, to } => {
+            put_text(&mut bytes, from);
+            put_text(&mut bytes, to);
+        }
+        Body::Unlink { name } => put_text(&mut bytes, name),
+        Body::Index(files) => put_files(&mut bytes, files),
+    }
+    let checksum = crc32c::crc32c(&bytes[4..]);
+    bytes[..4].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+fn put_numbers(bytes: &mut Vec<u8>, numbers: &[u64]) {
+    for number in numbers {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Names of files are far shorter than what their length is written with.
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn put_files(bytes: &mut Vec<u8>, files: &Files) {
+    put_numbers(bytes, &[files.next(), files.len() as u64]);
+    for (id, file) in files.iter() {
+        let first = file.first.unwrap_or_default();
+        put_numbers(bytes, &[id, file.length, first.position.0, first.offset, file.extents.parts().len() as u64]);
+        put_text(bytes, file.name.as_deref().unwrap_or_default());
+        for extent in file.extents.parts() {
+            put_numbers(bytes, &[extent.at, extent.length]);
+            bytes.push(u8::from(extent.checksum.is_some()));
+            bytes.extend_from_slice(&extent.checksum.unwrap_or(0).to_le_bytes());
+        }
+    }
+}
+
+/// Reads a record.
+///
+/// # Errors
+/// In words: what is wrong with it.
+pub(crate) fn decode(record: &[u8]) -> Result<(Origin, Body<'_>), String> {
+    let mut rest = Rest(record);
+    let checksum = rest.word()?;
+    if crc32c::crc32c(rest.0) != checksum {
+        return Err("its checksum is wrong".to_owned());
+    }
+    let version = rest.byte()?;
+    if version != VERSION {
+        return Err(format!("it has format {version}, this version reads {VERSION}"));
+    }
+    let kind = rest.byte()?;
+    let origin = Origin { incarnation: rest.number()?, sequence: rest.number()?, offset: rest.number()? };
+    let body = match kind {
+        CLAIM => Body::Claim,
+        DATA => Body::Data {
+            file: rest.number()?,
+            at: rest.number()?,
+            length: rest.number()?,
+            bytes: std::mem::take(&mut rest.0),
+        },
+        LENGTH => Body::Length { file: rest.number()?, length: rest.number()? },
+        LINK => Body::Link { file: rest.number()?, name: rest.text()? },
+        RENAME => Body::Rename { from: rest.text()?, to: rest.text()? },
+        UNLINK => Body::Unlink { name: rest.text()? },
+        INDEX => Body::Index(rest.files()?),
+        kind => return Err(format!("it is of kind {kind}, which is none")),
+    };
+    if rest.0.is_empty() { Ok((origin, body)) } else { Err("it is too long".to_owned()) }
+}
+
+/// What is left of a record.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| "it is too short".to_owned())?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        self.take(N)?.try_into().map_err(|_| "it is too short".to_owned())
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    fn word(&mut self) -> Result<u32, String> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn number(&mut self) -> Result<u64, String> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Result<&'a str, String> {
+        let length = u16::from_le_bytes(self.array()?);
+        let text = std::str::from_utf8(self.take(usize::from(length))?).map_err(|_| "a name is not text".to_owned())?;
+        // A name becomes one of a file here: it must not lead anywhere else.
+        if text.is_empty() || text.contains('/') || text == "." || text == ".." {
+            return Err(format!("{text:?} is no name of a file"));
+        }
+        Ok(text)
+    }
+
+    fn files(&mut self) -> Result<Files, String> {
+        let (next, count) = (self.number()?, self.number()?);
+        let mut files = BTreeMap::new();
+        for _ in 0..count {
+            let [id, length, position, offset, parts] =
+                [self.number()?, self.number()?, self.number()?, self.number()?, self.number()?];
+            let name = Some(self.text()?.to_owned());
+            let mut extents: Vec<Extent> = Vec::new();
+            for _ in 0..parts {
+                let (at, length, known) = (self.number()?, self.number()?, self.byte()? != 0);
+                let checksum = Some(self.word()?).filter(|_| known);
+                extents.push(Extent { at, length, checksum });
+            }
+            if !extents.is_sorted_by(|one, next| one.end() < next.at) || id >= next {
+                return Err("its files are not in order".to_owned());
+            }
+            let extents = Extents::from_parts(extents);
+            let first =
+                Some(Mark { position: Position(position), offset }).filter(|mark| mark.position > Position::START);
+            files.insert(id, FileState { name, length, extents, first });
+        }
+        Ok(Files::new(files, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn index() -> Files {
+        let mut files = Files::default();
+        files.link(3, "MANIFEST");
+        files.link(7, "journal-000000000007.log");
+        let file = files.reach(7);
+        file.length = 8_192;
+        file.extents.write(0, b"header");
+        file.extents.write(4_096, b"frames");
+        file.extents.write(4_097, b"r");
+        file.first = Some(Mark { position: Position(12), offset: 4_000 });
+        files
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_every_flipped_bit_is_found() {
+        let origin = Origin { incarnation: u64::MAX - 1, sequence: 12, offset: 1 << 40 };
+        let bodies = [
+            Body::Claim,
+            Body::Data { file: 1, at: 2, length: 9, bytes: b"data" },
+            Body::Data { file: 1, at: 2, length: 2, bytes: b"" },
+            Body::Length { file: 1, length: 3 },
+            Body::Link { file: 1, name: "a" },
+            Body::Rename { from: "a", to: "b" },
+            Body::Unlink { name: "b" },
+            Body::Index(Files::default()),
+            Body::Index(index()),
+        ];
+        for body in bodies {
+            let bytes = encode(origin, &body);
+            assert_eq!(decode(&bytes).unwrap(), (origin, body.clone()));
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(decode(&damaged).is_err(), "bit {bit} of {body:?}");
+            }
+            for end in 0..bytes.len() {
+                assert!(decode(&bytes[..end]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_leads_nowhere_else() {
+        let origin = Origin { incarnation: 1, sequence: 1, offset: 0 };
+        for name in ["", ".", "..", "../x", "/etc/x", "a/b"] {
+            assert!(decode(&encode(origin, &Body::Unlink { name })).is_err(), "{name}");
+        }
+    }
+}

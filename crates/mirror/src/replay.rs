@@ -1,0 +1,209 @@
+//! Reads a log from some place to its end, and makes the files that it tells of.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use tidegate_bus::{Bus, BusError, LogName, Place, Position, Record};
+use tidegate_store::RealDisk;
+
+use crate::MirrorError;
+use crate::ask::Range;
+use crate::files::{FileId, Files, Mark};
+use crate::line::RECORD_OVERHEAD;
+use crate::local::{Parts, holds};
+use crate::record::{Body, decode};
+
+/// What was read so far.
+pub(crate) struct Replay<'a> {
+    log: LogName,
+    pub(crate) files: Files,
+    pub(crate) parts: Parts<'a>,
+    /// The number of the last record; 0 before the first.
+    pub(crate) sequence: u64,
+    /// Bytes of the log up to the end of that record.
+    pub(crate) offset: u64,
+    /// A list of all files was read: before that, of a log whose beginning was trimmed not all is known.
+    pub(crate) has_index: bool,
+    /// The first record was the log's first.
+    is_whole: bool,
+    /// Files that the working copy should have and does not.
+    missing: BTreeSet<FileId>,
+    /// Files of which a list knows more than was read: they were trimmed, and are gone or written anew further on.
+    lacking: BTreeSet<FileId>,
+    /// Records read, and their bytes.
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+/// Why reading ended early.
+pub(crate) enum Stop {
+    /// The working copy does not do: all has to be read.
+    Anew,
+    Failed(MirrorError),
+}
+
+impl From<MirrorError> for Stop {
+    fn from(error: MirrorError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<'a> Replay<'a> {
+    /// From the beginning.
+    pub(crate) fn new(log: &LogName, disk: &'a RealDisk) -> Self {
+        Self {
+            log: log.clone(),
+            files: Files::default(),
+            parts: Parts::new(disk),
+            sequence: 0,
+            offset: 0,
+            has_index: false,
+            is_whole: false,
+            missing: BTreeSet::new(),
+            lacking: BTreeSet::new(),
+            records: 0,
+            bytes: 0,
+        }
+    }
+
+    /// From a list of files that the working copy remembers.
+    pub(crate) fn from_copy(log: &LogName, disk: &'a RealDisk, index: &[u8]) -> Result<Self, Stop> {
+        let Ok((origin, Body::Index(files))) = decode(index) else { return Err(Stop::Anew) };
+        let mut replay = Self::new(log, disk);
+        replay.sequence = origin.sequence;
+        replay.offset = origin.offset + index.len() as u64 + RECORD_OVERHEAD;
+        replay.has_index = true;
+        for (id, file) in files.iter().filter(|(_, file)| !file.extents.is_empty()) {
+            match &file.name {
+                Some(name) if holds(disk, name, &file.extents) => {
+                    let adopted = replay.parts.adopt(id, name, &file.extents);
+                    adopted.map_err(|error| Stop::Failed(error.into()))?;
+                }
+                _ => drop(replay.missing.insert(id)),
+            }
+        }
+        replay.files = files;
+        Ok(replay)
+    }
+
+    /// Reads on.
+    pub(crate) fn read(&mut self, bus: &Bus, place: &Place, from: Position, to: Position) -> Result<(), Stop> {
+        if from >= to {
+            return self.check_missing();
+        }
+        let failed = |source| match source {
+            BusError::Trimmed { .. } => Stop::Anew,
+            source => Stop::Failed(MirrorError::Bus { log: place.log.clone(), source }),
+        };
+        let mut range = Range::new(bus, place, from, to).map_err(failed)?;
+        loop {
+            let records = range.take(&|| false).map_err(failed)?;
+            if records.is_empty() {
+                self.check_lacking(to)?;
+                return self.check_missing();
+            }
+            for record in records {
+                self.take(&record)?;
+            }
+        }
+    }
+
+    /// What the working copy lacks is of no matter when it is gone since.
+    fn check_missing(&self) -> Result<(), Stop> {
+        if self.missing.iter().any(|id| self.files.get(*id).is_some()) { Err(Stop::Anew) } else { Ok(()) }
+    }
+
+    fn check_lacking(&self, end: Position) -> Result<(), Stop> {
+        let Some(file) = self.lacking.iter().find_map(|id| self.files.get(*id)) else { return Ok(()) };
+        let what = format!("{} is not all there", file.name.as_deref().unwrap_or("a file"));
+        Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position: end, what }))
+    }
+
+    fn take(&mut self, record: &Record) -> Result<(), Stop> {
+        let position = record.position;
+        let damaged = |what| Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, what });
+        let (origin, body) = decode(&record.payload).map_err(damaged)?;
+        self.records += 1;
+        self.bytes += record.payload.len() as u64;
+        if matches!(body, Body::Claim) {
+            return Ok(());
+        }
+        if self.sequence == 0 && !self.has_index {
+            self.is_whole = origin.sequence == 1;
+        } else if origin.sequence != self.sequence + 1 {
+            let text = format!("record {} comes after record {}", origin.sequence, self.sequence);
+            let damaged = MirrorError::Damaged { log: self.log.clone(), position, what: text };
+            // With a copy, records may have been trimmed that it has not seen.
+            return Err(if self.records == 1 { Stop::Anew } else { Stop::Failed(damaged) });
+        }
+        self.sequence = origin.sequence;
+        let mark = Mark { position, offset: origin.offset };
+        self.offset = origin.offset + record.payload.len() as u64 + RECORD_OVERHEAD;
+        match self.apply(body, mark) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(what)) => Err(Stop::Failed(MirrorError::Damaged { log: self.log.clone(), position, what })),
+            Err(error) => Err(Stop::Failed(error.into())),
+        }
+    }
+
+    fn apply(&mut self, body: Body<'_>, mark: Mark) -> io::Result<Result<(), String>> {
+        let gone = match body {
+            Body::Claim => None,
+            Body::Data { file, at, length, bytes } => {
+                let state = self.files.reach(file);
+                state.extents.write(at, bytes);
+                state.length = length;
+                state.first.get_or_insert(mark);
+                self.parts.write(file, at, bytes)?;
+                None
+            }
+            Body::Length { file, length } => {
+                let state = self.files.reach(file);
+                state.extents.cut(length);
+                state.length = length;
+                self.parts.set_length(file, length)?;
+                None
+            }
+            Body::Link { file, name } => self.files.link(file, name),
+            Body::Rename { from, to } => self.files.rename(from, to),
+            Body::Unlink { name } => self.files.unlink(name),
+            Body::Index(listed) => return self.compare(listed),
+        };
+        gone.map_or(Ok(()), |id| self.parts.remove(id)).map(Ok)
+    }
+
+    /// A list of all files has to be what the records before it have made.
+    fn compare(&mut self, mut listed: Files) -> io::Result<Result<(), String>> {
+        let knows_all = self.has_index || self.is_whole;
+        if knows_all && self.files.len() != listed.len() {
+            return Ok(Err(format!("there are {} files, {} should be", self.files.len(), listed.len())));
+        }
+        let ids: Vec<FileId> = listed.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(should) = listed.get_mut(id) else { continue };
+            let name = should.name.clone().unwrap_or_default();
+            let is = self.files.get(id).cloned().unwrap_or_default();
+            let same_name = !knows_all || (is.name == should.name && is.length == should.length);
+            let same = is.extents.agrees(&should.extents);
+            let may_lack = !knows_all || self.lacking.contains(&id);
+            if !same_name || !(same || may_lack) {
+                return Ok(Err(format!("{name} is not what it should be")));
+            }
+            if same {
+                self.lacking.remove(&id);
+            } else {
+                self.lacking.insert(id);
+            }
+            if !same || is.extents.parts().iter().all(|extent| extent.checksum.is_some()) {
+                should.extents = is.extents;
+            }
+        }
+        let gone: Vec<FileId> = self.files.iter().map(|(id, _)| id).filter(|id| listed.get(*id).is_none()).collect();
+        for id in gone {
+            self.parts.remove(id)?;
+        }
+        self.files = listed;
+        self.has_index = true;
+        Ok(Ok(()))
+    }
+}

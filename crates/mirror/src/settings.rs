@@ -1,0 +1,67 @@
+//! What can be set when a mirror is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tidegate_bus::{LogName, NameError};
+
+use crate::Lost;
+
+/// Who is told once that nothing can be written any more. It should only hand the news over.
+pub type OnLost = Arc<dyn Fn(&Lost) + Send + Sync>;
+
+/// Limits and habits of a mirror.
+#[derive(Clone)]
+pub struct Settings {
+    /// The log that has the files, with one owner.
+    pub log: LogName,
+    /// The working copy.
+    pub directory: PathBuf,
+    /// Whether a sync waits for this machine's disk, too. Without it the working copy may be of no use after power loss, and
+    /// is fetched.
+    pub local_sync: bool,
+    /// Bytes that the log may take on the bus. Above it writes are refused as on a disk without room; at least 64 MiB.
+    pub max_bytes: u64,
+    /// Bytes of a file in one record, 4,096 to 900,000.
+    pub chunk_bytes: usize,
+    /// Bytes of one file that may be unconfirmed: what another file's sync has to wait for in the line.
+    pub max_unconfirmed_bytes: usize,
+    /// Bytes carried after which the list of files is written anew: what a restart with its working copy has to fetch.
+    pub index_after_bytes: u64,
+    /// Bytes of what is dead, beside as many as are alive, above which small old files are written anew so that the log can be trimmed.
+    pub max_dead_bytes: u64,
+    /// Told when nothing can be written any more.
+    pub on_lost: OnLost,
+}
+
+/// Least that a log has to be allowed to take.
+pub(crate) const MIN_MAX_BYTES: u64 = 64 * MIB;
+const MIB: u64 = 1024 * 1024;
+
+impl Settings {
+    /// The usual ones for the store of a node of this name, with its working copy in a directory.
+    ///
+    /// # Errors
+    /// When the name is none for a log.
+    pub fn new(node: &str, directory: impl Into<PathBuf>) -> Result<Self, NameError> {
+        Ok(Self {
+            log: log_of(node)?,
+            directory: directory.into(),
+            local_sync: true,
+            max_bytes: 4 * 1024 * MIB,
+            chunk_bytes: 512 * 1024,
+            max_unconfirmed_bytes: 2 * 1024 * 1024,
+            index_after_bytes: 16 * MIB,
+            max_dead_bytes: 32 * MIB,
+            on_lost: Arc::new(|_| {}),
+        })
+    }
+}
+
+/// The log that has the store of a node.
+///
+/// # Errors
+/// When the node's name makes none.
+pub fn log_of(node: &str) -> Result<LogName, NameError> {
+    LogName::new(&format!("store-{node}"))
+}

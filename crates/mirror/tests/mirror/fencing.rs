@@ -1,0 +1,76 @@
+//! Two processes of one name: the older one confirms nothing any more.
+
+use std::sync::{Arc, Mutex};
+
+use tidegate_mirror::{Lost, MirrorError};
+use tidegate_store::operation::put;
+use tidegate_store::{State, Stepped};
+
+use crate::harness::{Folder, PATIENCE, contents, embedded, mirror, mirror_settings, place, stepped, store_settings};
+
+fn submit(store: &mut Stepped, sequence: u64) {
+    let mut payload = Vec::new();
+    put(&mut payload, &sequence.to_be_bytes(), b"value").unwrap();
+    store.submit(0, sequence, payload).unwrap();
+}
+
+#[test]
+fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_confirmed() {
+    let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
+    let told: Arc<Mutex<Vec<Lost>>> = Arc::default();
+    let tell = Arc::clone(&told);
+    let on_lost = Arc::new(move |lost: &Lost| tell.lock().unwrap().push(lost.clone()));
+    let settings = tidegate_mirror::Settings { on_lost, ..mirror_settings("a", mine.path()) };
+    let older = tidegate_mirror::open(&bus, settings).unwrap().disk;
+    let (mut store, committed) = stepped(&older, store_settings());
+    for sequence in 1..=20 {
+        submit(&mut store, sequence);
+        while !store.step() {}
+    }
+    assert_eq!(*committed.lock().unwrap(), 20);
+    let newer = mirror(&bus, "a", theirs.path()).unwrap().disk;
+    submit(&mut store, 21);
+    while !store.step() && !matches!(store.status().state(), State::Fenced(_)) {}
+    assert_eq!(*committed.lock().unwrap(), 20, "nothing is confirmed behind the fence");
+    assert!(!store.step(), "nor is it tried again");
+    assert_eq!(older.lost(), Some(Lost::Fenced(place("a").log)));
+    assert_eq!(*told.lock().unwrap(), [Lost::Fenced(place("a").log)], "once");
+    let before = contents(&store);
+    assert_eq!(before.len(), 20, "reading goes on");
+    let (mut next, committed) = stepped(&newer, store_settings());
+    assert!(contents(&next) == before);
+    submit(&mut next, 22);
+    while !next.step() {}
+    assert_eq!(*committed.lock().unwrap(), 22);
+    // What the older one has in its directory and the log has not is cut off when it comes back.
+    drop((next, newer, store, older));
+    let again = mirror(&bus, "a", mine.path()).unwrap().disk;
+    let (store, _) = stepped(&again, store_settings());
+    let keys: Vec<u64> = contents(&store).keys().map(|key| u64::from_be_bytes(key[..].try_into().unwrap())).collect();
+    assert_eq!(keys, (1..=20).chain([22]).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_claim_of_somebody_who_never_shows_up_only_holds_commits_up() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
+    let (mut store, committed) = stepped(&disk, store_settings());
+    crate::harness::ask(|done| bus.own(&place("a"), done));
+    submit(&mut store, 1);
+    while !store.step() {}
+    assert_eq!((*committed.lock().unwrap(), disk.lost()), (1, None));
+    assert_eq!(crate::harness::contents_on(&bus, "a").len(), 1);
+}
+
+#[test]
+fn a_mirror_that_is_closed_fails_what_waits() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let disk = mirror(&bus, "a", folder.path()).unwrap().disk;
+    let (mut store, committed) = stepped(&disk, store_settings());
+    disk.close(PATIENCE);
+    submit(&mut store, 1);
+    assert!(!store.step() && *committed.lock().unwrap() == 0);
+    assert!(matches!(store.status().state(), State::Failing(_)));
+    let second = mirror(&bus, "a", folder.path());
+    assert!(matches!(second, Err(MirrorError::Locked { .. })), "the directory is in use until the disk is dropped");
+}

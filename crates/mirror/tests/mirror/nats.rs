@@ -1,0 +1,177 @@
+//! The mirror on a real NATS server, which each test starts for itself.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Bus, Settings};
+use tidegate_mirror::{Lost, MirrorDisk};
+use tidegate_store::operation::put;
+use tidegate_store::{Disk, Running, Settings as StoreSettings, State, keep_all};
+
+use crate::harness::{Folder, PATIENCE, contents, contents_on, mirror, place, stepped, store_settings};
+
+/// A server with JetStream, and what it keeps.
+struct Nats {
+    process: Option<Child>,
+    port: u16,
+    folder: Folder,
+}
+
+/// The server: from the path, or where `./test` has put it.
+fn program() -> PathBuf {
+    let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
+    if installed.exists() { installed } else { "nats-server".into() }
+}
+
+impl Nats {
+    fn start() -> Self {
+        let mut nats = Self { process: None, port: 0, folder: Folder::new() };
+        // A port that is free now may be another's a moment later: then it is tried again with another one.
+        while nats.process.is_none() {
+            nats.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            nats.resume();
+        }
+        nats
+    }
+
+    fn resume(&mut self) {
+        let mut command = Command::new(program());
+        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(self.folder.path());
+        let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
+            panic!("nats-server cannot be started ({error}); ./test installs it, or go install github.com/nats-io/nats-server/v2")
+        });
+        let log = child.stderr.take().map(BufReader::new);
+        let mut lines = log.into_iter().flat_map(BufRead::lines).map_while(Result::ok);
+        if lines.any(|line| line.contains("Server is ready")) {
+            self.process = Some(child);
+        } else {
+            let _ = child.wait();
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn bus(&self, max_waiting_time: Duration) -> Bus {
+        let settings = Settings { max_waiting_time, ..Settings::default() };
+        let address = format!("nats://127.0.0.1:{}", self.port).parse().unwrap();
+        Bus::open(&address, settings, Arc::new(|_| {})).unwrap()
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A store with its threads.
+struct Node {
+    running: Running,
+    commits: Receiver<u64>,
+    disk: Arc<MirrorDisk>,
+    sequence: u64,
+}
+
+impl Node {
+    fn start(disk: Arc<MirrorDisk>) -> Self {
+        let shared: Arc<dyn Disk> = Arc::clone(&disk) as Arc<dyn Disk>;
+        let settings = StoreSettings { segment_bytes: 256 * 1024, merge_min_bytes: 1 << 20, ..store_settings() };
+        let store = tidegate_store::open(shared, settings, keep_all()).unwrap().store;
+        let (sender, commits) = channel();
+        let told = move |_: u16, sequence: u64| {
+            let _ = sender.send(sequence);
+        };
+        Self { running: store.start(Box::new(told)).unwrap(), commits, disk, sequence: 0 }
+    }
+
+    fn submit(&mut self, count: u64) {
+        for _ in 0..count {
+            self.sequence += 1;
+            let mut batch = Vec::new();
+            put(&mut batch, &self.sequence.to_be_bytes(), &[7; 300]).unwrap();
+            self.running.writer(0).submit(self.sequence, batch).unwrap();
+        }
+    }
+
+    fn wait(&self) {
+        while self.commits.recv_timeout(PATIENCE).expect("a commit") < self.sequence {}
+    }
+
+    fn load(&self) -> usize {
+        let (sender, loaded) = channel();
+        let done = Box::new(move |loaded: Result<tidegate_store::Loaded, _>| drop(sender.send(loaded)));
+        self.running.reader().load(Vec::new(), vec![0xFF; 9], usize::MAX, done);
+        loaded.recv_timeout(PATIENCE).unwrap().unwrap().entries.len()
+    }
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "{what} did not come");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn commits_wait_for_a_server_that_was_killed_and_nothing_that_was_confirmed_is_lost() {
+    let (mut nats, folder) = (Nats::start(), Folder::new());
+    // Appends fail while the server is away, so that the mirror has to find out what was stored.
+    let bus = nats.bus(Duration::from_millis(500));
+    let mut node = Node::start(mirror(&bus, "a", folder.path()).unwrap().disk);
+    node.submit(100);
+    node.wait();
+    for round in 1..=3 {
+        node.submit(50);
+        nats.kill();
+        node.submit(50);
+        until("an append that fails", || node.disk.status().is_interrupted);
+        let told: Vec<u64> = node.commits.try_iter().collect();
+        assert!(told.last().is_none_or(|last| *last < node.sequence), "what is not on the bus is not told");
+        assert!(node.load() >= round * 100, "reading goes on");
+        nats.resume();
+        node.wait();
+    }
+    assert_eq!(node.disk.lost(), None);
+    // The machine is gone: only the bus has it.
+    drop((node, folder));
+    assert_eq!(contents_on(&bus, "a").len(), 400);
+}
+
+#[test]
+fn a_second_process_fences_the_first_on_a_real_server() {
+    let (nats, mine, theirs) = (Nats::start(), Folder::new(), Folder::new());
+    let bus = nats.bus(Duration::from_secs(10));
+    let mut node = Node::start(mirror(&bus, "a", mine.path()).unwrap().disk);
+    node.submit(500);
+    node.wait();
+    let other_bus = nats.bus(Duration::from_secs(10));
+    let newer = mirror(&other_bus, "a", theirs.path()).unwrap().disk;
+    node.submit(10);
+    until("the fence", || matches!(node.running.status().state(), State::Fenced(_)));
+    assert_eq!(node.disk.lost(), Some(Lost::Fenced(place("a").log)));
+    assert_eq!(node.commits.try_iter().count(), 0);
+    assert_eq!(contents(&stepped(&newer, store_settings()).0).len(), 500);
+}
+
+#[test]
+fn a_mirror_can_be_closed_while_the_server_is_away() {
+    let (mut nats, folder) = (Nats::start(), Folder::new());
+    let bus = nats.bus(Duration::from_secs(60));
+    let mut node = Node::start(mirror(&bus, "a", folder.path()).unwrap().disk);
+    nats.kill();
+    node.submit(10);
+    node.disk.close(Duration::from_millis(100));
+    node.running.stop();
+    assert_eq!(node.commits.try_iter().count(), 0);
+}

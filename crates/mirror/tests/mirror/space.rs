@@ -1,0 +1,109 @@
+//! What a log takes on the bus stays within what is alive and a little more.
+
+use tidegate_store::operation::{delete, put};
+use tidegate_store::{Settings, State, Stepped};
+
+use crate::harness::{Folder, contents_on, embedded, mirror_settings, records, stepped};
+
+fn bytes_on(bus: &tidegate_bus::Bus) -> u64 {
+    records(bus, "a").iter().map(|record| record.payload.len() as u64).sum()
+}
+
+#[test]
+fn the_log_does_not_grow_with_what_is_dead() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let settings = tidegate_mirror::Settings {
+        chunk_bytes: 8_192,
+        index_after_bytes: 64 * 1024,
+        max_dead_bytes: 128 * 1024,
+        ..mirror_settings("a", folder.path())
+    };
+    std::fs::create_dir_all(folder.path()).unwrap();
+    std::fs::write(folder.path().join("tenants"), "one\n").unwrap();
+    let disk = tidegate_mirror::open(&bus, settings).unwrap().disk;
+    disk.carry("tenants").unwrap();
+    let store = Settings { segment_bytes: 64 * 1024, merge_min_bytes: 0, min_free_bytes: 0, ..Settings::default() };
+    let (mut store, _) = stepped(&disk, store);
+    let (mut carried, mut most) = (0_u64, 0);
+    for round in 0..60_u64 {
+        let mut batch = Vec::new();
+        for key in 0..200_u64 {
+            put(&mut batch, &key.to_be_bytes(), &[round as u8 + 1; 400]).unwrap();
+            if round > 0 && key % 2 == 0 {
+                delete(&mut batch, &key.to_be_bytes()).unwrap();
+            }
+        }
+        carried += batch.len() as u64;
+        store.submit(0, round + 1, batch).unwrap();
+        while !store.step() {}
+        store.make_spare().unwrap();
+        if round % 3 == 2 {
+            store.checkpoint();
+            while store.merge(10_000).unwrap() {}
+        }
+        let state = disk.status();
+        most = most.max(bytes_on(&bus));
+        assert!(state.log_bytes >= bytes_on(&bus), "{state:?} but {}", bytes_on(&bus));
+    }
+    assert!(carried > 4_000_000, "{carried}");
+    // Alive are 100 values of 400 bytes and up to three rounds of journal.
+    assert!(most < 1_200_000, "{most} of {carried}");
+    drop((store, disk));
+    assert_eq!(contents_on(&bus, "a").len(), 100);
+}
+
+#[test]
+fn files_that_are_only_room_are_not_carried() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let disk = tidegate_mirror::open(&bus, mirror_settings("a", folder.path())).unwrap().disk;
+    let store = Settings { segment_bytes: 4 << 20, merge_min_bytes: 0, min_free_bytes: 0, ..Settings::default() };
+    let (mut store, _) = stepped(&disk, store);
+    store.make_spare().unwrap();
+    let mut batch = Vec::new();
+    put(&mut batch, b"key", b"value").unwrap();
+    store.submit(0, 1, batch).unwrap();
+    while !store.step() {}
+    // The file that was merged becomes room for another one.
+    store.checkpoint();
+    while store.merge(10_000).unwrap() {}
+    store.checkpoint();
+    assert!(bytes_on(&bus) < 20_000, "{}", bytes_on(&bus));
+    drop((store, disk));
+    assert_eq!(contents_on(&bus, "a").len(), 1);
+}
+
+#[test]
+fn a_log_without_room_is_a_disk_without_room() {
+    let (bus, folder) = (embedded(), Folder::new());
+    let settings = tidegate_mirror::Settings { max_bytes: 0, ..mirror_settings("a", folder.path()) };
+    let disk = tidegate_mirror::open(&bus, settings).unwrap().disk;
+    let store =
+        Settings { segment_bytes: 8 << 20, merge_min_bytes: 0, min_free_bytes: 16 << 20, ..Settings::default() };
+    let (mut store, committed) = stepped(&disk, store);
+    let mut sequence = 0;
+    let mut submit = |store: &mut Stepped| {
+        sequence += 1;
+        let mut batch = Vec::new();
+        put(&mut batch, b"key", &vec![7; 1 << 20]).unwrap();
+        store.submit(0, sequence, batch).unwrap();
+        store.step();
+        assert!(sequence < 200, "64 MiB are full");
+        sequence
+    };
+    let mut last = 0;
+    while !store.status().is_full() {
+        last = submit(&mut store);
+    }
+    assert_eq!((store.status().state(), *committed.lock().unwrap()), (State::Ok, last), "it is told in time");
+    // What is dead is merged away, and there is room again.
+    store.checkpoint();
+    while store.merge(10_000).unwrap() {}
+    submit(&mut store);
+    assert!(!store.status().is_full());
+    // Who goes on all the same meets the end, as on a disk.
+    while store.status().state() == State::Ok {
+        last = submit(&mut store);
+    }
+    assert_eq!((store.status().state(), *committed.lock().unwrap()), (State::Full, last - 1));
+    assert!(disk.status().log_bytes <= 64 << 20);
+}
