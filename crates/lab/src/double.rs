@@ -6,9 +6,11 @@
 mod behaviour;
 mod broker;
 mod records;
+mod serve;
 
 mod subscriptions;
 
 pub use behaviour::{Behaviour, Delay, Stall};
 pub use broker::Double;
 pub use records::Records;
+pub use serve::Served;

@@ -13,6 +13,7 @@ mod judge;
 mod ledger;
 mod outcome;
 pub mod plan;
+mod processes;
 mod progress;
 mod run;
 mod schedule;
@@ -24,11 +25,13 @@ pub mod template;
 #[cfg(test)]
 mod tests;
 mod timers;
+mod worker;
 
 pub use error::LoadError;
 pub use histogram::Histogram;
 pub use outcome::{Connections, Counts, Generator, GroupOutcome, LoadOutcome, Losses, Second};
 pub use plan::LoadPlan;
 pub use progress::Progress;
-pub use run::run;
+pub use run::{run, run_in_processes};
 pub use stamp::STAMP_LEN;
+pub use worker::work;

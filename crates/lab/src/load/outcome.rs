@@ -43,6 +43,39 @@ pub struct LoadOutcome {
 }
 
 impl LoadOutcome {
+    /// Takes in another process's part of the same run.
+    pub fn add(&mut self, other: &Self) {
+        let is_first = self.groups.is_empty();
+        if is_first {
+            self.zero_unix_ns = other.zero_unix_ns;
+            (self.began_ns, self.measured_from_ns) = (other.began_ns, other.measured_from_ns);
+            self.groups.clone_from(&other.groups);
+        } else {
+            for (group, of_other) in self.groups.iter_mut().zip(&other.groups) {
+                group.counts.add(&of_other.counts);
+                group.latency.add(&of_other.latency);
+            }
+        }
+        self.measured_to_ns = self.measured_to_ns.max(other.measured_to_ns);
+        self.last_ns = self.last_ns.max(other.last_ns);
+        self.counts.add(&other.counts);
+        self.losses.add(&other.losses);
+        self.connections.add(&other.connections);
+        self.latency.add(&other.latency);
+        self.acknowledgement.add(&other.acknowledgement);
+        self.connecting.add(&other.connecting);
+        self.subscribing.add(&other.subscribing);
+        for (second, of_other) in self.series.iter_mut().zip(&other.series) {
+            second.add(of_other);
+        }
+        let known = self.series.len().min(other.series.len());
+        self.series.extend_from_slice(&other.series[known..]);
+        self.generator.lag.add(&other.generator.lag);
+        self.generator.cpu_ns += other.generator.cpu_ns;
+        self.generator.busiest = self.generator.busiest.max(other.generator.busiest);
+        self.stopped |= other.stopped;
+    }
+
     /// The measured time in seconds: from the begin of measuring to the last receipt, or to the end of the plan when that
     /// is later.
     #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than a float has")]

@@ -1,5 +1,6 @@
 //! A plan is carried out.
 
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
 use super::error::LoadError;
@@ -8,8 +9,9 @@ use super::outcome::LoadOutcome;
 use super::plan::{LoadPlan, PlanError};
 use super::progress::Progress;
 use super::shell::{Alone, Clock, Shell};
+use super::{directory, processes};
 
-/// Carries out a plan, and comes back when it has ended. `stop` ends it early.
+/// Carries out a plan in this process, on this thread, and comes back when it has ended. `stop` ends it early.
 ///
 /// # Errors
 /// When the plan cannot be carried out, or the system refuses what a run needs. What the broker refuses is part of the
@@ -17,10 +19,35 @@ use super::shell::{Alone, Clock, Shell};
 pub fn run(plan: &LoadPlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
     plan.validate()?;
     if plan.processes > 1 {
-        return Err(PlanError::Value("`processes` is 1 here").into());
+        return Err(PlanError::Value("`processes` is 1 where there are no worker processes").into());
     }
     let mut alone = Alone { progress, stop };
-    let mut outcome = Shell::new(plan.clone(), 0, Clock::start(), &mut alone)?.run()?;
+    let outcome = Shell::new(plan.clone(), 0, Clock::start(), &mut alone)?.run()?;
+    Ok(judged(outcome))
+}
+
+/// Carries out a plan in as many processes as it asks for; `command` starts one, which is to call [`work`](super::work)
+/// on its standard input and output. A plan for one process is carried out in this one.
+///
+/// # Errors
+/// As [`run`], and when a worker fails.
+pub fn run_in_processes(
+    plan: &LoadPlan,
+    mut command: impl FnMut() -> Command,
+    progress: &mut dyn Progress,
+    stop: &AtomicBool,
+) -> Result<LoadOutcome, LoadError> {
+    if plan.processes == 1 {
+        return run(plan, progress, stop);
+    }
+    plan.validate()?;
+    directory::Directory::new(plan)?;
+    let links = (0..plan.processes).map(|worker| processes::start(worker, &mut command()));
+    let links = links.collect::<Result<Vec<_>, _>>()?;
+    processes::run(plan, links, progress, stop).map(judged)
+}
+
+fn judged(mut outcome: LoadOutcome) -> LoadOutcome {
     outcome.generator.invalid = judge(&outcome);
-    Ok(outcome)
+    outcome
 }

@@ -207,7 +207,7 @@ impl<'a> Shell<'a> {
             }
             if let Some(totals) = self.coordinator.all_sent(&self.totals)? {
                 self.totals = totals;
-                self.core.drain(&self.totals);
+                self.core.drain(&self.totals, now_ns);
             }
         }
         Ok(())

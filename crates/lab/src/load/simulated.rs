@@ -58,7 +58,7 @@ impl Simulated {
         }
         if self.core.phase() == Phase::Publishing && self.core.all_sent() {
             self.totals = self.core.totals();
-            self.core.drain(&self.totals);
+            self.core.drain(&self.totals, self.now_ns);
         }
     }
 

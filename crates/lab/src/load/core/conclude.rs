@@ -40,8 +40,9 @@ impl Core {
     }
 
     /// All is sent, by all processes: what is missing is waited for.
-    pub(crate) fn drain(&mut self, totals: &Totals) {
+    pub(crate) fn drain(&mut self, totals: &Totals, now_ns: u64) {
         self.phase = Phase::Draining;
+        self.times.measured_to = self.times.measured_to.min(now_ns);
         // Answers are still being given; how many there will be is not known.
         if !self.respondents.is_empty() || self.plan.groups.iter().any(ClientGroup::is_respondent) {
             return;

@@ -58,6 +58,9 @@ impl LoadPlan {
         if needed > u64::from(self.processes) {
             return Err(PlanError::TooManyClients { clients, processes: self.processes, needed });
         }
+        if self.processes > 1 && self.groups.iter().any(ClientGroup::is_respondent) {
+            return Err(PlanError::Value("a survey is counted in one process: set `processes` to 1"));
+        }
         if self.ramp_is_empty() {
             return Err(PlanError::Value("`ramp` lets no client in: give a rate above 0"));
         }

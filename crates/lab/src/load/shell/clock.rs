@@ -29,6 +29,11 @@ impl Clock {
         Self { zero_ns, zero_unix_ns: unix_ns.saturating_sub(passed_ns) }
     }
 
+    /// The run's zero on the monotonic clock, for other processes.
+    pub(crate) const fn zero_ns(self) -> u64 {
+        self.zero_ns
+    }
+
     /// The run's zero on the system's clock, in nanoseconds since 1970.
     pub(crate) const fn zero_unix_ns(self) -> u64 {
         self.zero_unix_ns
