@@ -264,7 +264,9 @@ impl Gateway {
                     let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
                     self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
                 }
-                Ok(_) => tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out"),
+                Ok(_) => {
+                    tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out")
+                }
                 Err(error) => tracing::warn!(definer, %error, "an advertisement was left out"),
             }
         }

@@ -13,6 +13,8 @@ use crate::register::Topic;
 
 /// Records that are taken at once.
 const TAKEN_AT_ONCE: usize = 1_024;
+/// How long a manager listens before its first decisions.
+const FIRST_CYCLE: Duration = Duration::from_millis(500);
 /// The group in which one manager is chosen.
 const GROUP: &str = "points-of-access";
 /// So long ago is the beginning of a manager's clock, so that what was before it has a time as well.
@@ -59,7 +61,9 @@ fn run(
     while !stop.is_asked() {
         for event in membership.take() {
             match event {
-                MembershipEvent::Gained(_) => work = points().and_then(|points| Work::begin(courier, points, bell, stop)),
+                MembershipEvent::Gained(_) => {
+                    work = points().and_then(|points| Work::begin(courier, points, bell, stop))
+                }
                 MembershipEvent::Losing(partition) => {
                     work = None;
                     membership.release(partition);
@@ -102,7 +106,7 @@ impl Work {
             loads: fresh(Topic::LoadReport)?,
             connections: fresh(Topic::ConnectionReport)?,
             handovers: Following::new(courier, Topic::Handover, 0, Position::START, bell),
-            next_cycle: now,
+            next_cycle: now + FIRST_CYCLE,
         })
     }
 

@@ -72,7 +72,9 @@ pub(crate) fn run(args: &Args) -> Exit {
         }
     };
     if config.context.bus.is_none() {
-        report(&"tidegate core needs a bus that gateways are on, too: name it with --bus, or run a broker with context.enabled");
+        report(
+            &"tidegate core needs a bus that gateways are on, too: name it with --bus, or run a broker with context.enabled",
+        );
         return Exit::Usage;
     }
     let outcome = serve(args, &config);

@@ -12,7 +12,9 @@ pub(super) struct Processors {
 impl Processors {
     /// The share since the last look, 0 to 1; 0 where the system does not tell.
     pub(super) fn share(&mut self) -> f64 {
-        let Some((busy, total)) = fs::read_to_string("/proc/stat").ok().and_then(|text| ticks(&text)) else { return 0.0 };
+        let Some((busy, total)) = fs::read_to_string("/proc/stat").ok().and_then(|text| ticks(&text)) else {
+            return 0.0;
+        };
         let (new_busy, new_total) = (busy.saturating_sub(self.busy), total.saturating_sub(self.total));
         (self.busy, self.total) = (busy, total);
         ratio(new_busy, new_total)

@@ -118,8 +118,7 @@ fn services(context: &Context, member: &str, courier: &Courier, which: &[Service
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
         points(context)?;
-        let (context, settings) =
-            (context.clone(), ManagerSettings { member: member.clone(), cycle: context.cycle });
+        let (context, settings) = (context.clone(), ManagerSettings { member: member.clone(), cycle: context.cycle });
         running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
     }
     if which.contains(&Service::Groups) {
@@ -142,7 +141,9 @@ fn definitions(context: &Context) -> Result<Vec<Definition>, String> {
     let mut names: Vec<&str> = definitions.iter().map(Definition::definer).collect();
     names.sort_unstable();
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!("context.groups: two files have the definer `{}`; each needs one of its own", pair[0])),
+        Some(pair) => {
+            Err(format!("context.groups: two files have the definer `{}`; each needs one of its own", pair[0]))
+        }
         None => Ok(definitions),
     }
 }

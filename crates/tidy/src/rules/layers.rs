@@ -41,7 +41,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab", "bus", "context"],
+        ours: &[
+            "mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab", "bus",
+            "context",
+        ],
         tests: &["conformance"],
         others: None,
     },
