@@ -75,7 +75,7 @@ pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingO
 pub use preset::Presets;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
-pub use service::{ClientLink, Feed, FeedError, Pong, Pongs, ServiceWake};
+pub use service::{ClientLink, Feed, FeedError, Ping, Pong, Pongs, ServiceWake};
 pub use settings::NodeSettings;
 pub use stored_bans::{describe_stored, is_stored_ban};
 pub use tenants::{TenantCounts, TenantHoldings};

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -23,6 +23,9 @@ const WAITING_PONGS: usize = 65_536;
 
 /// Is called when there is something to take. It only hands the news over.
 pub type ServiceWake = Arc<dyn Fn() + Send + Sync>;
+
+/// Who is to be pinged: tenant, client id, and the topic of the message.
+pub type Ping = (TenantId, String, String);
 
 /// A client that is connected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +73,7 @@ pub(crate) enum ServiceOrder {
     /// Tell pongs here from now on.
     Pongs(SyncSender<Pong>, ServiceWake),
     /// Ping these clients, and say when each was sent its ping.
-    Ping { pings: Vec<(TenantId, String, String)>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
+    Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
     /// A new round of pings begins: acknowledgements of older ones are told no more.
     ForgetPings,
     /// Send a client elsewhere, and answer whether there was one.
@@ -160,10 +163,7 @@ pub struct Pongs(Receiver<Pong>);
 impl Pongs {
     /// Takes a pong that has come.
     pub fn take(&self) -> Option<Pong> {
-        match self.0.try_recv() {
-            Ok(pong) => Some(pong),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.0.try_recv().ok()
     }
 }
 
@@ -232,14 +232,9 @@ impl NodeHandle {
     ///
     /// # Errors
     /// When a shard does not answer.
-    pub fn ping(
-        &self,
-        pings: Vec<(TenantId, String, String)>,
-        expires_at: Millis,
-    ) -> Result<Vec<Option<Instant>>, NoAnswer> {
+    pub fn ping(&self, pings: Vec<Ping>, expires_at: Millis) -> Result<Vec<Option<Instant>>, NoAnswer> {
         let mut sent = vec![None; pings.len()];
-        let mut by_shard: Vec<(Vec<usize>, Vec<(TenantId, String, String)>)> =
-            vec![Default::default(); usize::from(self.shards())];
+        let mut by_shard: Vec<(Vec<usize>, Vec<Ping>)> = vec![Default::default(); usize::from(self.shards())];
         for (at, ping) in pings.into_iter().enumerate() {
             let home = self.home(ping.0, &ping.1);
             if let Some((places, part)) = by_shard.get_mut(usize::from(home.0)) {
@@ -295,7 +290,7 @@ impl Shard {
             }
             ServiceOrder::Pongs(sender, wake) => self.services.pongs = Some((sender, wake)),
             ServiceOrder::Ping { pings, expires_at, answer } => {
-                let ping = |(tenant, client_id, topic): &(TenantId, String, String)| {
+                let ping = |(tenant, client_id, topic): &Ping| {
                     let at = Instant::now();
                     self.engine.ping(self.now, *tenant, client_id, topic, expires_at).then_some(at)
                 };

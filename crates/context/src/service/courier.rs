@@ -44,9 +44,9 @@ impl Courier {
     /// Makes the logs of topics, as often as it takes. `None` when the service is to end before that.
     pub(crate) fn prepare(&self, topics: &[Topic], stop: &Stop) -> Option<()> {
         for topic in topics {
-            self.until(stop, || {
+            until(stop, || {
                 let spec = topic.spec(self.partitions).map_err(|_| BusError::Malformed("a topic's name is none"))?;
-                self.ask(|done| self.bus.create(spec, done))
+                ask(|done| self.bus.create(spec, done))
             })?;
         }
         Some(())
@@ -55,7 +55,7 @@ impl Courier {
     /// What of a partition there is, asked as often as it takes.
     pub(crate) fn bounds(&self, topic: Topic, partition: u32, stop: &Stop) -> Option<Bounds> {
         let place = place(topic, partition)?;
-        self.until(stop, || self.ask(|done| self.bus.bounds(&place, done)))
+        until(stop, || ask(|done| self.bus.bounds(&place, done)))
     }
 
     /// Reads a partition.
@@ -89,39 +89,39 @@ impl Courier {
         });
         self.append_to(topic, partition, append, done);
     }
+}
 
-    /// Asks, and asks again while the bus is away.
-    fn until<T>(&self, stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
-        let mut told = false;
-        loop {
-            if stop.is_asked() {
-                return None;
-            }
-            match attempt() {
-                Ok(found) => return Some(found),
-                Err(error) => {
-                    if !std::mem::replace(&mut told, true) {
-                        tracing::warn!(%error, "a service of the core waits for the bus");
-                    }
-                    let bell = Bell::default();
-                    let until = Instant::now() + RETRY;
-                    bell.wait_until(until);
+/// Asks, and asks again while the bus is away.
+fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
+    let mut told = false;
+    loop {
+        if stop.is_asked() {
+            return None;
+        }
+        match attempt() {
+            Ok(found) => return Some(found),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "a service of the core waits for the bus");
                 }
+                let bell = Bell::default();
+                let until = Instant::now() + RETRY;
+                bell.wait_until(until);
             }
         }
     }
+}
 
-    /// Waits for the end of a call.
-    fn ask<T: Send + 'static>(&self, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
-        let (sender, receiver) = sync_channel(1);
-        call(Box::new(move |outcome| drop(sender.send(outcome))))?;
-        loop {
-            match receiver.recv_timeout(RETRY) {
-                Ok(outcome) => return outcome,
-                // The bus ends each call by itself.
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),
-            }
+/// Waits for the end of a call.
+fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+    let (sender, receiver) = sync_channel(1);
+    call(Box::new(move |outcome| drop(sender.send(outcome))))?;
+    loop {
+        match receiver.recv_timeout(RETRY) {
+            Ok(outcome) => return outcome,
+            // The bus ends each call by itself.
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),
         }
     }
 }

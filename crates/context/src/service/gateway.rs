@@ -265,7 +265,7 @@ impl Gateway {
                     self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
                 }
                 Ok(_) => {
-                    tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out")
+                    tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out");
                 }
                 Err(error) => tracing::warn!(definer, %error, "an advertisement was left out"),
             }
@@ -313,9 +313,9 @@ impl Gateway {
             for record in log.take(&self.courier, bell, TAKEN_AT_ONCE) {
                 let Some(advertisement) = read::<GroupAdvertisement>(&record) else { continue };
                 match self.members.apply(&advertisement) {
-                    Ok(changed) => changes.extend(changed),
+                    Ok(made) => changes.extend(made),
                     Err(error) => {
-                        tracing::debug!(definer = advertisement.definer, %error, "an advertisement was left out")
+                        tracing::debug!(definer = advertisement.definer, %error, "an advertisement was left out");
                     }
                 }
             }

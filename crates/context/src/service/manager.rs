@@ -62,7 +62,7 @@ fn run(
         for event in membership.take() {
             match event {
                 MembershipEvent::Gained(_) => {
-                    work = points().and_then(|points| Work::begin(courier, points, bell, stop))
+                    work = points().and_then(|points| Work::begin(courier, points, bell, stop));
                 }
                 MembershipEvent::Losing(partition) => {
                     work = None;

@@ -14,7 +14,10 @@ use crate::{addresses, settings};
 fn wake() -> (Arc<AtomicUsize>, ServiceWake) {
     let rung = Arc::new(AtomicUsize::new(0));
     let rings = Arc::clone(&rung);
-    (rung, Arc::new(move || drop(rings.fetch_add(1, Ordering::SeqCst))))
+    let ring = move || {
+        rings.fetch_add(1, Ordering::SeqCst);
+    };
+    (rung, Arc::new(ring))
 }
 
 /// Takes until so many have come.
@@ -71,8 +74,8 @@ fn clients_are_known_pinged_and_sent_elsewhere() {
         let (_, wake) = wake();
         let pongs = handle.pongs(&wake);
         let before = Instant::now();
-        let ping = |client_id: &str| (TenantId::DEFAULT, client_id.to_owned(), "p".to_owned());
-        let sent = handle.ping(vec![ping("nobody"), ping("client")], Millis::NEVER).unwrap();
+        let asked = |client_id: &str| (TenantId::DEFAULT, client_id.to_owned(), "p".to_owned());
+        let sent = handle.ping(vec![asked("nobody"), asked("client")], Millis::NEVER).unwrap();
         assert!(sent[0].is_none() && sent[1].is_some_and(|at| at >= before));
         let publish = client.receive(7);
         assert_eq!(publish[..5], [0x32, 5, 0, 1, b'p']);

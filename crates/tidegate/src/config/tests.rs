@@ -487,6 +487,7 @@ const OPEN_TEXTS: &[&str] = &[
     "reasons",
     "prefix",
     "score",
+    "bus_prefix",
     "sni",
     "users",
     "certificate_cn",

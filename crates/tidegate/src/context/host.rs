@@ -43,12 +43,12 @@ impl NodeHost {
         let (prefix, processors) = (prefix.to_owned(), Processors::default());
         Ok(Self { node, status, prefix, contexts, advertisements, pongs, processors })
     }
+}
 
-    /// What was published below a topic of ours: the last level, and the payload.
-    fn take(&self, feed: &Feed, max: usize) -> Vec<(String, Vec<u8>)> {
-        let named = feed.take(max).into_iter();
-        named.filter_map(|message| Some((decoded(message.topic.rsplit('/').next()?), message.payload))).collect()
-    }
+/// What was published below a topic of ours: the last level, and the payload.
+fn take(feed: &Feed, max: usize) -> Vec<(String, Vec<u8>)> {
+    let named = feed.take(max).into_iter();
+    named.filter_map(|message| Some((decoded(message.topic.rsplit('/').next()?), message.payload))).collect()
 }
 
 /// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`.
@@ -109,11 +109,11 @@ impl Host for NodeHost {
     }
 
     fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)> {
-        self.take(&self.advertisements, max)
+        take(&self.advertisements, max)
     }
 
     fn contexts(&mut self, max: usize) -> Vec<NodeContext> {
-        let taken = self.take(&self.contexts, max).into_iter();
+        let taken = take(&self.contexts, max).into_iter();
         taken.map(|(node, context)| NodeContext { node, context }).collect()
     }
 
