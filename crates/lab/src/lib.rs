@@ -2,5 +2,20 @@
 //!
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`load`] produces load and counts exactly what became of it.
+//! - [`peer`] has the brokers: how each is installed, started, and stopped.
+//! - [`sample`] looks at what they use, and limits it.
+//! - [`scenario`] has what is measured, as data.
+//! - [`run`] runs a scenario against brokers, again and again.
+//! - [`probe`] asks a broker what it really does.
+//! - [`results`] is what came of it, [`report`] shows it.
 pub mod double;
 pub mod load;
+pub mod peer;
+pub mod probe;
+pub mod report;
+pub mod results;
+pub mod run;
+pub mod sample;
+pub mod scenario;
+pub mod span;
+pub mod stop;

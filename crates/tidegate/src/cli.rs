@@ -74,6 +74,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
     Core(Box<core::Args>),
+    /// Measure brokers, any of them, from outside: load, sampling, reports
+    #[command(subcommand)]
+    Lab(crate::commands::lab::LabCommand),
     Up(Box<up::Args>),
     Manager(Box<manager::Args>),
     /// Make certificates

@@ -1,0 +1,102 @@
+//! Why a peer could not be had.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a peer could not be read, installed, started or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// No template has the name.
+    #[error("no peer is called `{name}`; there are {}, or name one as NAME=mqtt://HOST:PORT", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// All there are.
+        known: Vec<String>,
+    },
+    /// An address that is none.
+    #[error("`{text}` is no address such as mqtt://HOST:PORT or NAME=mqtt://HOST:PORT#PID")]
+    Address {
+        /// What was written.
+        text: String,
+    },
+    /// A template that cannot be read.
+    #[error("the template {path} is wrong: {message}")]
+    Template {
+        /// The file.
+        path: String,
+        /// Where and why.
+        message: String,
+    },
+    /// A program that is not there.
+    #[error("{peer} is not installed: none of {} is there; `tidegate lab peers install {peer}` installs it where it can", commands.join(", "))]
+    Missing {
+        /// The peer.
+        peer: String,
+        /// What was looked for.
+        commands: Vec<String>,
+    },
+    /// A peer that this program cannot install.
+    #[error("{peer} cannot be installed by the lab: {hint}")]
+    NotInstallable {
+        /// The peer.
+        peer: String,
+        /// What to do instead.
+        hint: String,
+    },
+    /// A step of an installation that failed.
+    #[error("installing {peer}: `{command}` {message}")]
+    Step {
+        /// The peer.
+        peer: String,
+        /// The command.
+        command: String,
+        /// How it ended.
+        message: String,
+    },
+    /// It ended, or did not answer in time.
+    #[error("{peer} did not get ready: {why}; the end of its log ({}):\n{tail}", log.display())]
+    NotReady {
+        /// The peer.
+        peer: String,
+        /// How long was waited, or how it ended.
+        why: String,
+        /// Its standard output and error.
+        log: PathBuf,
+        /// The end of it.
+        tail: String,
+    },
+    /// Too few ports are free.
+    #[error("fewer than {wanted} ports between {from} and {to} are free; name others with --ports FROM-TO")]
+    NoPorts {
+        /// How many are needed.
+        wanted: usize,
+        /// The first of the range.
+        from: u16,
+        /// The last of the range.
+        to: u16,
+    },
+    /// The system refused.
+    #[error("cannot {what} {}: {source}", path.display())]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Somebody asked to stop.
+    #[error("stopped while {peer} was started")]
+    Stopped {
+        /// The peer.
+        peer: String,
+    },
+}
+
+impl PeerError {
+    pub(super) fn io(what: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
+}

@@ -1,0 +1,78 @@
+//! Installing a peer from the registry that has it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use super::placeholder::fill;
+use super::spawn::{Place, find};
+use super::{PeerError, Template};
+
+/// Whether its program is there.
+pub fn is_installed(template: &Template, place: &Place) -> bool {
+    let values = place.values(template);
+    let there = template.installed.as_ref().is_none_or(|file| Path::new(&fill(file, &values)).exists());
+    there && template.command.iter().any(|command| find(&fill(command, &values)).is_some())
+}
+
+/// Installs it, unless it is there already; `say` is told of each step. Its output goes to this program's standard error.
+///
+/// # Errors
+/// When the lab does not know how, a tool is missing, or a step fails.
+pub fn install(template: &Template, place: &Place, mut say: impl FnMut(&str)) -> Result<(), PeerError> {
+    if is_installed(template, place) {
+        say(&format!("{} is installed", template.name));
+        return Ok(());
+    }
+    let Some(install) = template.install.as_ref().filter(|install| !install.steps.is_empty()) else {
+        let hint = template.install.as_ref().map_or("it has no steps", |install| &install.hint).to_owned();
+        return Err(PeerError::NotInstallable { peer: template.name.clone(), hint });
+    };
+    if let Some(missing) = install.needs.iter().find(|program| find(program).is_none()) {
+        let hint = format!("`{missing}` is not in PATH; {}", install.hint);
+        return Err(PeerError::NotInstallable { peer: template.name.clone(), hint });
+    }
+    let directory = place.installed(template);
+    fs::create_dir_all(&directory).map_err(PeerError::io("make", &directory))?;
+    let values = place.values(template);
+    for (name, text) in &install.files {
+        let path = directory.join(name);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(PeerError::io("make", parent))?;
+        }
+        fs::write(&path, fill(text, &values)).map_err(PeerError::io("write", &path))?;
+    }
+    for step in &install.steps {
+        let words: Vec<String> = step.iter().map(|word| fill(word, &values)).collect();
+        say(&words.join(" "));
+        run(template, &words, &install.environment, &values, &directory)?;
+    }
+    if is_installed(template, place) {
+        return Ok(());
+    }
+    Err(PeerError::Missing {
+        peer: template.name.clone(),
+        commands: template.command.iter().map(|command| fill(command, &values)).collect(),
+    })
+}
+
+fn run(
+    template: &Template,
+    words: &[String],
+    environment: &BTreeMap<String, String>,
+    values: &BTreeMap<String, String>,
+    directory: &Path,
+) -> Result<(), PeerError> {
+    let failed = |message: String| PeerError::Step { peer: template.name.clone(), command: words.join(" "), message };
+    let Some((program, args)) = words.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(args).current_dir(directory);
+    for (name, value) in environment {
+        command.env(name, fill(value, values));
+    }
+    // Its standard output is no data of ours.
+    command.stdout(std::io::stderr());
+    let status = command.status().map_err(|error| failed(format!("cannot be run: {error}")))?;
+    if status.success() { Ok(()) } else { Err(failed(format!("ended with {status}"))) }
+}

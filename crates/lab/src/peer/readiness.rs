@@ -1,0 +1,101 @@
+//! Whether a peer answers.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use tidegate_mqtt::{Connect, ConnectProperties, MAX_PACKET_SIZE, PacketType, Version, split_frame};
+
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(2);
+
+/// How one finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// A CONNECT is answered by a CONNACK.
+    Mqtt,
+    /// A TCP connection is accepted.
+    Tcp,
+}
+
+/// Whether it answers now; why not, otherwise.
+pub(super) fn answers(kind: Kind, host: &str, port: u16) -> Result<(), String> {
+    let address = resolve(host, port)?;
+    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT).map_err(|error| error.to_string())?;
+    if kind == Kind::Tcp {
+        return Ok(());
+    }
+    let text = |error: std::io::Error| error.to_string();
+    stream.set_read_timeout(Some(ATTEMPT)).map_err(text)?;
+    stream.set_write_timeout(Some(ATTEMPT)).map_err(text)?;
+    let mut out = Vec::new();
+    let connect = Connect {
+        version: Version::V311,
+        clean_start: true,
+        keep_alive: 30,
+        client_id: "tidegate-lab-ready",
+        will: None,
+        username: None,
+        password: None,
+        properties: ConnectProperties::default(),
+    };
+    connect.encode(&mut out).map_err(|error| error.to_string())?;
+    stream.write_all(&out).map_err(text)?;
+    let mut received = Vec::new();
+    let mut buffer = [0; 64];
+    loop {
+        let frame = split_frame(&received, MAX_PACKET_SIZE).map_err(|error| error.to_string())?;
+        if let Some(frame) = frame {
+            if frame.packet_type() != PacketType::ConnAck {
+                return Err(format!("it answers a CONNECT by {:?}", frame.packet_type()));
+            }
+            // It has said what we wanted to know, and a refusal, too, comes from a broker that is ready; whether it hears the
+            // farewell does not matter.
+            let _ = stream.write_all(&[0xE0, 0x00]);
+            return Ok(());
+        }
+        match stream.read(&mut buffer).map_err(text)? {
+            0 => return Err("it closes the connection instead of a CONNACK".to_owned()),
+            read => received.extend_from_slice(&buffer[..read]),
+        }
+    }
+}
+
+fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let mut found = (host, port).to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| format!("{host} has no address"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn answer_with(bytes: &'static [u8]) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut byte = [0; 1];
+            stream.read_exact(&mut byte).unwrap();
+            stream.write_all(bytes).unwrap();
+            // Read until the client is done, so that what it sends does not reset the connection.
+            let mut rest = Vec::new();
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let _ = stream.read_to_end(&mut rest);
+        });
+        let result = answers(Kind::Mqtt, "127.0.0.1", port);
+        server.join().unwrap();
+        result
+    }
+
+    #[test]
+    fn a_connack_is_an_answer_and_anything_else_is_not() {
+        assert_eq!(answer_with(b"\x20\x02\x00\x00"), Ok(()));
+        assert_eq!(answer_with(b"\x20\x02\x00\x05"), Ok(()), "a refusal comes from a broker that is ready");
+        assert!(answer_with(b"\xd0\x00").is_err());
+        assert!(answer_with(b"").unwrap_err().contains("closes"));
+    }
+}

@@ -1,0 +1,277 @@
+//! A peer while it runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::install::is_installed;
+use super::left_behind;
+use super::placeholder::fill;
+use super::readiness::answers;
+use super::spawn::{LOG, Place, Plan, Spawned};
+use super::{PeerError, Ports, Template};
+use crate::stop::Stop;
+
+/// Between two looks at whether it is ready or has ended.
+const LOOK: Duration = Duration::from_millis(50);
+/// How much of a log goes into an error.
+const TAIL_LINES: usize = 15;
+
+/// A broker that this program has started. It is killed when this value goes, with all that it has spawned.
+#[derive(Debug)]
+pub struct Running {
+    template: Template,
+    host: String,
+    values: BTreeMap<String, String>,
+    directory: PathBuf,
+    cgroups: Vec<PathBuf>,
+    child: Option<Child>,
+    /// From the start of the process to the first answer.
+    pub ready_after: Duration,
+    /// What it says of its version; `unknown` when it says nothing.
+    pub version: String,
+    /// What has to be known of how it runs.
+    pub notes: Vec<String>,
+}
+
+/// How a peer ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// By itself, after being asked to.
+    InTime,
+    /// It had to be killed.
+    Killed,
+    /// It had ended before it was asked to.
+    Before(String),
+}
+
+impl Running {
+    /// Starts one and waits until it answers. `cgroups` are the files by which a process joins its limits.
+    ///
+    /// # Errors
+    /// When it is not installed, does not get ready, or `stop` was asked.
+    pub fn start(
+        template: &Template,
+        place: &Place,
+        host: &str,
+        ports: &mut Ports,
+        cgroups: &[PathBuf],
+        stop: &Stop,
+    ) -> Result<Self, PeerError> {
+        if !is_installed(template, place) {
+            return Err(PeerError::Missing { peer: template.name.clone(), commands: template.command.clone() });
+        }
+        let taken = ports.take(host, template.ports.len())?;
+        let directory = place.scratch.join(format!("{}-{}", template.name, taken.first().copied().unwrap_or_default()));
+        if directory.exists() {
+            fs::remove_dir_all(&directory).map_err(PeerError::io("remove", &directory))?;
+        }
+        let mut values = place.values(template);
+        values.insert("host".to_owned(), host.to_owned());
+        values.insert("dir".to_owned(), directory.display().to_string());
+        for (place, (name, port)) in template.ports.iter().zip(taken).enumerate() {
+            values.insert(format!("port.{name}"), port.to_string());
+            if place == 0 {
+                values.insert("port".to_owned(), port.to_string());
+            }
+        }
+        let mut running = Self {
+            template: template.clone(),
+            host: host.to_owned(),
+            values,
+            directory,
+            cgroups: cgroups.to_vec(),
+            child: None,
+            ready_after: Duration::ZERO,
+            version: String::new(),
+            notes: template.notes.clone(),
+        };
+        running.plan().write_files()?;
+        running.plan().prepare()?;
+        let program = running.spawn()?;
+        running.version = running.find_version(&program);
+        running.wait_ready(stop)?;
+        Ok(running)
+    }
+
+    /// Starts the program again in the same directory on the same ports, after [`Running::kill`].
+    ///
+    /// # Errors
+    /// As for [`Running::start`].
+    pub fn start_again(&mut self, stop: &Stop) -> Result<(), PeerError> {
+        self.spawn()?;
+        self.wait_ready(stop)
+    }
+
+    /// The process that was started, for sampling; what it spawned are its children.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// Where clients of a protocol go.
+    pub fn address(&self, protocol: &str) -> Option<String> {
+        self.template.addresses.get(protocol).map(|address| fill(address, &self.values))
+    }
+
+    /// Where it writes its files and its log.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// How it ended, when it has ended by itself.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
+    /// The configuration that it was given, by file, and its arguments.
+    pub fn configuration(&self) -> BTreeMap<String, String> {
+        let files = self.template.files.iter().map(|(name, text)| (name.clone(), fill(text, &self.values)));
+        let args: Vec<String> = self.template.args.iter().map(|word| fill(word, &self.values)).collect();
+        files.chain([("command line".to_owned(), args.join(" "))]).collect()
+    }
+
+    /// Asks it to stop, and kills it when it does not in time.
+    pub fn stop(&mut self) -> Stopped {
+        let Some(mut child) = self.child.take() else {
+            return Stopped::Before("it was killed by the scenario".to_owned());
+        };
+        if let Ok(Some(status)) = child.try_wait() {
+            self.end(&mut child);
+            return Stopped::Before(status.to_string());
+        }
+        signal_group(&child, Signal::TERM);
+        let until = Instant::now() + self.template.stop.limit.0;
+        // Nobody interrupts this wait: it has a limit.
+        let wait = Stop::default();
+        while Instant::now() < until {
+            if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+                self.end(&mut child);
+                return Stopped::InTime;
+            }
+            wait.wait(LOOK);
+        }
+        self.end(&mut child);
+        Stopped::Killed
+    }
+
+    /// Kills it with all its children, as a crash would.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            self.end(&mut child);
+        }
+    }
+
+    /// Removes its files.
+    pub fn remove_files(&self) {
+        // A file that stays behind in the temporary directory harms nobody.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+
+    /// Kills what is left of it, also what has left its process group.
+    fn end(&self, child: &mut Child) {
+        signal_group(child, Signal::KILL);
+        left_behind::kill(&self.directory);
+        // It was killed; there is nothing more to do when it cannot be waited for.
+        let _ = child.wait();
+    }
+
+    fn plan(&self) -> Plan<'_> {
+        Plan { template: &self.template, directory: &self.directory, values: &self.values, cgroups: &self.cgroups }
+    }
+
+    fn spawn(&mut self) -> Result<PathBuf, PeerError> {
+        let Spawned { child, program, note } = self.plan().spawn()?;
+        self.child = Some(child);
+        if let Some(note) = note
+            && !self.notes.contains(&note)
+        {
+            self.notes.push(note);
+        }
+        Ok(program)
+    }
+
+    fn wait_ready(&mut self, stop: &Stop) -> Result<(), PeerError> {
+        let started = Instant::now();
+        let ready = self.template.ready.clone();
+        let port = self.values.get(&format!("port.{}", ready.port)).and_then(|port| port.parse().ok()).unwrap_or(0);
+        let mut last = String::new();
+        while started.elapsed() < ready.limit.0 {
+            if let Some(status) = self.ended() {
+                return Err(self.not_ready(format!("it ended with {status}")));
+            }
+            match answers(ready.kind, &self.host, port) {
+                Ok(()) => {
+                    self.ready_after = started.elapsed();
+                    return Ok(());
+                }
+                Err(why) => last = why,
+            }
+            if stop.wait(LOOK) {
+                return Err(PeerError::Stopped { peer: self.template.name.clone() });
+            }
+        }
+        Err(self.not_ready(format!("it did not answer within {} s: {last}", ready.limit.seconds())))
+    }
+
+    fn not_ready(&self, why: String) -> PeerError {
+        let log = self.directory.join(LOG);
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        PeerError::NotReady { peer: self.template.name.clone(), why, log, tail }
+    }
+
+    fn find_version(&self, program: &Path) -> String {
+        let version = &self.template.version;
+        if let Some(fixed) = &version.fixed {
+            return fixed.clone();
+        }
+        let mut words = version.command.iter().map(|word| fill(word, &self.values));
+        let named = words.next().unwrap_or_default();
+        let program = if named == "{program}" { program.to_owned() } else { PathBuf::from(named) };
+        let mut command = Command::new(program);
+        command.args(words).envs(self.template.environment.iter().map(|(name, text)| (name, fill(text, &self.values))));
+        let Ok(output) = command.output() else { return "unknown".to_owned() };
+        let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        version_in(&text, &version.after).unwrap_or_else(|| "unknown".to_owned())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Signals a child's process group: the child made it its own when it was spawned.
+fn signal_group(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let Some(pid) = pid {
+        // A group whose last process has ended needs no signal.
+        let _ = kill_process_group(pid, signal);
+    }
+}
+
+/// The word behind `after`.
+fn version_in(text: &str, after: &str) -> Option<String> {
+    let (_, rest) = text.split_once(after)?;
+    let word = rest.split_whitespace().next()?;
+    Some(word.trim_matches(|character: char| !character.is_ascii_alphanumeric()).to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_word_behind_what_stands_before_it() {
+        let mosquitto = "mosquitto version 2.0.11\n\nmosquitto is an MQTT broker.";
+        assert_eq!(version_in(mosquitto, "mosquitto version "), Some("2.0.11".to_owned()));
+        assert_eq!(version_in("nats-server: v2.15.2\n", "nats-server: "), Some("v2.15.2".to_owned()));
+        assert_eq!(version_in("", "x"), None);
+    }
+}

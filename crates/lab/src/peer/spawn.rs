@@ -1,0 +1,229 @@
+//! From a template to a process.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::left_behind;
+use super::placeholder::fill;
+use super::{PeerError, Template};
+
+/// What a peer writes to its standard output and error.
+pub(super) const LOG: &str = "output.log";
+
+/// The user that a broker runs as when this program is root: nobody.
+const NOBODY: u32 = 65_534;
+
+/// Joins the cgroups named before `--`, takes as many open files as are allowed, and becomes the program after it: the same process, so that
+/// nothing of it ever runs outside its limits.
+const BECOME: &str = "while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
+                      ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; exec \"$@\"";
+
+/// Where peers are installed and where they keep their files while they run.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Installed programs, a directory for each peer.
+    pub peers: PathBuf,
+    /// Configuration, data and logs of the running ones, a directory for each.
+    pub scratch: PathBuf,
+    /// This program, which is a broker, too.
+    pub executable: PathBuf,
+}
+
+impl Place {
+    /// The usual places: programs in the user's cache (in `/var/cache` for root, so that brokers need not be root to read them), files
+    /// in a directory of this process below the system's temporary one.
+    ///
+    /// # Errors
+    /// When this program does not know where it is.
+    pub fn usual() -> Result<Self, PeerError> {
+        let executable = std::env::current_exe().map_err(PeerError::io("find", Path::new("this program")))?;
+        let cache = if is_root() {
+            PathBuf::from("/var/cache/tidegate-lab")
+        } else {
+            let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+            let home = std::env::var_os("HOME").map_or_else(std::env::temp_dir, PathBuf::from);
+            own.unwrap_or_else(|| home.join(".cache")).join("tidegate-lab")
+        };
+        let scratch = std::env::temp_dir().join(format!("tidegate-lab-{}", std::process::id()));
+        Ok(Self { peers: cache.join("peers"), scratch, executable })
+    }
+
+    pub(super) fn installed(&self, template: &Template) -> PathBuf {
+        self.peers.join(&template.name)
+    }
+
+    /// The placeholders that need no running peer.
+    pub(super) fn values(&self, template: &Template) -> BTreeMap<String, String> {
+        let text = |path: &Path| path.display().to_string();
+        BTreeMap::from([
+            ("exe".to_owned(), text(&self.executable)),
+            ("peers".to_owned(), text(&self.peers)),
+            ("install".to_owned(), text(&self.installed(template))),
+            ("name".to_owned(), template.name.clone()),
+        ])
+    }
+}
+
+/// Everything known of a process before it is there.
+pub(super) struct Plan<'a> {
+    pub(super) template: &'a Template,
+    pub(super) directory: &'a Path,
+    pub(super) values: &'a BTreeMap<String, String>,
+    /// Files whose writers join a cgroup.
+    pub(super) cgroups: &'a [PathBuf],
+}
+
+/// A process and who it runs as.
+pub(super) struct Spawned {
+    pub(super) child: Child,
+    /// The program.
+    pub(super) program: PathBuf,
+    /// Why it runs as root, when it does and need not.
+    pub(super) note: Option<String>,
+}
+
+impl Plan<'_> {
+    /// Writes its files.
+    pub(super) fn write_files(&self) -> Result<(), PeerError> {
+        fs::create_dir_all(self.directory).map_err(PeerError::io("make", self.directory))?;
+        for (name, text) in &self.template.files {
+            let path = self.directory.join(name);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent).map_err(PeerError::io("make", parent))?;
+            }
+            fs::write(&path, fill(text, self.values)).map_err(PeerError::io("write", &path))?;
+        }
+        if is_root() {
+            give_away(self.directory)?;
+        }
+        Ok(())
+    }
+
+    /// Runs what has to be done before it, each command to its end.
+    pub(super) fn prepare(&self) -> Result<(), PeerError> {
+        for step in &self.template.prepare {
+            let words: Vec<String> = step.iter().map(|word| fill(word, self.values)).collect();
+            let failed = |message: String| PeerError::Step {
+                peer: self.template.name.clone(),
+                command: words.join(" "),
+                message,
+            };
+            let Some((program, args)) = words.split_first() else { continue };
+            let program = find(program).ok_or_else(|| failed("is not there".to_owned()))?;
+            let (mut command, _) = self.command(&program, args);
+            let log = self.log()?;
+            command.stdout(log.try_clone().map_err(PeerError::io("open", self.directory))?).stderr(log);
+            let status = command.status().map_err(|error| failed(error.to_string()))?;
+            if !status.success() {
+                return Err(failed(format!("ended with {status}; see {}", self.directory.join(LOG).display())));
+            }
+        }
+        Ok(())
+    }
+
+    /// Spawns it in a process group of its own: what is typed at the terminal reaches this program only, which stops it in order.
+    pub(super) fn spawn(&self) -> Result<Spawned, PeerError> {
+        let program = self.program()?;
+        let args: Vec<String> = self.template.args.iter().map(|word| fill(word, self.values)).collect();
+        let (mut command, note) = self.command(&program, &args);
+        let log = self.log()?;
+        command.stdout(log.try_clone().map_err(PeerError::io("open", self.directory))?).stderr(log);
+        let child = command.spawn().map_err(PeerError::io("run", &program))?;
+        Ok(Spawned { child, program, note })
+    }
+
+    fn command(&self, program: &Path, args: &[String]) -> (Command, Option<String>) {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", BECOME, "tidegate-lab"]).args(self.cgroups).arg("--");
+        let note = self.as_nobody(&mut command, program);
+        command.arg(program).args(args);
+        for (name, value) in &self.template.environment {
+            command.env(name, fill(value, self.values));
+        }
+        command.env(left_behind::MARK, self.directory);
+        command.current_dir(self.directory).stdin(Stdio::null()).process_group(0);
+        (command, note)
+    }
+
+    /// Has the process change to another user, when this one is root and the other one can read the program.
+    fn as_nobody(&self, command: &mut Command, program: &Path) -> Option<String> {
+        if !is_root() {
+            return None;
+        }
+        let Some(setpriv) = find("setpriv") else {
+            return Some("it runs as root, since `setpriv` is not installed".to_owned());
+        };
+        if let Some(closed) = closed_to_others(program).or_else(|| closed_to_others(self.directory)) {
+            return Some(format!("it runs as root, since {} is closed to other users", closed.display()));
+        }
+        let user = NOBODY.to_string();
+        command.arg(setpriv).args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
+        None
+    }
+
+    fn log(&self) -> Result<File, PeerError> {
+        let path = self.directory.join(LOG);
+        File::options().create(true).append(true).open(&path).map_err(PeerError::io("open", &path))
+    }
+
+    fn program(&self) -> Result<PathBuf, PeerError> {
+        let commands: Vec<String> = self.template.command.iter().map(|command| fill(command, self.values)).collect();
+        let found = commands.iter().find_map(|command| find(command));
+        found.ok_or_else(|| PeerError::Missing { peer: self.template.name.clone(), commands })
+    }
+}
+
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// The first directory or file on the way to a path that other users may not enter.
+fn closed_to_others(path: &Path) -> Option<PathBuf> {
+    let real = path.canonicalize().ok()?;
+    real.ancestors().find(|part| part.metadata().is_ok_and(|metadata| metadata.mode() & 0o001 == 0)).map(Path::to_owned)
+}
+
+/// Hands a directory and all that is in it to nobody.
+fn give_away(directory: &Path) -> Result<(), PeerError> {
+    let failed = || PeerError::io("change the owner of", directory);
+    let mut left = vec![directory.to_owned()];
+    while let Some(path) = left.pop() {
+        chown(&path, Some(NOBODY), Some(NOBODY)).map_err(failed())?;
+        if path.is_dir() {
+            for entry in fs::read_dir(&path).map_err(failed())? {
+                left.push(entry.map_err(failed())?.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
+pub(super) fn find(command: &str) -> Option<PathBuf> {
+    let runs = |path: &PathBuf| {
+        path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    if command.contains('/') {
+        return Some(PathBuf::from(command)).filter(runs);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let servers = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(servers).map(|directory| directory.join(command)).find(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_by_name_and_by_path() {
+        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
+        assert!(find("/bin/sh").is_some());
+        assert!(find("/bin").is_none(), "a directory is no program");
+        assert!(find("no-program-has-this-name").is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! What is known of a kind of broker: where its program is, what it reads, when it is ready, how it stops.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::PeerError;
+use super::readiness::Kind;
+use crate::span::Span;
+
+/// The templates in the binary.
+const SHIPPED: &[(&str, &str)] = &[
+    ("aedes", include_str!("../../peers/aedes.toml")),
+    ("artemis", include_str!("../../peers/artemis.toml")),
+    ("hivemq", include_str!("../../peers/hivemq.toml")),
+    ("kafka", include_str!("../../peers/kafka.toml")),
+    ("mochi", include_str!("../../peers/mochi.toml")),
+    ("mosquitto", include_str!("../../peers/mosquitto.toml")),
+    ("nats", include_str!("../../peers/nats.toml")),
+    ("qpid", include_str!("../../peers/qpid.toml")),
+    ("rabbitmq", include_str!("../../peers/rabbitmq.toml")),
+    ("rumqttd", include_str!("../../peers/rumqttd.toml")),
+    ("tidegate", include_str!("../../peers/tidegate.toml")),
+];
+
+/// One kind of broker.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Template {
+    /// Its name: that of the file.
+    #[serde(skip)]
+    pub name: String,
+    /// What people call it.
+    pub title: String,
+    /// What it is written in.
+    pub language: String,
+    /// What it speaks, such as `mqtt-3.1.1`.
+    pub protocols: Vec<String>,
+    /// What has to be known of its results.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Where the program may be: names in `PATH` or paths, with placeholders.
+    pub(super) command: Vec<String>,
+    #[serde(default)]
+    pub(super) args: Vec<String>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+    /// Files in its directory, by name.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    /// Names of the ports that it needs; the first one is also `{port}`.
+    pub(super) ports: Vec<String>,
+    /// Where clients of each protocol go, such as `mqtt` to `mqtt://{host}:{port}`.
+    pub(super) addresses: BTreeMap<String, String>,
+    /// A file that is there when it is installed, where its program alone does not say so.
+    #[serde(default)]
+    pub(super) installed: Option<String>,
+    /// Commands that run before it and have to end, such as one that formats a directory.
+    #[serde(default)]
+    pub(super) prepare: Vec<Vec<String>>,
+    pub(super) ready: Ready,
+    #[serde(default)]
+    pub(super) stop: StopHow,
+    pub(super) version: Version,
+    #[serde(default)]
+    pub(super) install: Option<Install>,
+}
+
+/// When it is ready.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Ready {
+    pub(super) kind: Kind,
+    /// The name of the port that is asked.
+    pub(super) port: String,
+    /// After this it is given up.
+    pub(super) limit: Span,
+}
+
+/// How it stops.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StopHow {
+    /// After the signal TERM; then it is killed.
+    pub(super) limit: Span,
+}
+
+impl Default for StopHow {
+    fn default() -> Self {
+        Self { limit: Span(std::time::Duration::from_secs(10)) }
+    }
+}
+
+/// How its version is found.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Version {
+    /// What the installation pins, where the program does not say.
+    #[serde(default)]
+    pub(super) fixed: Option<String>,
+    /// A command whose output has the version.
+    #[serde(default)]
+    pub(super) command: Vec<String>,
+    /// What stands before the version in that output.
+    #[serde(default)]
+    pub(super) after: String,
+}
+
+/// How it is installed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Install {
+    /// Programs that the steps need, and what to do when they are missing.
+    #[serde(default)]
+    pub(super) needs: Vec<String>,
+    /// Files that the steps read, written to `{install}` first.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    /// Commands, run in `{install}` one after the other.
+    #[serde(default)]
+    pub(super) steps: Vec<Vec<String>>,
+    #[serde(default)]
+    pub(super) environment: BTreeMap<String, String>,
+    /// Said where there are no steps, or where something is missing.
+    #[serde(default)]
+    pub(super) hint: String,
+}
+
+impl Template {
+    fn parse(name: &str, text: &str, path: &str) -> Result<Self, PeerError> {
+        let wrong = |message: String| PeerError::Template { path: path.to_owned(), message };
+        let mut template: Self =
+            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        name.clone_into(&mut template.name);
+        if !template.ports.contains(&template.ready.port) {
+            return Err(wrong(format!("ready.port is `{}`, which ports does not name", template.ready.port)));
+        }
+        if template.command.is_empty() {
+            return Err(wrong("command names no program".to_owned()));
+        }
+        Ok(template)
+    }
+}
+
+/// All templates by name.
+#[derive(Clone, Debug)]
+pub struct Catalogue {
+    templates: BTreeMap<String, Template>,
+}
+
+impl Catalogue {
+    /// Those in the binary.
+    ///
+    /// # Errors
+    /// Never with the templates that are shipped: a test reads them all.
+    pub fn shipped() -> Result<Self, PeerError> {
+        let mut templates = BTreeMap::new();
+        for (name, text) in SHIPPED {
+            templates.insert((*name).to_owned(), Template::parse(name, text, &format!("peers/{name}.toml"))?);
+        }
+        Ok(Self { templates })
+    }
+
+    /// Those in the binary, and the files `*.toml` of a directory, which replace those with their name.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn with_directory(directory: Option<&Path>) -> Result<Self, PeerError> {
+        let mut catalogue = Self::shipped()?;
+        let Some(directory) = directory else { return Ok(catalogue) };
+        let entries = fs::read_dir(directory).map_err(PeerError::io("read", directory))?;
+        for entry in entries {
+            let path = entry.map_err(PeerError::io("read", directory))?.path();
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            if path.extension().is_none_or(|extension| extension != "toml") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).map_err(PeerError::io("read", &path))?;
+            let template = Template::parse(name, &text, &path.display().to_string())?;
+            catalogue.templates.insert(name.to_owned(), template);
+        }
+        Ok(catalogue)
+    }
+
+    /// One by name.
+    ///
+    /// # Errors
+    /// When there is none; the error names all there are.
+    pub fn get(&self, name: &str) -> Result<&Template, PeerError> {
+        self.templates.get(name).ok_or_else(|| PeerError::Unknown {
+            name: name.to_owned(),
+            known: self.templates.keys().cloned().collect(),
+        })
+    }
+
+    /// All of them, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Template> {
+        self.templates.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_template_that_is_shipped_can_be_read() {
+        let catalogue = Catalogue::shipped().unwrap();
+        assert_eq!(catalogue.all().count(), SHIPPED.len());
+        for template in catalogue.all() {
+            assert!(!template.addresses.is_empty(), "{} has no address", template.name);
+            let version = &template.version;
+            assert!(version.fixed.is_some() == version.command.is_empty(), "{}: one way to its version", template.name);
+        }
+    }
+
+    #[test]
+    fn every_file_in_the_folder_is_shipped() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let files = fs::read_dir(folder)
+            .unwrap()
+            .filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|extension| extension == "toml"));
+        assert_eq!(files.count(), SHIPPED.len());
+    }
+
+    #[test]
+    fn a_key_that_is_unknown_is_refused_with_its_place() {
+        let text = SHIPPED[5].1.replace("title =", "titel =");
+        let error = Template::parse("x", &text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("x.toml") && error.contains("titel"), "{error}");
+    }
+}

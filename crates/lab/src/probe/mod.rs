@@ -1,0 +1,130 @@
+//! What a broker really does, found out by asking it: which versions, features and limits of MQTT. Nothing here is taken from its word where
+//! it can be tried; what it only says is marked as said.
+
+mod checks;
+mod session;
+
+use serde::Serialize;
+
+use crate::load::plan::{Target, Transport};
+use crate::run::target_of;
+
+/// The name and version of what `--json` prints.
+pub const SCHEMA: &str = "tidegate-lab/probe/1";
+
+/// Everything that was found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Probed {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// The broker's address.
+    pub address: String,
+    /// What was found, in groups.
+    pub findings: Vec<Finding>,
+}
+
+/// One thing that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it belongs to.
+    pub group: &'static str,
+    /// Its name for scripts; it does not change.
+    pub id: &'static str,
+    /// What it is.
+    pub title: &'static str,
+    /// The answer.
+    pub answer: Answer,
+    /// How it was found: tried, or said by the broker.
+    pub how: How,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
+    /// A number or a text.
+    Value(String),
+    /// It could not be found out, and why.
+    Unknown(String),
+}
+
+/// How an answer was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// It was tried.
+    Tried,
+    /// The broker says so in CONNACK.
+    Said,
+}
+
+/// Why nothing could be found out.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The address is none.
+    #[error("{0}")]
+    Address(String),
+    /// Only MQTT over TCP is probed.
+    #[error("`{0}` is not MQTT over TCP; give its address as mqtt://HOST:PORT")]
+    Transport(String),
+    /// Nobody answers.
+    #[error("no version of MQTT is answered at {address}: {why}")]
+    Silent {
+        /// The address.
+        address: String,
+        /// The last reason.
+        why: String,
+    },
+}
+
+/// Finds out what a broker does. It takes some seconds, leaves nothing behind, and uses topics below `tidegate-lab/`.
+///
+/// # Errors
+/// When no version of MQTT is answered.
+pub fn probe(address: &str) -> Result<Probed, ProbeError> {
+    let target: Target = target_of(address).map_err(ProbeError::Address)?;
+    if target.transport != Transport::Tcp {
+        return Err(ProbeError::Transport(address.to_owned()));
+    }
+    let findings = checks::all(&target).map_err(|why| ProbeError::Silent { address: address.to_owned(), why })?;
+    Ok(Probed { schema: SCHEMA, address: address.to_owned(), findings })
+}
+
+impl Finding {
+    fn tried(group: &'static str, id: &'static str, title: &'static str, answer: Answer) -> Self {
+        Self { group, id, title, answer, how: How::Tried }
+    }
+
+    fn said(group: &'static str, id: &'static str, title: &'static str, answer: Answer) -> Self {
+        Self { group, id, title, answer, how: How::Said }
+    }
+}
+
+impl Answer {
+    fn from_bool(yes: bool) -> Self {
+        if yes { Self::Yes } else { Self::No }
+    }
+
+    /// Yes or no, or that something came between.
+    fn from_result(result: Result<bool, String>) -> Self {
+        match result {
+            Ok(yes) => Self::from_bool(yes),
+            Err(why) => Self::Unknown(why),
+        }
+    }
+}
+
+impl std::fmt::Display for Answer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Yes => formatter.write_str("yes"),
+            Self::No => formatter.write_str("no"),
+            Self::Value(value) => formatter.write_str(value),
+            Self::Unknown(why) => write!(formatter, "not found out: {why}"),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Reports: one HTML file that needs nothing else, for people who decide and for people who check.
+
+mod charts;
+mod markup;
+mod number;
+mod page;
+mod plot;
+mod provenance;
+mod published;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use number::shown;
+pub use page::page;
+
+use crate::results::{Measure, Results};
+
+/// The report of results.
+pub fn html(results: &Results) -> String {
+    let mut body = String::new();
+    summary::write(results, &mut body);
+    charts::ratios(results, &mut body);
+    tables::write(results, &mut body);
+    charts::latency(results, &mut body);
+    charts::time(results, &mut body);
+    published::write(results, &mut body);
+    provenance::write(results, &mut body);
+    page(&results.scenario.title, &body)
+}
+
+/// The measures that a report shows: those of the scenario first, then others that say something.
+fn measures(results: &Results) -> Vec<Measure> {
+    let mut measures = results.scenario.measures.clone();
+    for measure in
+        [Measure::Lost, Measure::Duplicates, Measure::Reordered, Measure::CpuPerDelivery, Measure::MemoryPeak]
+    {
+        if !measures.contains(&measure) {
+            measures.push(measure);
+        }
+    }
+    measures
+}

@@ -1,0 +1,130 @@
+//! Values over time.
+
+use super::axis::{Axis, Scale};
+use super::{colour, dashes};
+use crate::report::markup::{escape, put};
+use crate::report::number::shown;
+
+const WIDTH: f64 = 520.0;
+const HEIGHT: f64 = 230.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 508.0;
+const TOP: f64 = 24.0;
+const BOTTOM: f64 = 196.0;
+/// Points of a curve: more than one for two units of the drawing nobody sees.
+const POINTS: usize = 240;
+
+/// The values of one broker.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::report) struct Curve {
+    /// Which series: its colour and dashes.
+    pub(in crate::report) series: usize,
+    /// Seconds and values.
+    pub(in crate::report) points: Vec<(f64, f64)>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::report) struct Mark {
+    /// Seconds.
+    pub(in crate::report) at: f64,
+    /// In a few words.
+    pub(in crate::report) what: String,
+}
+
+/// Curves over seconds, with what happened. `unit` stands above the vertical axis.
+pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[Curve], marks: &[Mark]) -> String {
+    let points = || curves.iter().flat_map(|curve| curve.points.iter());
+    let end = points().map(|(at, _)| *at).chain(marks.iter().map(|mark| mark.at)).fold(1.0, f64::max);
+    let x = Axis::exact(0.0, end, LEFT, RIGHT);
+    let y = Axis::over(points().map(|(_, value)| *value), scale, BOTTOM, TOP);
+    let mut out = String::new();
+    put!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(label));
+    put!(out, "<text x=\"{LEFT}\" y=\"13\" text-anchor=\"start\">{}</text>", escape(unit));
+    horizontal(&y, &mut out);
+    for tick in &x.ticks {
+        let place = x.place(*tick);
+        put!(
+            out,
+            "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
+            BOTTOM + 4.0
+        );
+        put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", BOTTOM + 16.0, shown(*tick));
+    }
+    put!(out, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>", BOTTOM + 30.0);
+    for (number, mark) in marks.iter().enumerate() {
+        let place = x.place(mark.at);
+        put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
+        put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.what));
+        let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
+        put!(
+            out,
+            "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
+            TOP - 3.0
+        );
+    }
+    for curve in curves {
+        draw(curve, &x, &y, &mut out);
+    }
+    put!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/></svg>");
+    out
+}
+
+/// Lines across at each tick, labelled at the left.
+pub(super) fn horizontal(y: &Axis, out: &mut String) {
+    for tick in &y.ticks {
+        let place = y.place(*tick);
+        put!(out, "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{place:.1}\" x2=\"{RIGHT}\" y2=\"{place:.1}\"/>");
+        put!(out, "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 6.0, place + 3.5, shown(*tick));
+    }
+}
+
+fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
+    let points = thinned(&curve.points);
+    if points.is_empty() {
+        return;
+    }
+    put!(out, "<polyline class=\"curve c{}\"{} points=\"", colour(curve.series), dashes(curve.series));
+    for (at, value) in points {
+        put!(out, "{:.1},{:.1} ", x.place(at), y.place(value));
+    }
+    out.push_str("\"/>");
+}
+
+/// At most [`POINTS`] points: each is the mean of those that fall together.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let finite: Vec<(f64, f64)> = points.iter().copied().filter(|(_, value)| value.is_finite()).collect();
+    let together = finite.len().div_ceil(POINTS).max(1);
+    finite
+        .chunks(together)
+        .map(|chunk| {
+            #[expect(clippy::cast_precision_loss, reason = "a few points")]
+            let count = chunk.len() as f64;
+            let sum = chunk.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
+            (sum.0 / count, sum.1 / count)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plot_has_its_unit_its_curve_and_its_events() {
+        let curve = Curve { series: 1, points: vec![(0.0, 0.0), (10.0, 100.0)] };
+        let mark = Mark { at: 5.0, what: "broker <killed>".to_owned() };
+        let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &[mark]);
+        assert!(svg.contains("messages/s") && svg.contains("broker &lt;killed&gt;"));
+        assert!(svg.contains("points=\"58.0,196.0 508.0,24.0 \""), "{svg}");
+        assert!(svg.contains("stroke-dasharray=\"7 3\""), "a line is known without its colour");
+    }
+
+    #[test]
+    fn a_long_curve_is_thinned_to_means() {
+        let points: Vec<(f64, f64)> = (0..POINTS as u32 * 2).map(|at| (f64::from(at), f64::from(at % 2))).collect();
+        let thin = thinned(&points);
+        assert_eq!(thin.len(), POINTS);
+        assert!(thin.iter().all(|(_, value)| (value - 0.5).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,163 @@
+//! What came of runs: the content of `results.json`.
+//!
+//! The schema is [`SCHEMA`]: within one number, fields are added but neither removed nor given another meaning. `docs/lab.md` explains them.
+
+mod csv;
+mod environment;
+mod measure;
+pub mod statistics;
+mod table;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use csv::csv;
+pub use environment::Environment;
+pub use measure::{Better, Measure};
+pub use table::{Cell, Table};
+
+use crate::load::{LoadOutcome, LoadPlan};
+use crate::sample::Sampled;
+use crate::scenario::{Limits, Scenario};
+
+/// The name and version of what is written.
+pub const SCHEMA: &str = "tidegate-lab/results/1";
+
+/// Everything that a report is made from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What was asked.
+    pub scenario: Scenario,
+    /// How it was asked.
+    pub settings: Settings,
+    /// On what machine.
+    pub environment: Environment,
+    /// The brokers, by name.
+    pub peers: BTreeMap<String, PeerInfo>,
+    /// Every run that was made, in the order in which they were made.
+    pub runs: Vec<Run>,
+    /// What was asked for and not measured, and why.
+    pub not_measured: Vec<NotMeasured>,
+}
+
+/// How a scenario was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// The factor of all times of phases.
+    pub time_scale: f64,
+    /// Runs of each case and broker.
+    pub repeat: u32,
+    /// Where all chance began.
+    pub seed: u64,
+}
+
+/// A broker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PeerInfo {
+    /// What people call it.
+    pub title: String,
+    /// What it is written in; empty for an address.
+    pub language: String,
+    /// What it says of its version.
+    pub version: String,
+    /// What has to be known of its results.
+    pub notes: Vec<String>,
+    /// The files that it was given, and its command line.
+    pub configuration: BTreeMap<String, String>,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// Unique in its results.
+    pub id: String,
+    /// The case of the scenario.
+    pub case: String,
+    /// The broker.
+    pub peer: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// When the run began, seconds since 1970; the zero of its time axis.
+    pub begun_unix_s: f64,
+    /// From the start of the broker's process to its first answer, seconds; `None` for an address.
+    pub ready_after_s: Option<f64>,
+    /// The load's zero on the run's time axis, seconds.
+    pub load_zero_s: f64,
+    /// What was asked of the generator.
+    pub plan: LoadPlan,
+    /// What came of it.
+    pub load: LoadOutcome,
+    /// What the broker used.
+    pub broker: Sampled,
+    /// What the generator used.
+    pub generator: Sampled,
+    /// What happened, on the run's time axis.
+    pub events: Vec<Happened>,
+    /// What the broker was allowed, and by what.
+    pub limits: AppliedLimits,
+    /// Why the run says nothing of the broker; `None` when it does.
+    pub invalid: Option<String>,
+}
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Happened {
+    /// Seconds on the run's time axis.
+    pub at_s: f64,
+    /// What, in a few words.
+    pub what: String,
+}
+
+/// Limits that were in force.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppliedLimits {
+    /// The limits.
+    pub wanted: Limits,
+    /// What kept them; `None` when there were none.
+    pub by: Option<String>,
+    /// How often the broker had to wait because its CPU time was used up.
+    pub throttled: u64,
+    /// How often the kernel killed a process of it for memory.
+    pub killed_for_memory: u64,
+}
+
+/// Something that was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotMeasured {
+    /// The broker.
+    pub peer: String,
+    /// The case.
+    pub case: String,
+    /// Which repetition, from 1.
+    pub repetition: u32,
+    /// Why, and what to do.
+    pub why: String,
+}
+
+impl Results {
+    /// The brokers in the order in which they were asked for, as far as they have runs.
+    pub fn peer_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for run in &self.runs {
+            if !names.contains(&run.peer) {
+                names.push(run.peer.clone());
+            }
+        }
+        names.sort_by_key(|name| (name != "tidegate", name.clone()));
+        names
+    }
+
+    /// The cases in the order of the scenario.
+    pub fn case_names(&self) -> Vec<String> {
+        let known = self.scenario.cases().unwrap_or_default();
+        known.into_iter().map(|case| case.name).filter(|name| self.runs.iter().any(|run| run.case == *name)).collect()
+    }
+
+    /// The runs of a case and a broker.
+    pub fn runs_of<'a>(&'a self, case: &'a str, peer: &'a str) -> impl Iterator<Item = &'a Run> {
+        self.runs.iter().filter(move |run| run.case == case && run.peer == peer)
+    }
+}

@@ -1,0 +1,326 @@
+//! One run: a broker is started within its limits, loaded, sampled, and stopped.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use super::plan::plan_of;
+use super::progress::{Report, Said};
+use super::series::Order;
+use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress, Second};
+use crate::peer::{Peer, PeerError, Ports, Running, Stopped};
+use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
+use crate::sample::{Cgroups, Limited, Sampler, Watched};
+use crate::scenario::{Action, Case, Event, ScenarioError};
+use crate::stop::Stop;
+
+/// Looks at the processes in a run, at most this far apart.
+const LOOK_MOST: Duration = Duration::from_secs(1);
+/// And at least this far.
+const LOOK_LEAST: Duration = Duration::from_millis(100);
+/// Looks in a run of usual length.
+const LOOKS: u32 = 300;
+
+/// One run of a series.
+pub(super) struct Task<'a> {
+    pub(super) id: String,
+    pub(super) case: &'a Case,
+    pub(super) peer: &'a Peer,
+    pub(super) repetition: u32,
+    pub(super) seed: u64,
+}
+
+/// Why there is no run.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExecuteError {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    #[error("the limits of the case cannot be kept here: {0}")]
+    Limits(String),
+    #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
+    NotOurs(String),
+    #[error("{peer} does not speak {protocol}")]
+    Protocol { peer: String, protocol: String },
+    #[error("the system gives no thread: {0}")]
+    Thread(std::io::Error),
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Makes a run, and tells of its broker.
+pub(super) fn execute(
+    order: &Order,
+    task: &Task<'_>,
+    cgroups: &Cgroups,
+    ports: &mut Ports,
+    report: &mut dyn Report,
+    stop: &Stop,
+) -> Result<(Run, PeerInfo), ExecuteError> {
+    let limited = limit(task, cgroups)?;
+    let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
+    let mut broker = Broker::start(order, task, &joins, ports, stop)?;
+    let plan = plan_of(&order.scenario, task.case, &broker.address, task.seed, order.time_scale)?;
+    let begin = Instant::now();
+    let unix_s = unix_now();
+    let watched = Watched::default();
+    watched.set(broker.pid());
+    let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
+    let sampler = Sampler::start(watched.clone(), begin, every).map_err(ExecuteError::Thread)?;
+    report.say(Said::Run {
+        what: format!("{}, {}, {}", task.case.name, task.peer.name(), task.repetition),
+        about: about(order, &plan),
+    });
+    let mut timeline = Timeline { begin, happened: Vec::new() };
+    let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
+        .then(|| load_and_events(order, &plan, &mut broker, &watched, &mut timeline, report, stop));
+    stop.wait(order.scenario.idle_after.times(order.time_scale).0);
+    let ended_early = broker.ended_early();
+    let (used, generator) = sampler.finish();
+    let info = broker.info(task.peer);
+    let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
+    let outcome = loaded.ok_or(ExecuteError::Stopped)??;
+    broker.finish(&mut timeline);
+    if outcome.stopped || stop.is_asked() {
+        return Err(ExecuteError::Stopped);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
+    let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
+    let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
+    let (throttled, killed_for_memory) = limited.as_ref().map(Limited::pressure).unwrap_or_default();
+    let by = limited.as_ref().map(|limited| limited.by.to_owned());
+    let run = Run {
+        id: task.id.clone(),
+        case: task.case.name.clone(),
+        peer: task.peer.name().to_owned(),
+        repetition: task.repetition,
+        begun_unix_s: unix_s,
+        ready_after_s,
+        load_zero_s,
+        plan,
+        load: outcome,
+        broker: used,
+        generator,
+        events: timeline.happened,
+        limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
+        invalid,
+    };
+    Ok((run, info))
+}
+
+fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
+    if !task.case.limits.any() {
+        return Ok(None);
+    }
+    if matches!(task.peer, Peer::Address { .. }) {
+        let why = "the broker is an address; limits are for brokers that the lab starts".to_owned();
+        return Err(ExecuteError::Limits(why));
+    }
+    let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
+    cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)
+}
+
+/// How long a run takes by its plan; how long clients need to connect is not known before, but by a ladder.
+fn about(order: &Order, plan: &LoadPlan) -> Duration {
+    let idle =
+        order.scenario.idle_before.times(order.time_scale).0 + order.scenario.idle_after.times(order.time_scale).0;
+    let last = plan.ramp.dials_at(plan.clients().saturating_sub(1));
+    idle + Duration::from_nanos(last) + Duration::from_millis(plan.warm_up_ms + plan.duration_ms)
+}
+
+fn unix_now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+/// What happens in a run, on its time axis.
+struct Timeline {
+    begin: Instant,
+    happened: Vec<Happened>,
+}
+
+impl Timeline {
+    fn note(&mut self, what: impl Into<String>) {
+        self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: what.into() });
+    }
+}
+
+/// A broker of a run: started here, or somewhere else.
+struct Broker {
+    running: Option<Running>,
+    address: String,
+    pid: Option<u32>,
+}
+
+impl Broker {
+    fn start(
+        order: &Order,
+        task: &Task<'_>,
+        joins: &[std::path::PathBuf],
+        ports: &mut Ports,
+        stop: &Stop,
+    ) -> Result<Self, ExecuteError> {
+        match task.peer {
+            Peer::Address { name, address, pid } => {
+                if !order.scenario.events.is_empty() {
+                    return Err(ExecuteError::NotOurs(name.clone()));
+                }
+                Ok(Self { running: None, address: address.clone(), pid: *pid })
+            }
+            Peer::Template(template) => {
+                let v5 = task.case.load.get("protocol").and_then(toml::Value::as_str) == Some("5");
+                let protocol = if v5 { "mqtt-5" } else { "mqtt-3.1.1" };
+                if !template.protocols.iter().any(|known| known == protocol) {
+                    let (peer, protocol) = (template.name.clone(), protocol.to_owned());
+                    return Err(ExecuteError::Protocol { peer, protocol });
+                }
+                let running = Running::start(template, &order.place, &order.host, ports, joins, stop)?;
+                // A broker may have a listener of its own for MQTT 5.
+                let own = if v5 { running.address("mqtt5") } else { None };
+                let address = own.or_else(|| running.address("mqtt")).unwrap_or_default();
+                Ok(Self { running: Some(running), address, pid: None })
+            }
+        }
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.running.as_ref().and_then(Running::pid).or(self.pid)
+    }
+
+    fn ended_early(&mut self) -> Option<String> {
+        let running = self.running.as_mut()?;
+        running.ended().map(|status| format!("{status}; see {}", running.directory().display()))
+    }
+
+    fn info(&self, peer: &Peer) -> PeerInfo {
+        match (&self.running, peer) {
+            (Some(running), Peer::Template(template)) => PeerInfo {
+                title: template.title.clone(),
+                language: template.language.clone(),
+                version: running.version.clone(),
+                notes: running.notes.clone(),
+                configuration: running.configuration(),
+            },
+            _ => PeerInfo {
+                title: peer.name().to_owned(),
+                version: "unknown".to_owned(),
+                notes: vec![format!("it ran already, at {}", self.address)],
+                ..PeerInfo::default()
+            },
+        }
+    }
+
+    fn act(&mut self, action: Action, watched: &Watched, stop: &Stop) -> Result<&'static str, PeerError> {
+        let Some(running) = &mut self.running else { return Ok("nothing") };
+        match action {
+            Action::Kill => {
+                running.kill();
+                watched.set(None);
+                Ok("broker killed")
+            }
+            Action::Start => {
+                running.start_again(stop)?;
+                watched.set(running.pid());
+                Ok("broker is back")
+            }
+        }
+    }
+
+    fn finish(mut self, timeline: &mut Timeline) {
+        let Some(running) = &mut self.running else { return };
+        match running.stop() {
+            Stopped::InTime | Stopped::Before(_) => {}
+            Stopped::Killed => timeline.note("the broker did not stop when asked, and was killed"),
+        }
+        running.remove_files();
+    }
+}
+
+/// What the load says to the thread that looks after the broker.
+enum Word {
+    Second(Second),
+    Began,
+    Draining,
+    Done,
+}
+
+struct Teller(Sender<Word>);
+
+impl Progress for Teller {
+    fn second(&mut self, second: &Second) {
+        // Nobody listens any more only when the run is over.
+        let _ = self.0.send(Word::Second(*second));
+    }
+
+    fn began(&mut self, _: u64) {
+        let _ = self.0.send(Word::Began);
+    }
+
+    fn draining(&mut self) {
+        let _ = self.0.send(Word::Draining);
+    }
+}
+
+fn load_and_events(
+    order: &Order,
+    plan: &LoadPlan,
+    broker: &mut Broker,
+    watched: &Watched,
+    timeline: &mut Timeline,
+    report: &mut dyn Report,
+    stop: &Stop,
+) -> Result<LoadOutcome, ExecuteError> {
+    timeline.note("clients begin to connect");
+    let (sender, words) = channel();
+    thread::scope(|scope| {
+        let done = sender.clone();
+        let load = scope.spawn(move || {
+            let outcome = load::run(plan, &mut Teller(sender), stop.flag());
+            let _ = done.send(Word::Done);
+            outcome
+        });
+        let events = order.scenario.events.iter().map(|event| Event { at: event.at.times(order.time_scale), ..*event });
+        let watched = attend(&words, events.collect(), broker, watched, timeline, report, stop);
+        let outcome = load.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        watched?;
+        timeline.note("clients are gone");
+        Ok(outcome?)
+    })
+}
+
+/// Hears what the load says, and does what is due to the broker, until the load is over.
+fn attend(
+    words: &Receiver<Word>,
+    mut events: Vec<Event>,
+    broker: &mut Broker,
+    watched: &Watched,
+    timeline: &mut Timeline,
+    report: &mut dyn Report,
+    stop: &Stop,
+) -> Result<(), PeerError> {
+    events.sort_by_key(|event| event.at);
+    let mut began: Option<Instant> = None;
+    loop {
+        let next = began.zip(events.first()).map(|(began, event)| began + event.at.0);
+        let wait = next.map_or(LOOK_MOST, |at| at.saturating_duration_since(Instant::now()).min(LOOK_MOST));
+        match words.recv_timeout(wait) {
+            Ok(Word::Second(second)) => report.say(Said::Second(second)),
+            Ok(Word::Began) => {
+                began = Some(Instant::now());
+                timeline.note("publishing begins");
+                report.say(Said::Event("publishing begins".to_owned()));
+            }
+            Ok(Word::Draining) => timeline.note("publishing is over"),
+            Ok(Word::Done) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if next.is_some_and(|at| at <= Instant::now()) {
+            let event = events.remove(0);
+            let what = broker.act(event.action, watched, stop)?;
+            timeline.note(what);
+            report.say(Said::Event(what.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! A series of runs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::execute::{ExecuteError, Task, execute};
+use super::kept::{Kept, KeptError, Series};
+use super::progress::{Report, Said};
+use crate::peer::{Peer, Place, Ports};
+use crate::results::{Environment, Measure, NotMeasured, PeerInfo, Results, Run, SCHEMA, Settings};
+use crate::sample::Cgroups;
+use crate::scenario::{Case, Scenario, ScenarioError, shuffled};
+use crate::stop::Stop;
+
+/// What is to be run.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The brokers.
+    pub peers: Vec<Peer>,
+    /// Only cases whose name contains this.
+    pub only: Option<String>,
+    /// Where finished runs are kept.
+    pub out: PathBuf,
+    /// The factor of all times of phases.
+    pub time_scale: f64,
+    /// Runs of each case and broker.
+    pub repeat: u32,
+    /// Where all chance begins.
+    pub seed: u64,
+    /// Where brokers are installed and keep their files.
+    pub place: Place,
+    /// Where brokers listen.
+    pub host: String,
+    /// Ports that brokers may get.
+    pub ports: Ports,
+    /// The commit of this program, when it is known.
+    pub commit: Option<String>,
+}
+
+/// Why a series could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The scenario is wrong.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// Runs cannot be kept.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// No case has that in its name.
+    #[error("no case of `{scenario}` has `{only}` in its name; there are: {}", known.join("; "))]
+    NoCase {
+        /// The scenario.
+        scenario: String,
+        /// What was asked for.
+        only: String,
+        /// All cases.
+        known: Vec<String>,
+    },
+}
+
+/// Makes all runs of an order that are not there yet. What cannot be run is told in the results; a request to stop ends the series after the
+/// runs that are finished.
+///
+/// # Errors
+/// When nothing can be run, or results cannot be kept.
+pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Results, RunError> {
+    let cases = chosen_cases(order)?;
+    let cgroups = Cgroups::detect();
+    let limits = match &cgroups {
+        Cgroups::Unavailable(why) => format!("not kept: {why}"),
+        Cgroups::V1 { .. } => "by cgroups of version 1".to_owned(),
+        Cgroups::V2(_) => "by cgroups of version 2".to_owned(),
+    };
+    let settings = Settings { time_scale: order.time_scale, repeat: order.repeat, seed: order.seed };
+    let environment = Environment::of_this_machine(order.commit.clone(), limits);
+    let series = Series { schema: SCHEMA.to_owned(), scenario: order.scenario.clone(), settings, environment };
+    let (kept, series) = Kept::open(&order.out, series)?;
+    let tasks = tasks(order, &cases, series.settings.seed);
+    let mut results = Results {
+        schema: SCHEMA.to_owned(),
+        scenario: series.scenario,
+        settings: Settings { repeat: order.repeat, ..series.settings },
+        environment: series.environment,
+        peers: BTreeMap::new(),
+        runs: Vec::new(),
+        not_measured: Vec::new(),
+    };
+    let mut done = Vec::new();
+    for task in &tasks {
+        done.push(kept.find(&task.id)?);
+    }
+    report.say(Said::Begin { runs: tasks.len(), kept: done.iter().flatten().count() });
+    let mut ports = order.ports.clone();
+    for (task, there) in tasks.iter().zip(done) {
+        if let Some((run, info)) = there {
+            take_in(&mut results, run, info);
+            continue;
+        }
+        let made = if stop.is_asked() {
+            Err(ExecuteError::Stopped)
+        } else {
+            execute(order, task, &cgroups, &mut ports, report, stop)
+        };
+        match made {
+            Ok((run, info)) => {
+                kept.keep(&task.id, &run, &info)?;
+                report.say(Said::Done(summary(&run)));
+                take_in(&mut results, run, info);
+            }
+            Err(error) => {
+                if !matches!(error, ExecuteError::Stopped) {
+                    report.say(Said::Done(format!("{}, {}: {error}", task.case.name, task.peer.name())));
+                }
+                results.not_measured.push(NotMeasured {
+                    peer: task.peer.name().to_owned(),
+                    case: task.case.name.clone(),
+                    repetition: task.repetition,
+                    why: error.to_string(),
+                });
+            }
+        }
+    }
+    // The scratch directory is empty unless a broker failed, whose log is then wanted.
+    let _ = std::fs::remove_dir(&order.place.scratch);
+    Ok(results)
+}
+
+fn take_in(results: &mut Results, run: Run, info: PeerInfo) {
+    results.peers.insert(run.peer.clone(), info);
+    results.runs.push(run);
+}
+
+fn chosen_cases(order: &Order) -> Result<Vec<Case>, RunError> {
+    let cases = order.scenario.cases()?;
+    let Some(only) = &order.only else { return Ok(cases) };
+    let known: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    let chosen: Vec<Case> = cases.into_iter().filter(|case| case.name.contains(only.as_str())).collect();
+    if chosen.is_empty() {
+        return Err(RunError::NoCase { scenario: order.scenario.name.clone(), only: only.clone(), known });
+    }
+    Ok(chosen)
+}
+
+/// Every case with every broker, in each repetition in another order.
+fn tasks<'a>(order: &'a Order, cases: &'a [Case], seed: u64) -> Vec<Task<'a>> {
+    let pairs: Vec<(&Case, &Peer)> =
+        cases.iter().flat_map(|case| order.peers.iter().map(move |peer| (case, peer))).collect();
+    (1..=order.repeat)
+        .flat_map(|repetition| {
+            let pairs = &pairs;
+            shuffled(pairs.len(), seed.wrapping_add(u64::from(repetition))).into_iter().filter_map(move |place| {
+                let (case, peer) = *pairs.get(place)?;
+                let id = format!("{}--{}--{repetition}", slug(&case.name), slug(peer.name()));
+                // The same load for every broker: its seed depends on the case and the repetition alone.
+                let seed = seed ^ id_number(&case.name) ^ u64::from(repetition);
+                Some(Task { id, case, peer, repetition, seed })
+            })
+        })
+        .collect()
+}
+
+/// A name as part of a file's name.
+fn slug(name: &str) -> String {
+    let mut slug: String = name
+        .chars()
+        .map(|character| if character.is_ascii_alphanumeric() { character.to_ascii_lowercase() } else { '-' })
+        .collect();
+    while slug.contains("--") {
+        slug = slug.replace("--", "-");
+    }
+    slug.trim_matches('-').to_owned()
+}
+
+/// FNV-1a, so that a name always gives the same number.
+fn id_number(name: &str) -> u64 {
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+fn summary(run: &Run) -> String {
+    let shown = run_measures(run).into_iter().map(|(measure, value)| {
+        let (name, unit) = measure.name();
+        format!("{} {value:.2} {unit}", name.to_lowercase())
+    });
+    let numbers: Vec<String> = shown.collect();
+    let invalid = run.invalid.as_ref().map(|why| format!("; not valid: {why}")).unwrap_or_default();
+    format!("{}, {}, {}: {}{invalid}", run.case, run.peer, run.repetition, numbers.join(", "))
+}
+
+fn run_measures(run: &Run) -> Vec<(Measure, f64)> {
+    let shown = [Measure::Throughput, Measure::Lost, Measure::LatencyP99, Measure::CpuPerDelivery, Measure::MemoryPeak];
+    shown.into_iter().filter_map(|measure| Some((measure, measure.of(run)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Catalogue;
+    use crate::scenario::Library;
+
+    #[test]
+    fn every_pair_is_run_in_each_repetition_under_an_id_of_its_own_and_with_one_load_for_all() {
+        let catalogue = Catalogue::shipped().unwrap();
+        let peers = ["tidegate", "mosquitto"].map(|name| Peer::read(name, &catalogue).unwrap());
+        let scenario = Library::shipped().unwrap().get("smoke").unwrap();
+        let cases = scenario.cases().unwrap();
+        let order = Order {
+            scenario,
+            peers: peers.to_vec(),
+            only: None,
+            out: PathBuf::new(),
+            time_scale: 1.0,
+            repeat: 3,
+            seed: 1,
+            place: Place::usual().unwrap(),
+            host: "127.0.0.1".to_owned(),
+            ports: Ports::default(),
+            commit: None,
+        };
+        let tasks = tasks(&order, &cases, 1);
+        assert_eq!(tasks.len(), 2 * 3 * cases.len());
+        let ids: std::collections::BTreeSet<&String> = tasks.iter().map(|task| &task.id).collect();
+        assert_eq!(ids.len(), tasks.len());
+        let seeds: std::collections::BTreeSet<u64> = tasks.iter().map(|task| task.seed).collect();
+        assert_eq!(seeds.len(), 3 * cases.len());
+    }
+
+    #[test]
+    fn a_name_becomes_part_of_a_file_name() {
+        assert_eq!(slug("1000 devices, QoS 1 (JSON)"), "1000-devices-qos-1-json");
+    }
+}

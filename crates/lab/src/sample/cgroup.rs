@@ -1,0 +1,196 @@
+//! Limits of CPU and memory by cgroups, version 1 or 2, where this user may make them. Where not, the reason is said, and nothing is limited in
+//! silence: a run with limits that cannot be kept is refused.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::scenario::Limits;
+
+/// The period within which CPU time is given, microseconds.
+const PERIOD_US: u64 = 100_000;
+/// The smallest quota that the kernel takes, microseconds.
+const LEAST_QUOTA_US: u64 = 1_000;
+
+/// How this machine limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cgroups {
+    /// Version 1: where the controllers are mounted.
+    V1 {
+        /// The directory of the controller `cpu`.
+        cpu: PathBuf,
+        /// The directory of the controller `memory`.
+        memory: PathBuf,
+    },
+    /// Version 2: the directory below which cgroups are made.
+    V2(PathBuf),
+    /// Not at all, and why.
+    Unavailable(String),
+}
+
+/// A cgroup with limits; it is removed when this value goes.
+#[derive(Debug)]
+pub struct Limited {
+    directories: Vec<PathBuf>,
+    /// What limits, in words for the report.
+    pub by: &'static str,
+}
+
+impl Cgroups {
+    /// Finds out what this machine allows.
+    pub fn detect() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        Self::find(&read("/proc/self/mounts"), &read("/proc/self/cgroup"))
+    }
+
+    fn find(mounts: &str, own: &str) -> Self {
+        if let Some(place) = v2(mounts, own) {
+            return Self::V2(place);
+        }
+        match (v1(mounts, own, "cpu"), v1(mounts, own, "memory")) {
+            (Some(cpu), Some(memory)) => Self::V1 { cpu, memory },
+            _ => Self::Unavailable(
+                "no cgroup with the controllers `cpu` and `memory` is mounted or delegated to this user; run as root, or within \
+                 `systemd-run --user --scope -p Delegate=yes`"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Makes a cgroup with these limits.
+    ///
+    /// # Errors
+    /// In words, when this machine cannot.
+    pub fn limit(&self, name: &str, limits: &Limits) -> Result<Limited, String> {
+        let quota = limits.cpus.map(quota_us);
+        let memory = limits.memory.map(|bytes| bytes.0.to_string());
+        let (directories, settings, by) = match self {
+            Self::Unavailable(why) => return Err(why.clone()),
+            Self::V1 { cpu, memory: at } => {
+                let (cpu, at) = (cpu.join(name), at.join(name));
+                let mut settings = Vec::new();
+                if let Some(quota) = quota {
+                    settings.push((cpu.join("cpu.cfs_period_us"), PERIOD_US.to_string()));
+                    settings.push((cpu.join("cpu.cfs_quota_us"), quota.to_string()));
+                }
+                settings.extend(memory.map(|bytes| (at.join("memory.limit_in_bytes"), bytes)));
+                (vec![cpu, at], settings, "cgroups of version 1")
+            }
+            Self::V2(place) => {
+                let place = place.join(name);
+                let mut settings = Vec::new();
+                settings.extend(quota.map(|quota| (place.join("cpu.max"), format!("{quota} {PERIOD_US}"))));
+                settings.extend(memory.map(|bytes| (place.join("memory.max"), bytes)));
+                (vec![place], settings, "a cgroup of version 2")
+            }
+        };
+        let limited = Limited { directories, by };
+        for directory in &limited.directories {
+            fs::create_dir(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        }
+        for (path, text) in settings {
+            fs::write(&path, &text).map_err(|error| format!("cannot write {text} to {}: {error}", path.display()))?;
+        }
+        Ok(limited)
+    }
+}
+
+impl Limited {
+    /// The files by which a process joins: it writes `0` to each.
+    pub fn joins(&self) -> Vec<PathBuf> {
+        self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
+    }
+
+    /// How often its processes were made to wait because their CPU time was used up, and how often the kernel killed one for memory.
+    pub fn pressure(&self) -> (u64, u64) {
+        let number = |file: &str, name: &str| {
+            self.directories.iter().find_map(|directory| {
+                let text = fs::read_to_string(directory.join(file)).ok()?;
+                let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+                line?.trim().parse::<u64>().ok()
+            })
+        };
+        let killed = number("memory.events", "oom_kill").or_else(|| number("memory.oom_control", "oom_kill"));
+        (number("cpu.stat", "nr_throttled").unwrap_or(0), killed.unwrap_or(0))
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        for directory in &self.directories {
+            // Its processes have ended; an empty cgroup that stays behind costs nothing.
+            let _: io::Result<()> = fs::remove_dir(directory);
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "a number of cores is small and above 0")]
+fn quota_us(cores: f64) -> u64 {
+    ((cores.max(0.0) * PERIOD_US as f64).round() as u64).max(LEAST_QUOTA_US)
+}
+
+/// Where a controller of version 1 is mounted, and within it this process.
+fn v1(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
+    let mounted = mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        let (place, kind, options) = (fields.get(1)?, fields.get(2)?, fields.get(3)?);
+        (*kind == "cgroup" && options.split(',').any(|option| option == controller)).then_some(*place)
+    })?;
+    let own = own.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        parts.next()?.split(',').any(|name| name == controller).then(|| parts.next())?
+    })?;
+    Some(Path::new(mounted).join(own.trim_start_matches('/')))
+}
+
+/// The nearest cgroup of version 2 at or above this process whose children get both controllers.
+fn v2(mounts: &str, own: &str) -> Option<PathBuf> {
+    let root = mounts.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(' ').collect();
+        (*fields.get(2)? == "cgroup2").then_some(PathBuf::from(fields.get(1)?))
+    })?;
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let place = root.join(own.trim_start_matches('/'));
+    place.ancestors().take_while(|place| place.starts_with(&root)).find_map(|place| {
+        let has = |file: &str| {
+            let text = fs::read_to_string(place.join(file)).unwrap_or_default();
+            ["cpu", "memory"].iter().all(|wanted| text.split_ascii_whitespace().any(|name| name == *wanted))
+        };
+        let hand_down = || fs::write(place.join("cgroup.subtree_control"), "+cpu +memory").is_ok();
+        (has("cgroup.controllers") && (has("cgroup.subtree_control") || hand_down())).then(|| place.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::span::Bytes;
+
+    #[test]
+    fn version_1_is_found_where_its_controllers_are_mounted() {
+        let mounts = "cgroup /c/cpu cgroup rw,cpu 0 0\ncgroup /c/memory cgroup rw,memory 0 0\n";
+        let found = Cgroups::find(mounts, "3:cpu:/\n4:memory:/a/b\n0::/\n");
+        let expected = Cgroups::V1 { cpu: PathBuf::from("/c/cpu/"), memory: PathBuf::from("/c/memory/a/b") };
+        assert_eq!(found, expected);
+        assert!(matches!(Cgroups::find("cgroup /c/cpu cgroup rw,cpu 0 0\n", "3:cpu:/\n"), Cgroups::Unavailable(_)));
+    }
+
+    #[test]
+    fn a_quota_is_a_share_of_the_period() {
+        assert_eq!((quota_us(0.7), quota_us(2.0), quota_us(0.0)), (70_000, 200_000, LEAST_QUOTA_US));
+    }
+
+    #[test]
+    fn what_this_machine_allows_is_made_and_removed() {
+        let limits = Limits { cpus: Some(0.5), memory: Some(Bytes(64 << 20)) };
+        // Where this user may not, there is nothing to see but the reason.
+        let Ok(limited) = Cgroups::detect().limit(&format!("tidegate-lab-test-{}", std::process::id()), &limits) else {
+            return;
+        };
+        let joins = limited.joins();
+        assert!(joins.iter().all(|path| path.exists()));
+        assert_eq!(limited.pressure(), (0, 0));
+        drop(limited);
+        assert!(joins.iter().all(|path| !path.exists()));
+    }
+}

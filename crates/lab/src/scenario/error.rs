@@ -1,0 +1,43 @@
+//! Why a scenario cannot be run.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a scenario cannot be read or made into plans.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// Nothing has the name.
+    #[error("no scenario is called `{name}`; there are {}", known.join(", "))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// All there are.
+        known: Vec<String>,
+    },
+    /// A file that is no scenario.
+    #[error("the scenario {path} is wrong: {message}")]
+    Wrong {
+        /// The file.
+        path: String,
+        /// Where and why.
+        message: String,
+    },
+    /// A case whose load is none.
+    #[error("the case `{case}` of `{scenario}` is no load: {message}")]
+    Load {
+        /// The scenario.
+        scenario: String,
+        /// The case.
+        case: String,
+        /// Why.
+        message: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,18 @@
+//! Scenarios: what is measured, as data.
+//!
+//! A scenario is a TOML file. Its `[load]` is a [`LoadPlan`](crate::load::LoadPlan) without what a run adds (the target, the sources, the seed); its
+//! `[matrix]` makes many cases of it, one for each combination, whose values stand for `{name}` anywhere in `[load]` and `[limits]`.
+
+mod error;
+mod matrix;
+mod model;
+mod order;
+mod scale;
+mod shipped;
+
+pub use error::ScenarioError;
+pub use matrix::Case;
+pub use model::{Action, Event, Limits, Reference, Scenario};
+pub use order::shuffled;
+pub use scale::scaled;
+pub use shipped::Library;

@@ -1,0 +1,115 @@
+//! What a file of a scenario says.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::span::{Bytes, Span};
+
+/// One file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name: that of the file.
+    #[serde(default)]
+    pub name: String,
+    /// What it is called in reports.
+    pub title: String,
+    /// The question that it answers.
+    pub question: String,
+    /// How, in a sentence or two.
+    pub method: String,
+    /// What of the question it leaves open, or does otherwise than the study that it follows.
+    #[serde(default)]
+    pub differences: Vec<String>,
+    /// Which statements of the studies it follows, such as `PI-09`.
+    #[serde(default)]
+    pub ids: Vec<String>,
+    /// Values by name; there is a case for each combination.
+    #[serde(default)]
+    pub matrix: BTreeMap<String, Vec<toml::Value>>,
+    /// Values that go together; there is each combination of the matrix for each of them.
+    #[serde(default)]
+    pub variants: Vec<BTreeMap<String, toml::Value>>,
+    /// What a case is called; all values in a row when there is none.
+    #[serde(default)]
+    pub case: Option<String>,
+    /// The plan of the load.
+    pub load: toml::Table,
+    /// What the broker may use.
+    #[serde(default)]
+    pub limits: toml::Table,
+    /// Sampled before the load begins.
+    #[serde(default)]
+    pub idle_before: Span,
+    /// Sampled after the last client has gone.
+    #[serde(default)]
+    pub idle_after: Span,
+    /// What happens to the broker, at times after publishing has begun.
+    #[serde(default)]
+    pub events: Vec<Event>,
+    /// Published figures that stand beside ours.
+    #[serde(default)]
+    pub references: Vec<Reference>,
+    /// Which measures the report's summary shows first; see [`Measure`](crate::results::Measure).
+    #[serde(default)]
+    pub measures: Vec<crate::results::Measure>,
+}
+
+/// What happens to the broker while it is under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// After the load has begun.
+    pub at: Span,
+    /// What.
+    pub action: Action,
+}
+
+/// What can be done to a broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// `kill -9`.
+    Kill,
+    /// Start it again in the same directory on the same ports.
+    Start,
+}
+
+/// What the broker may use; nothing means everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// CPU time in a second, in cores.
+    #[serde(default)]
+    pub cpus: Option<f64>,
+    /// Memory in bytes, with the page cache of its files.
+    #[serde(default)]
+    pub memory: Option<Bytes>,
+}
+
+impl Limits {
+    /// Whether anything is limited.
+    pub fn any(&self) -> bool {
+        self.cpus.is_some() || self.memory.is_some()
+    }
+}
+
+/// A figure that somebody has published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reference {
+    /// Who, and where in their text.
+    pub source: String,
+    /// The statement's id, such as `LAV-12`.
+    pub id: String,
+    /// The case that it belongs to; empty for the scenario as a whole.
+    #[serde(default)]
+    pub case: String,
+    /// The system that was measured.
+    pub system: String,
+    /// What was measured, with its unit.
+    pub what: String,
+    /// The value, as a text since some are ranges.
+    pub value: String,
+}

@@ -1,0 +1,160 @@
+//! The scenarios in the binary, and those of a directory.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::{Scenario, ScenarioError};
+
+/// A scenario by its name, from its file.
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../scenarios/", $name, ".toml")))),*]
+    };
+}
+
+/// In the order of `lab list`.
+const SHIPPED: &[(&str, &str)] = shipped![
+    "smoke",
+    "pi-ladder",
+    "pi-many-to-many",
+    "lavva-1",
+    "lavva-2",
+    "lavva-3",
+    "lavva-4",
+    "middleware-throughput",
+    "middleware-one-second",
+    "middleware-latency",
+    "middleware-scalability",
+    "middleware-footprint",
+    "middleware-patterns",
+    "middleware-dynamic-subscribers",
+    "suite-connection",
+    "suite-fan-out",
+    "suite-point-to-point",
+    "suite-shared",
+    "churn",
+    "reconnect-storm",
+    "takeover",
+    "retained-flood",
+    "slow-readers",
+    "kill-restart",
+];
+
+/// All scenarios by name.
+#[derive(Clone, Debug)]
+pub struct Library {
+    scenarios: Vec<Scenario>,
+}
+
+impl Library {
+    /// Those in the binary.
+    ///
+    /// # Errors
+    /// Never with what is shipped: a test reads them all.
+    pub fn shipped() -> Result<Self, ScenarioError> {
+        let read = |(name, text): &(&str, &str)| parse(name, text, &format!("scenarios/{name}.toml"));
+        Ok(Self { scenarios: SHIPPED.iter().map(read).collect::<Result<_, _>>()? })
+    }
+
+    /// Those in the binary, and the files `*.toml` of a directory, which replace those with their name.
+    ///
+    /// # Errors
+    /// When a file cannot be read.
+    pub fn with_directory(directory: Option<&Path>) -> Result<Self, ScenarioError> {
+        let mut library = Self::shipped()?;
+        let Some(directory) = directory else { return Ok(library) };
+        let failed = |source| ScenarioError::Io { path: directory.to_owned(), source };
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(directory).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == "toml")
+                && let Some(name) = path.file_stem().and_then(|name| name.to_str())
+            {
+                files.insert(name.to_owned(), path);
+            }
+        }
+        for (name, path) in files {
+            let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Io { path: path.clone(), source })?;
+            let scenario = parse(&name, &text, &path.display().to_string())?;
+            library.scenarios.retain(|known| known.name != name);
+            library.scenarios.push(scenario);
+        }
+        Ok(library)
+    }
+
+    /// One by name, or by the path of its file.
+    ///
+    /// # Errors
+    /// When there is none; the error names all there are.
+    pub fn get(&self, name: &str) -> Result<Scenario, ScenarioError> {
+        if let Some(scenario) = self.scenarios.iter().find(|scenario| scenario.name == name) {
+            return Ok(scenario.clone());
+        }
+        let path = Path::new(name);
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let text =
+                fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_owned(), source })?;
+            let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
+            return parse(stem, &text, name);
+        }
+        let known = self.scenarios.iter().map(|scenario| scenario.name.clone()).collect();
+        Err(ScenarioError::Unknown { name: name.to_owned(), known })
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Scenario] {
+        &self.scenarios
+    }
+}
+
+fn parse(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
+    let mut scenario: Scenario = toml::from_str(text).map_err(|error| ScenarioError::Wrong {
+        path: path.to_owned(),
+        message: error.to_string().trim_end().to_owned(),
+    })?;
+    name.clone_into(&mut scenario.name);
+    Ok(scenario)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::plan_of;
+
+    #[test]
+    fn every_case_of_every_scenario_is_a_load_that_can_be_run() {
+        for scenario in Library::shipped().unwrap().all() {
+            assert!(!scenario.measures.is_empty(), "{} says nothing of what matters", scenario.name);
+            for case in scenario.cases().unwrap() {
+                for factor in [1.0, 0.01] {
+                    let plan = plan_of(scenario, &case, "mqtt://127.0.0.1:1883", 1, factor).unwrap();
+                    plan.validate().unwrap_or_else(|error| panic!("{}, {}: {error}", scenario.name, case.name));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_in_the_folder_is_shipped() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        assert_eq!(fs::read_dir(folder).unwrap().count(), SHIPPED.len());
+    }
+
+    #[test]
+    fn a_reference_belongs_to_a_case_that_there_is() {
+        for scenario in Library::shipped().unwrap().all() {
+            let cases = scenario.cases().unwrap();
+            for reference in scenario.references.iter().filter(|reference| !reference.case.is_empty()) {
+                let known = cases.iter().any(|case| case.name == reference.case);
+                assert!(known, "{}: no case is called `{}`", scenario.name, reference.case);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_unknown_is_answered_by_those_there_are() {
+        let error = Library::shipped().unwrap().get("smok").unwrap_err().to_string();
+        assert!(error.contains("smoke"), "{error}");
+    }
+}

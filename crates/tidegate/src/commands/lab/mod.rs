@@ -1,0 +1,87 @@
+//! `tidegate lab`: measures brokers, any of them, from outside.
+
+mod list;
+mod peers;
+mod probe;
+mod report;
+mod run;
+
+use std::path::PathBuf;
+use std::thread;
+
+use clap::{Args, Subcommand};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tidegate_lab::stop::Stop;
+
+use crate::exit::Exit;
+
+const RUN: &str = "\
+Examples:
+  tidegate lab run smoke --peer tidegate --peer mosquitto --out smoke
+  tidegate lab run pi-ladder --peer tidegate --peer mosquitto --out pi --time-scale 0.1
+  tidegate lab run lavva-2 --peer tidegate --only '1000 devices' --repeat 5 --out lavva
+  tidegate lab run smoke --peer edge=mqtt://192.0.2.1:1883 --out edge
+
+DIR gets report.html, results.json and results.csv. A series that was interrupted goes on when the
+same command is given again. Exit codes: 0 all runs were made, 1 some were not, 2 the command line is
+wrong. More: docs/lab.md.";
+
+const PEERS: &str = "\
+Examples:
+  tidegate lab peers                    which there are, and whether they are installed
+  tidegate lab peers install mosquitto";
+
+/// What the lab can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// List the scenarios
+    List(list::Args),
+    /// Run a scenario against brokers and write a report
+    #[command(after_help = RUN)]
+    Run(Box<run::Args>),
+    /// Find out which features and limits of MQTT a broker really has
+    #[command(after_help = "Example:\n  tidegate lab probe mqtt://192.0.2.1:1883 --json")]
+    Probe(probe::Args),
+    /// Make the report of results anew
+    Report(report::Args),
+    /// List or install brokers to compare with
+    #[command(after_help = PEERS)]
+    Peers(peers::Args),
+}
+
+/// Where scenarios and templates of brokers are, beside those that are shipped.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Folders {
+    /// A directory with scenarios (*.toml), beside those that are shipped
+    #[arg(long, value_name = "DIR")]
+    scenarios: Option<PathBuf>,
+
+    /// A directory with templates of brokers (*.toml), beside those that are shipped
+    #[arg(long, value_name = "DIR")]
+    peers: Option<PathBuf>,
+}
+
+/// Does what the command line asks for.
+pub(crate) fn run(command: &LabCommand) -> Exit {
+    match command {
+        LabCommand::List(args) => list::run(args),
+        LabCommand::Run(args) => run::run(args),
+        LabCommand::Probe(args) => probe::run(args),
+        LabCommand::Report(args) => report::run(args),
+        LabCommand::Peers(args) => peers::run(args),
+    }
+}
+
+/// Asks to stop at SIGINT and SIGTERM. What was started is then stopped in order; a second signal changes nothing about that.
+fn stop_on_signals() -> std::io::Result<Stop> {
+    let stop = Stop::default();
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let asked = stop.clone();
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            asked.ask();
+        }
+    })?;
+    Ok(stop)
+}

@@ -1,0 +1,66 @@
+//! `tidegate lab peers`: the brokers to compare with.
+
+use std::fmt::Write as _;
+
+use clap::{Args as ClapArgs, Subcommand};
+use tidegate_lab::peer::{Catalogue, PeerError, Place, install, is_installed};
+
+use super::Folders;
+use crate::exit::{Exit, complain, print_and_exit, report};
+
+/// The flags of `tidegate lab peers`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    folders: Folders,
+}
+
+/// What is to be done with them.
+#[derive(Clone, Debug, Subcommand)]
+enum What {
+    /// Install one from the registry that has it
+    Install {
+        /// Its name
+        #[arg(required = true)]
+        names: Vec<String>,
+    },
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    match done(args) {
+        Ok(text) => print_and_exit(&text, Exit::Ok),
+        Err(error @ (PeerError::Unknown { .. } | PeerError::Template { .. })) => {
+            report(&error);
+            Exit::Usage
+        }
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn done(args: &Args) -> Result<String, PeerError> {
+    let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
+    let place = Place::usual()?;
+    if let Some(What::Install { names }) = &args.what {
+        for name in names {
+            install(catalogue.get(name)?, &place, |step| complain(format_args!("{step}\n")))?;
+        }
+        return Ok(String::new());
+    }
+    let mut out = String::new();
+    for template in catalogue.all() {
+        let state = if is_installed(template, &place) { "installed" } else { "not installed" };
+        let protocols = template.protocols.join(", ");
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            out,
+            "{:10}  {:13}  {} ({}): {protocols}",
+            template.name, state, template.title, template.language
+        );
+    }
+    Ok(out)
+}

@@ -1,0 +1,54 @@
+//! `tidegate lab probe`: what a broker really does.
+
+use std::fmt::Write as _;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::probe::{ProbeError, Probed, probe};
+
+use crate::exit::{Exit, print_and_exit, report};
+
+/// The flags of `tidegate lab probe`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// The broker: mqtt://HOST:PORT, or mqtt://USER:PASSWORD@HOST:PORT
+    address: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    match probe(&args.address) {
+        Ok(probed) if args.json => match serde_json::to_string(&probed) {
+            Ok(text) => print_and_exit(&format!("{text}\n"), Exit::Ok),
+            Err(error) => {
+                report(&error);
+                Exit::Failure
+            }
+        },
+        Ok(probed) => print_and_exit(&table(&probed), Exit::Ok),
+        Err(error @ (ProbeError::Address(_) | ProbeError::Transport(_))) => {
+            report(&error);
+            Exit::Usage
+        }
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn table(probed: &Probed) -> String {
+    let width = probed.findings.iter().map(|finding| finding.title.len()).max().unwrap_or(0);
+    let (mut out, mut group) = (String::new(), "");
+    for finding in &probed.findings {
+        // Writing to a text does not fail.
+        if finding.group != group {
+            group = finding.group;
+            let _ = writeln!(out, "{group}");
+        }
+        let _ = writeln!(out, "  {:width$}  {}", finding.title, finding.answer);
+    }
+    out
+}

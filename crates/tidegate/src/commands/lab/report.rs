@@ -1,0 +1,50 @@
+//! `tidegate lab report`: a report from results that are there.
+
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::report::html;
+use tidegate_lab::results::{Results, csv};
+
+use crate::exit::{Exit, report};
+
+/// The flags of `tidegate lab report`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// The directory with results.json; report.html and results.csv are written beside it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    match done(&args.directory) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn done(directory: &std::path::Path) -> Result<(), String> {
+    let path = directory.join("results.json");
+    let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let results: Results = serde_json::from_slice(&text)
+        .map_err(|error| format!("{} is no result of this version of the lab: {error}", path.display()))?;
+    write(directory, &results, false)
+}
+
+/// Writes what a reader gets.
+pub(super) fn write(directory: &std::path::Path, results: &Results, with_json: bool) -> Result<(), String> {
+    let keep = |name: &str, text: String| {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
+    };
+    if with_json {
+        let text = serde_json::to_string(results).map_err(|error| format!("results cannot be written: {error}"))?;
+        keep("results.json", text)?;
+    }
+    keep("results.csv", csv(results))?;
+    keep("report.html", html(results))
+}

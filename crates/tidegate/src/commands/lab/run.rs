@@ -1,0 +1,153 @@
+//! `tidegate lab run`: a scenario against brokers.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
+use tidegate_lab::run::{Bars, Order, RunError, run as run_series};
+use tidegate_lab::scenario::{Library, ScenarioError};
+
+use super::{Folders, report, stop_on_signals};
+use crate::exit::{Exit, complain, report as tell};
+
+/// The flags of `tidegate lab run`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Its name (`tidegate lab list`), or the path of its file
+    scenario: String,
+
+    /// A broker: a name (`tidegate lab peers`), NAME=mqtt://HOST:PORT, or that with #PID to sample a process; repeatable
+    #[arg(long = "peer", value_name = "PEER", required = true)]
+    peer: Vec<String>,
+
+    /// Where results go; what is there already is not run again
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+
+    /// Multiply all times of phases; rates of messages stay
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = factor)]
+    time_scale: f64,
+
+    /// Runs of each case with each broker
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+
+    /// Only cases with this in their name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+
+    /// Where all chance begins: the order of runs, and the load [default: the time]
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+
+    /// Ports that brokers may get
+    #[arg(long, value_name = "FROM-TO", default_value = "21000-29999", value_parser = ports)]
+    ports: RangeInclusive<u16>,
+
+    #[command(flatten)]
+    folders: Folders,
+}
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err("not between 0.001 and 100".to_owned()) }
+}
+
+fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let ends = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    match ends {
+        Some((from, to)) if from <= to && from > 0 => Ok(from..=to),
+        _ => Err("not a range such as 21000-29999".to_owned()),
+    }
+}
+
+/// Why nothing is run.
+#[derive(Debug, thiserror::Error)]
+enum Wrong {
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    let order = match order(args) {
+        Ok(order) => order,
+        Err(wrong) => {
+            tell(&wrong);
+            return Exit::Usage;
+        }
+    };
+    let stop = match stop_on_signals() {
+        Ok(stop) => stop,
+        Err(error) => {
+            tell(&format_args!("cannot catch signals: {error}"));
+            return Exit::Failure;
+        }
+    };
+    let results = match run_series(&order, &mut Bars::default(), &stop) {
+        Ok(results) => results,
+        Err(error @ (RunError::NoCase { .. } | RunError::Scenario(_))) => {
+            tell(&error);
+            return Exit::Usage;
+        }
+        Err(error) => {
+            tell(&error);
+            return Exit::Failure;
+        }
+    };
+    if let Err(error) = report::write(&order.out, &results, true) {
+        tell(&error);
+        return Exit::Failure;
+    }
+    complain(format_args!("{}\n", order.out.join("report.html").display()));
+    match results.not_measured.len() {
+        0 => Exit::Ok,
+        missing => {
+            tell(&format_args!("{missing} runs were not made; the same command makes them, the report says why"));
+            Exit::Failure
+        }
+    }
+}
+
+fn order(args: &Args) -> Result<Order, Wrong> {
+    let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
+    let library = Library::with_directory(args.folders.scenarios.as_deref())?;
+    let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(Order {
+        scenario: library.get(&args.scenario)?,
+        peers: peers?,
+        only: args.only.clone(),
+        out: args.out.clone(),
+        time_scale: args.time_scale,
+        repeat: args.repeat,
+        seed: args.seed.unwrap_or(now.as_secs()),
+        place: Place::usual()?,
+        host: "127.0.0.1".to_owned(),
+        ports: Ports::new(args.ports.clone()),
+        commit: option_env!("TIDEGATE_COMMIT").map(str::to_owned),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_of_ports_has_two_ends_in_order() {
+        assert_eq!(ports("21000-21099"), Ok(21_000..=21_099));
+        for wrong in ["21000", "2-1", "0-5", "a-b", "1-70000"] {
+            assert!(ports(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_scale_is_a_sensible_factor() {
+        assert_eq!(factor("0.1"), Ok(0.1));
+        for wrong in ["0", "-1", "nan", "1000", "x"] {
+            assert!(factor(wrong).is_err(), "{wrong}");
+        }
+    }
+}
