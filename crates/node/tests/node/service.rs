@@ -14,10 +14,10 @@ use crate::{addresses, settings};
 fn wake() -> (Arc<AtomicUsize>, ServiceWake) {
     let rung = Arc::new(AtomicUsize::new(0));
     let rings = Arc::clone(&rung);
-    let ring = move || {
+    let count = move || {
         rings.fetch_add(1, Ordering::SeqCst);
     };
-    (rung, Arc::new(ring))
+    (rung, Arc::new(count))
 }
 
 /// Takes until so many have come.
