@@ -17,6 +17,7 @@ mod exit;
 mod fleet;
 mod homes;
 mod logging;
+mod mirror;
 mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;

@@ -46,7 +46,7 @@ impl Courier {
         for topic in topics {
             until(stop, || {
                 let spec = topic.spec(self.partitions).map_err(|_| BusError::Malformed("a topic's name is none"))?;
-                ask(|done| self.bus.create(spec, done))
+                ask(stop, |done| self.bus.create(spec, done))
             })?;
         }
         Some(())
@@ -55,7 +55,7 @@ impl Courier {
     /// What of a partition there is, asked as often as it takes.
     pub(crate) fn bounds(&self, topic: Topic, partition: u32, stop: &Stop) -> Option<Bounds> {
         let place = place(topic, partition)?;
-        until(stop, || ask(|done| self.bus.bounds(&place, done)))
+        until(stop, || ask(stop, |done| self.bus.bounds(&place, done)))
     }
 
     /// Reads a partition.
@@ -113,12 +113,13 @@ fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Op
 }
 
 /// Waits for the end of a call.
-fn ask<T: Send + 'static>(call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+fn ask<T: Send + 'static>(stop: &Stop, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
     let (sender, receiver) = sync_channel(1);
     call(Box::new(move |outcome| drop(sender.send(outcome))))?;
     loop {
         match receiver.recv_timeout(RETRY) {
             Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) if stop.is_asked() => return Err(BusError::Stopped),
             // The bus ends each call by itself.
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),

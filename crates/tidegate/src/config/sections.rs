@@ -5,6 +5,7 @@ pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
 pub(crate) mod context;
+pub(crate) mod mirror;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -356,6 +357,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &RETAINED,
     &SHARED,
     &STORE,
+    &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
     &SYS,
     &ADMIN,

@@ -17,6 +17,7 @@ mod gate;
 mod homes;
 mod identity;
 mod life;
+mod mirror;
 mod orchestrator_tls;
 mod quic;
 mod reload;
