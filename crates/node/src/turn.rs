@@ -178,6 +178,7 @@ impl Shard {
             Admin::Move(order) => self.take_move_order(order),
             Admin::RenewLease { until } => self.engine.renew_lease(until),
             Admin::Homes { homes, done } => self.take_homes(homes.as_deref(), &done),
+            Admin::Service(order) => self.take_service_order(order),
             Admin::Roster(order) => self.set_roster(*order),
             Admin::PeerNews(news) => self.record_peer_news(&news),
             Admin::Exit => self.stage = Stage::Exiting,
@@ -286,6 +287,7 @@ impl Shard {
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
+                Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -404,6 +406,7 @@ impl Shard {
                 self.begin_close(key, reason);
             }
         }
+        self.feed_services();
         self.send_batches();
         self.gather_dirty();
         self.tell_settled();

@@ -9,6 +9,7 @@ mod cli;
 mod cluster;
 mod commands;
 mod config;
+mod context;
 mod control;
 mod development;
 mod drain;

@@ -8,6 +8,7 @@ mod clients;
 mod cluster;
 mod command_line;
 mod configuration;
+mod context;
 mod dns;
 mod drain;
 mod examples;

@@ -44,7 +44,7 @@ const LAYERS: &[Layer] = &[
         name: "tidegate",
         ours: &[
             "mqtt", "engine", "store", "bus", "mirror", "cluster", "auth", "acl", "node", "client", "console", "fleet",
-            "dns", "lab",
+            "dns", "lab", "context",
         ],
         tests: &["conformance"],
         others: None,
