@@ -1,7 +1,10 @@
 //! Two and three nodes in one process, linked over loopback.
 
+mod clients;
 mod dying;
+mod keeping;
 mod proxy;
 mod routing;
+mod slow_disk;
 mod strangers;
 mod world;
