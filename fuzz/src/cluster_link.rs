@@ -13,7 +13,11 @@ pub fn fuzz_one(data: &[u8]) {
             assert!((5..=limit + 4).contains(&length) && length <= rest.len(), "a frame of {length} bytes");
             for part in [0, 3, 4, 5, length - 1] {
                 if part < length {
-                    assert_eq!(split_frame(&rest[..part], limit), Ok(None), "{part} bytes of {length} are a whole frame");
+                    assert_eq!(
+                        split_frame(&rest[..part], limit),
+                        Ok(None),
+                        "{part} bytes of {length} are a whole frame"
+                    );
                 }
             }
             let mut again = Vec::new();
