@@ -3,6 +3,7 @@
 mod clients;
 mod dying;
 mod keeping;
+mod lying;
 mod proxy;
 mod routing;
 mod slow_disk;
