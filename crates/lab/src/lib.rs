@@ -1,6 +1,7 @@
 //! Measures any message broker the same way, from outside.
 //!
 //! - [`double`] is a broker whose faults are known, to prove that.
+//! - [`drivers`] does the same for middleware that speaks other protocols.
 //! - [`load`] produces load and counts exactly what became of it.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
 //! - [`sample`] looks at what they use, and limits it.
@@ -9,6 +10,7 @@
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
 pub mod double;
+pub mod drivers;
 pub mod load;
 pub mod peer;
 pub mod probe;
