@@ -13,14 +13,14 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_engine::PARTITIONS;
 use tidegate_node::{ClusterSettings, ClusterView, LinkState, Node, NodeName, NodeSettings, PeerNode, Secret};
 
-const MESSAGES: usize = 300_000;
+const MESSAGES: u32 = 300_000;
 /// Messages that are sent at once; at QoS 1 all are acknowledged before the next ones.
-const BURST: usize = 100;
+const BURST: u32 = 100;
 const PAYLOAD: [u8; 64] = [b'x'; 64];
 
 fn main() {
@@ -41,24 +41,24 @@ fn measure(title: &str, qos: u8, count: usize, subscriber_at: usize) {
     let before = cpu_seconds();
     let began = Instant::now();
     let reader = std::thread::spawn(move || {
-        let mut left = MESSAGES * (2 + 3 + PAYLOAD.len());
+        let mut left = MESSAGES as usize * (2 + 3 + PAYLOAD.len());
         let mut buffer = vec![0; 256 * 1024];
         while left > 0 {
             left -= subscriber.read(&mut buffer).unwrap();
         }
     });
     let message = if qos == 0 { vec![0x30, 67, 0, 1, b't'] } else { vec![0x32, 69, 0, 1, b't', 0, 1] };
-    let burst = [&message[..], &PAYLOAD].concat().repeat(BURST);
+    let burst = [&message[..], &PAYLOAD].concat().repeat(BURST as usize);
     for _ in 0..MESSAGES / BURST {
         publisher.write_all(&burst).unwrap();
         if qos > 0 {
-            publisher.read_exact(&mut [0; 4 * BURST]).unwrap();
+            publisher.read_exact(&mut [0; 4 * BURST as usize]).unwrap();
         }
     }
     reader.join().unwrap();
     let (took, cpu) = (began.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let per_message = cpu * 1e6 / MESSAGES as f64;
-    let rate = MESSAGES as f64 / took;
+    let per_message = cpu * 1e6 / f64::from(MESSAGES);
+    let rate = f64::from(MESSAGES) / took;
     println!("QoS {qos}, {title}: {per_message:.2} µs of the nodes' threads for a message, {rate:.0} messages/s");
 }
 
@@ -116,5 +116,5 @@ fn cpu_seconds() -> f64 {
             nanoseconds += used.split_whitespace().next().unwrap().parse::<u64>().unwrap();
         }
     }
-    nanoseconds as f64 / 1e9
+    Duration::from_nanos(nanoseconds).as_secs_f64()
 }

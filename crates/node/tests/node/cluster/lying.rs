@@ -16,13 +16,13 @@ const OTHER: ShardId = ShardId(1);
 
 /// A shard with a peer that works every second partition, and its clients.
 struct Side {
-    engine: Engine,
+    engine: Box<Engine>,
     clients: Vec<ConnectionKey>,
 }
 
 impl Side {
     fn new(odd: bool) -> Self {
-        let mut engine = Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, NOW);
+        let mut engine = Box::new(Engine::new(Arc::new(Settings::default()), Place::ALONE, 1, NOW));
         let mut roster = Roster::alone(Place::ALONE).with_peer(OTHER);
         for partition in (0..PARTITIONS).filter(|partition| (partition % 2 == 1) != odd) {
             roster = roster.with_home(PartitionId(partition), OTHER);
@@ -84,7 +84,9 @@ fn conversation() -> ([Side; 2], Vec<Vec<u8>>) {
     }
     let mut said = talk(&mut sides);
     for filter in ["t/#", "+/1", "$share/g/t/+", "$share/h/#"] {
-        sides.iter_mut().for_each(|side| side.send(0, &subscribe_qos1(filter)));
+        for side in &mut sides {
+            side.send(0, &subscribe_qos1(filter));
+        }
         said.extend(talk(&mut sides));
     }
     for number in 0..8_u16 {
