@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{ban, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
+use crate::commands::{ban, core, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -73,6 +73,7 @@ pub(crate) enum Command {
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
+    Core(Box<core::Args>),
     /// Measure brokers, any of them, from outside: load, sampling, reports
     #[command(subcommand)]
     Lab(crate::commands::lab::LabCommand),
@@ -180,6 +181,14 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<String>,
 
+    /// Keep the files of the data directory on this bus, too: nats://HOST:PORT; needs --mirror-name
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mirror: Option<String>,
+
+    /// Whose files they are on the bus: whoever starts with this name goes on with them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mirror_name: Option<String>,
+
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
@@ -210,6 +219,8 @@ impl ConfigArgs {
         let single = [
             ("node.shards", "--shards", &self.shards),
             ("store.directory", "--data", &self.data),
+            ("mirror.bus", "--mirror", &self.mirror),
+            ("mirror.name", "--mirror-name", &self.mirror_name),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

@@ -39,6 +39,8 @@ use sections::access::AccessRules;
 use sections::address::Addresses;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::context::Context;
+use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
@@ -70,6 +72,7 @@ pub(crate) struct Config {
     pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
     pub(crate) addresses: Addresses,
+    pub(crate) context: Context,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) flight: Flight,
@@ -80,6 +83,7 @@ pub(crate) struct Config {
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
+    pub(crate) mirror: Mirror,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
@@ -170,6 +174,7 @@ impl Config {
             "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
             "addresses" => vec![&self.addresses],
+            "context" => vec![&self.context],
             "limits" => vec![&self.limits],
             "admission" => vec![&self.admission],
             "flight" => vec![&self.flight],
@@ -180,6 +185,7 @@ impl Config {
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
+            "mirror" => vec![&self.mirror],
             "orchestrator" => vec![&self.orchestrator],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
@@ -198,6 +204,7 @@ impl Config {
             "authentication" => &mut self.authentication,
             "access" => &mut self.access,
             "addresses" => &mut self.addresses,
+            "context" => &mut self.context,
             "limits" => &mut self.limits,
             "admission" => &mut self.admission,
             "flight" => &mut self.flight,
@@ -208,6 +215,7 @@ impl Config {
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
+            "mirror" => &mut self.mirror,
             "orchestrator" => &mut self.orchestrator,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,

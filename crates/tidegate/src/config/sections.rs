@@ -4,6 +4,8 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod context;
+pub(crate) mod mirror;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -344,6 +346,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &access::ACCESS,
     &tenant::TENANT,
     &address::ADDRESSES,
+    &context::CONTEXT,
     &LIMITS,
     &admission::ADMISSION,
     &admission::FLIGHT,
@@ -354,6 +357,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &RETAINED,
     &SHARED,
     &STORE,
+    &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
     &SYS,
     &ADMIN,
