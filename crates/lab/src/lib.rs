@@ -1,5 +1,6 @@
 //! Measures any message broker the same way, from outside.
 //!
+//! - [`compare`] tells whether two series of runs differ.
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`load`] produces load and counts exactly what became of it.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
@@ -8,6 +9,7 @@
 //! - [`run`] runs a scenario against brokers, again and again.
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
+pub mod compare;
 pub mod double;
 pub mod load;
 pub mod peer;

@@ -15,6 +15,7 @@ mod fleet_stop;
 mod gate;
 mod homes;
 mod identity;
+mod lab;
 mod life;
 mod orchestrator_tls;
 mod quic;

@@ -1,5 +1,6 @@
 //! `tidegate lab`: measures brokers, any of them, from outside.
 
+mod compare;
 mod list;
 mod peers;
 mod probe;
@@ -32,6 +33,14 @@ Examples:
   tidegate lab peers                    which there are, and whether they are installed
   tidegate lab peers install mosquitto";
 
+const COMPARE: &str = "\
+Examples:
+  tidegate lab compare before now     has anything got worse? Exit code 1 when it has
+  tidegate lab compare run            do the brokers of one series differ?
+
+Each case, broker and measure is compared by the exact test of Mann and Whitney on the repetitions; four on
+each side are the least that can show anything.";
+
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -45,6 +54,9 @@ pub(crate) enum LabCommand {
     Probe(probe::Args),
     /// Make the report of results anew
     Report(report::Args),
+    /// Tell whether runs differ, by a statistical test
+    #[command(after_help = COMPARE)]
+    Compare(compare::Args),
     /// List or install brokers to compare with
     #[command(after_help = PEERS)]
     Peers(peers::Args),
@@ -69,6 +81,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Probe(args) => probe::run(args),
         LabCommand::Report(args) => report::run(args),
+        LabCommand::Compare(args) => compare::run(args),
         LabCommand::Peers(args) => peers::run(args),
     }
 }
