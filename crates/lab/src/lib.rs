@@ -7,6 +7,7 @@
 //! - [`sample`] looks at what they use, and limits it.
 //! - [`scenario`] has what is measured, as data.
 //! - [`run`] runs a scenario against brokers, again and again.
+//! - [`sweep`] raises a load until a service level breaks.
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
 pub mod compare;
@@ -21,3 +22,4 @@ pub mod sample;
 pub mod scenario;
 pub mod span;
 pub mod stop;
+pub mod sweep;

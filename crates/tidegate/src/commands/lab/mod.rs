@@ -6,6 +6,7 @@ mod peers;
 mod probe;
 mod report;
 mod run;
+mod sweep;
 
 use std::path::PathBuf;
 use std::thread;
@@ -33,6 +34,14 @@ Examples:
   tidegate lab peers                    which there are, and whether they are installed
   tidegate lab peers install mosquitto";
 
+const SWEEP: &str = "\
+Examples:
+  tidegate lab sweep suite-point-to-point --only 'QoS 1' --peer tidegate --peer mosquitto --out knee
+  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --out knee
+
+The rate is doubled as long as the level holds, then halved in between. A line for each broker says what
+held and what did not, and why; where the generator reached its own limit first, it says that.";
+
 const COMPARE: &str = "\
 Examples:
   tidegate lab compare before now     has anything got worse? Exit code 1 when it has
@@ -54,6 +63,9 @@ pub(crate) enum LabCommand {
     Probe(probe::Args),
     /// Make the report of results anew
     Report(report::Args),
+    /// Raise the load until a service level breaks
+    #[command(after_help = SWEEP)]
+    Sweep(Box<sweep::Args>),
     /// Tell whether runs differ, by a statistical test
     #[command(after_help = COMPARE)]
     Compare(compare::Args),
@@ -81,6 +93,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Probe(args) => probe::run(args),
         LabCommand::Report(args) => report::run(args),
+        LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Peers(args) => peers::run(args),
     }
