@@ -19,6 +19,11 @@ pub enum BusError {
     /// This build has no client for Kafka.
     #[error("this build has no client for Kafka; build it with `cargo build --release --features kafka`")]
     NoKafka,
+    /// This build speaks to Kafka without TLS, and proves passwords only by sending them.
+    #[error(
+        "this build speaks to Kafka without TLS and SCRAM; build it with `cargo build --release --features kafka-tls`"
+    )]
+    NoKafkaTls,
     /// Too much waits for the bus. Nothing was sent; try again when something was confirmed.
     #[error("too much waits for the bus ({limit} is {value}); wait for confirmations, or raise the limit")]
     Waiting {

@@ -47,4 +47,4 @@ pub use log::{Bounds, Keep, LogSpec, Place, Writers};
 pub use membership::{Member, Membership, MembershipEvent};
 pub use name::{GroupName, LogName, MemberName, NameError, Subject, SubjectFilter};
 pub use record::{Append, Epoch, Header, Partition, Position, Record};
-pub use settings::Settings;
+pub use settings::{Sasl, Settings, TlsIdentity};

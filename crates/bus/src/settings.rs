@@ -37,10 +37,48 @@ pub struct Settings {
     pub directory: Option<PathBuf>,
     /// All bytes that the embedded bus keeps; an append beyond is refused with `BusError::Full`.
     pub max_embedded_bytes: u64,
-    /// Certificates of authorities that sign the servers' certificates (PEM), beside those that the system trusts.
+    /// Certificates of authorities that sign the servers' certificates (PEM): for NATS beside those that the system trusts, for
+    /// Kafka in their place.
     pub tls_ca: Option<PathBuf>,
-    /// Whether NATS has to be spoken to over TLS. Kafka over TLS needs a build of librdkafka with OpenSSL, which this is not.
+    /// Whether the servers have to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
     pub tls: bool,
+    /// Certificate and key (PEM) that this process shows to the servers.
+    pub tls_identity: Option<TlsIdentity>,
+    /// How user and password are proved to Kafka.
+    pub sasl: Sasl,
+}
+
+/// What a process shows of itself over TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The file with the certificate, and with those between it and an authority.
+    pub certificate: PathBuf,
+    /// The file with its key, not encrypted.
+    pub key: PathBuf,
+}
+
+/// How a password is proved to a broker of Kafka (RFC 4616, RFC 7677). All but `Plain` need a build with the feature `kafka-tls`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sasl {
+    /// It is sent as it is: use TLS, too.
+    #[default]
+    Plain,
+    /// The broker learns only that it is known.
+    ScramSha256,
+    /// The same with a longer hash.
+    ScramSha512,
+}
+
+impl Sasl {
+    /// The name of the mechanism.
+    #[cfg(feature = "kafka")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+            Self::ScramSha512 => "SCRAM-SHA-512",
+        }
+    }
 }
 
 impl Default for Settings {
@@ -60,6 +98,8 @@ impl Default for Settings {
             max_embedded_bytes: 1024 * 1024 * 1024,
             tls_ca: None,
             tls: false,
+            tls_identity: None,
+            sasl: Sasl::Plain,
         }
     }
 }

@@ -20,7 +20,7 @@ const _: () = assert!(WELCOME_INDEX != RESTORING_INDEX, "each kind of ticket has
 
 impl Engine {
     /// Puts a roster in force. What shards of other nodes that are in it no longer still owed is not waited for; new ones are told
-    /// what is wanted here, and [`Engine::is_settled`] says when they know.
+    /// what is wanted here, and [`Engine::is_known_to_nodes`] says when they know.
     ///
     /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
     pub fn set_roster(&mut self, now: Now, roster: Roster) {
@@ -48,6 +48,12 @@ impl Engine {
         let ticket = Ticket { connection: ConnectionKey { index: WELCOME_INDEX, generation: 0 }, sequence: 0 };
         self.links.send(peer, Record::InterestBarrier { ticket });
         self.interest_under_way += 1;
+        self.welcomes += 1;
+    }
+
+    /// Whether all shards of other nodes that are in the roster know what is wanted here.
+    pub fn is_known_to_nodes(&self) -> bool {
+        self.welcomes == 0
     }
 
     /// A shard of another node is no more.

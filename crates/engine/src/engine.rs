@@ -61,6 +61,8 @@ pub struct Engine {
     pub(crate) rules: Rules,
     /// Announcements of interest that other shards have not confirmed yet.
     pub(crate) interest_under_way: u64,
+    /// Shards of other nodes that do not know yet all that is wanted here.
+    pub(crate) welcomes: u64,
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
@@ -142,6 +144,7 @@ impl Engine {
             sys: Sys::new(now),
             rules: Rules::default(),
             interest_under_way: 0,
+            welcomes: 0,
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             redirecting: None,

@@ -3,6 +3,7 @@
 use tidegate_mqtt::QoS;
 
 use crate::admission::Wanted;
+use crate::cluster::WELCOME_INDEX;
 use crate::desk::Desk;
 use crate::dispatch::{Source, reach};
 use crate::durable::RESTORING_INDEX;
@@ -222,6 +223,8 @@ impl Engine {
         self.interest_under_way = self.interest_under_way.saturating_sub(1);
         if ticket.connection.index == JOINING_INDEX {
             self.confirm_joining(now, ticket.connection.generation);
+        } else if ticket.connection.index == WELCOME_INDEX {
+            self.welcomes = self.welcomes.saturating_sub(1);
         } else {
             self.confirm(now, ticket, None, false);
         }

@@ -2,6 +2,7 @@
 //!
 //! - [`compare`] tells whether two series of runs differ.
 //! - [`double`] is a broker whose faults are known, to prove that.
+//! - [`drivers`] does the same for middleware that speaks other protocols.
 //! - [`load`] produces load and counts exactly what became of it.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
 //! - [`sample`] looks at what they use, and limits it.
@@ -12,6 +13,7 @@
 //! - [`results`] is what came of it, [`report`] shows it.
 pub mod compare;
 pub mod double;
+pub mod drivers;
 pub mod load;
 pub mod peer;
 pub mod probe;

@@ -4,20 +4,20 @@
 //! and worker processes are handed the first and hand back the second.
 
 pub mod chance;
-mod core;
+pub(crate) mod core;
 mod directory;
 mod error;
 mod histogram;
 
-mod judge;
-mod ledger;
+pub(crate) mod judge;
+pub(crate) mod ledger;
 mod outcome;
 pub mod plan;
 mod processes;
 mod progress;
 mod run;
-mod schedule;
-mod shell;
+pub(crate) mod schedule;
+pub(crate) mod shell;
 #[cfg(test)]
 mod simulated;
 pub mod stamp;

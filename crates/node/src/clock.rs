@@ -26,6 +26,11 @@ impl Clock {
 }
 
 impl Clock {
+    /// The monotonic clock of [`Clock::now`], microseconds.
+    pub(crate) fn micros(self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// A moment as a deadline: never earlier than it is.
     pub(crate) fn at(self, moment: Instant) -> Millis {
         let nanoseconds = moment.saturating_duration_since(self.start).as_nanos();

@@ -203,15 +203,18 @@ fn tell_full(status: &Status) {
 
 impl Shard {
     /// Hands what was written in this turn to the store. Always before anything goes to other shards or to clients, which
-    /// may promise it.
-    pub(crate) fn submit_journal(&mut self) {
-        let Some(journal) = &self.journal else { return };
+    /// may promise it. Returns the number of the last batch that was handed over.
+    pub(crate) fn submit_journal(&mut self) -> Option<u64> {
+        let journal = self.journal.as_ref()?;
+        let mut last = None;
         while let Some(batch) = self.engine.take_journal() {
+            last = Some(batch.sequence);
             if let Err(error) = journal.writer.submit(batch.sequence, batch.operations) {
                 // What cannot be stored is never promised: whoever waits for it goes on waiting, and the process is of no use.
                 tracing::error!(shard = self.place.shard.0, %error, "the store does not take what has to be kept");
             }
         }
+        last
     }
 
     /// Has the store read a part of a queue; what it reads comes by the inbox.

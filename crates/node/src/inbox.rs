@@ -12,6 +12,7 @@ use tidegate_engine::{
 
 use crate::access::AccessFactory;
 use crate::admission::{BanTarget, Seat};
+use crate::cluster::{PeerNews, RosterOrder};
 use crate::durable::{QueueRead, ShardJournal};
 use crate::flight::{FlightAnswer, FlightSubject};
 use crate::identities::{Admitted, Door};
@@ -94,6 +95,10 @@ pub(crate) enum Admin {
     Move(MoveOrder),
     /// Put another table of homes in force, or none, and answer when it is.
     Homes { homes: Option<Arc<NodeHomes>>, done: Sender<()> },
+    /// Put a roster of the cluster's shards in force.
+    Roster(Box<RosterOrder>),
+    /// Remember that another node came or went.
+    PeerNews(Box<PeerNews>),
     /// Something about the fleet, for the shard that has the uplinks.
     Fleet(FleetOrder),
     /// Leave the loop and close what is left.
@@ -103,52 +108,64 @@ pub(crate) enum Admin {
     Panic,
 }
 
-/// The sending side of a shard's inbox.
-#[derive(Clone, Debug)]
-pub(crate) struct InboxSender {
-    queue: Sender<ToShard>,
+/// The sending side of a shard's inbox, or of another thread's that works like one.
+#[derive(Debug)]
+pub(crate) struct InboxSender<T = ToShard> {
+    queue: Sender<T>,
     gate: Arc<Gate>,
     waker: Arc<Waker>,
 }
 
-/// The receiving side, owned by the shard.
+impl<T> Clone for InboxSender<T> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), gate: Arc::clone(&self.gate), waker: Arc::clone(&self.waker) }
+    }
+}
+
+/// The receiving side, owned by the thread.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    queue: Receiver<ToShard>,
+pub(crate) struct Inbox<T = ToShard> {
+    queue: Receiver<T>,
     gate: Arc<Gate>,
     /// Whether the last drain was cut off by its bound.
     more: bool,
 }
 
 /// An inbox whose owner sleeps in the poll that `waker` belongs to.
-pub(crate) fn inbox(waker: Waker) -> (InboxSender, Inbox) {
+pub(crate) fn inbox<T>(waker: Waker) -> (InboxSender<T>, Inbox<T>) {
     let (sender, receiver) = channel();
     let gate = Arc::new(Gate::default());
     let sender = InboxSender { queue: sender, gate: Arc::clone(&gate), waker: Arc::new(waker) };
     (sender, Inbox { queue: receiver, gate, more: false })
 }
 
-impl InboxSender {
-    /// Puts something before the shard and wakes it if it sleeps. What comes too late for a shard that has left its
+impl<T> InboxSender<T> {
+    /// Puts something before the thread and wakes it if it sleeps. What comes too late for a shard that has left its
     /// loop is dropped: its connections are closed.
-    pub(crate) fn send(&self, message: ToShard) {
-        if self.queue.send(message).is_err() || !self.gate.notify() {
-            return;
+    pub(crate) fn send(&self, message: T) {
+        if self.queue.send(message).is_ok() {
+            self.wake();
         }
-        if let Err(error) = self.waker.wake() {
-            tracing::error!(%error, "a shard could not be woken");
+    }
+
+    /// Wakes the thread if it sleeps, for something that it finds elsewhere.
+    pub(crate) fn wake(&self) {
+        if self.gate.notify()
+            && let Err(error) = self.waker.wake()
+        {
+            tracing::error!(%error, "a thread could not be woken");
         }
     }
 }
 
-impl Inbox {
+impl<T> Inbox<T> {
     /// Tells senders that no wake-up is needed, right after a poll: what they put is found by [`Inbox::next`].
     pub(crate) fn awake(&mut self) {
         self.more |= self.gate.wake_up();
     }
 
     /// The next message; the caller bounds how many it takes per turn.
-    pub(crate) fn next(&mut self) -> Option<ToShard> {
+    pub(crate) fn next(&mut self) -> Option<T> {
         if !self.more {
             return None;
         }
@@ -157,7 +174,7 @@ impl Inbox {
         message
     }
 
-    /// Whether the shard may sleep: nothing waits, and who puts something from now on wakes it.
+    /// Whether the thread may sleep: nothing waits, and who puts something from now on wakes it.
     pub(crate) fn may_sleep(&mut self) -> bool {
         !self.more && self.gate.fall_asleep()
     }

@@ -255,6 +255,7 @@ impl Shard {
     /// The store has committed all batches up to this one.
     pub(crate) fn take_committed(&mut self, sequence: u64) {
         self.engine.handle_committed(sequence);
+        self.release_to_nodes(sequence);
         if self.committing.is_empty() {
             return;
         }

@@ -3,29 +3,28 @@
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle, panicking};
 use std::time::Duration;
 
-use mio::net::TcpListener;
 use mio::{Poll, Waker};
-use tidegate_engine::{Authentication, ListenerId, MAX_SHARDS, Millis, Place, Restored, ShardId};
+use tidegate_engine::{Authentication, MAX_SHARDS, Millis, Place, Restored, ShardId};
 use tidegate_store::{Running, Status, Store};
 
 use crate::address::{ListenAddress, LocalAddress};
 use crate::admission::Admission;
 use crate::clock::{Clock, time_until};
-use crate::cluster::{LinkBindError, LinksHandle, bind_links};
+use crate::cluster::{LinkBindError, LinksThread, PreparedLinks};
 use crate::durable::{self, DurableError, ShardJournal, restorer};
 use crate::files::{TooFewFiles, raise_open_file_limit};
 use crate::handle::{Fleet, NodeHandle};
 use crate::identities::Family;
 use crate::inbox::{Admin, Inbox, InboxSender, ToShard, inbox};
-use crate::listener::{Acceptor, BindError, bind, bind_quic};
+use crate::listener::BindError;
+use crate::listening::{Listening, listen, spread, spread_quic};
 use crate::observer::Observer;
-use crate::quic::{MAX_ENDPOINTS, QuicEndpoint, QuicSocket};
+use crate::quic::MAX_ENDPOINTS;
 use crate::settings::NodeSettings;
 use crate::shard::{Shard, ShardSeed, Shared, WAKER, listener_token};
 use crate::tls::{ALPN_HTTP, ALPN_MQTT, FileWatch, TlsError, TlsListener, TlsListeners};
@@ -77,6 +76,9 @@ pub enum StartError {
     /// What the store holds cannot be served.
     #[error(transparent)]
     Durable(#[from] DurableError),
+    /// The system refuses the thread of the links to other nodes.
+    #[error("cannot start the thread of the links to other nodes: {0}; raise the limit of threads (`ulimit -u`)")]
+    LinksThread(#[source] io::Error),
     /// The system refuses a thread.
     #[error(
         "cannot start the thread of {shard}: {source}; use fewer shards or raise the limit of threads (`ulimit -u`)"
@@ -105,6 +107,8 @@ pub struct Node {
     clock: Clock,
     addresses: Vec<LocalAddress>,
     threads: Vec<JoinHandle<()>>,
+    /// Ends before the shards do, which then speak to nobody.
+    links: Option<LinksThread>,
     /// Outlives the shards' threads: their last batches are committed when it stops.
     store: Option<Running>,
     restored: Restored,
@@ -152,11 +156,12 @@ impl Node {
         let (event_loops, senders) = event_loops(settings.shards)?;
         let dialer = Arc::new(Dialer::default());
         let identities = settings.identities;
-        let links = links
-            .zip(settings.cluster)
-            .map(|((_listener, address), cluster)| Arc::new(LinksHandle::new(cluster, address)));
-        let fleet =
-            Fleet { dialer: Arc::clone(&dialer), brokers: settings.brokers, identities: identities.clone(), links };
+        let fleet = Fleet {
+            dialer: Arc::clone(&dialer),
+            brokers: settings.brokers,
+            identities: identities.clone(),
+            links: links.as_ref().map(|links| Arc::new(links.handle())),
+        };
         let handle = NodeHandle::new(senders.clone(), &family, fleet);
         let Family { tls, clock, admission, connections, .. } = family.clone();
         let mut node = Self::idle(handle, clock, addresses, watch);
@@ -164,6 +169,7 @@ impl Node {
         // Bans and the limits of users are asked about with every CONNECT, whoever else decides.
         let asks_outside = engine.authentication == Authentication::External;
         engine.authentication = Authentication::External;
+        let observer = Arc::clone(&settings.observer);
         let shared = Arc::new(Shared {
             max_connections: settings.max_connections,
             connections,
@@ -195,6 +201,7 @@ impl Node {
                 shared: Arc::clone(&shared),
                 access: settings.access.clone(),
                 homes: settings.homes.clone(),
+                links: links.as_ref().map(PreparedLinks::sender),
                 restore: seeds.as_mut().and_then(VecDeque::pop_front),
             };
             node.threads.push(start_shard(seed)?);
@@ -202,6 +209,10 @@ impl Node {
         if let (Some(store), Some(restorer)) = (store, restorer) {
             node.restored = restorer.run(&store)?;
             node.serve_from(store, &senders)?;
+        }
+        if let Some(links) = links {
+            let alarm = Alarm { shard: ShardId(0), observer };
+            node.links = Some(links.start(clock, senders, alarm).map_err(StartError::LinksThread)?);
         }
         if let Some(identities) = identities {
             identities.begin(family)?;
@@ -216,6 +227,7 @@ impl Node {
             clock,
             addresses,
             threads: Vec::new(),
+            links: None,
             store: None,
             restored: Restored::default(),
             _watch: watch,
@@ -266,6 +278,10 @@ impl Node {
             // From here on nobody is on the way to them.
             drained &= identities.stop(time_until(deadline, self.clock.now().monotonic).unwrap_or_default());
         }
+        if let Some(links) = &self.links {
+            let left = time_until(deadline, self.clock.now().monotonic).unwrap_or_default();
+            links.say_goodbye(left.min(GOODBYE_LIMIT));
+        }
         let failed = self.end();
         Stopped { drained, failed }
     }
@@ -297,6 +313,7 @@ impl Node {
 
     /// Ends all threads and returns the shards that had panicked.
     fn end(&mut self) -> Vec<ShardId> {
+        self.links = None;
         self.handle.tell_all(|| Admin::Exit);
         let threads = std::mem::take(&mut self.threads);
         let ended = (0..).map(ShardId).zip(threads.into_iter().map(JoinHandle::join));
@@ -313,7 +330,7 @@ struct Ground {
     listening: Listening,
     watch: Option<FileWatch>,
     /// Where other nodes are waited for.
-    links: Option<(TcpListener, SocketAddr)>,
+    links: Option<PreparedLinks>,
 }
 
 impl Ground {
@@ -323,13 +340,16 @@ impl Ground {
         let tls = Arc::new(open_tls(settings)?);
         let listening = listen(settings, &tls)?;
         let watch = watch_files(&tls, settings.tls_check)?;
-        let links = settings.cluster.as_ref().map(bind_links).transpose()?;
+        let links = settings.cluster.as_ref().map(PreparedLinks::open).transpose()?;
         let clock = Clock::start();
         let admission = Arc::new(Admission::new(clock.now(), settings.admission.clone(), settings.listeners.len()));
         let (bans, connections) = (Arc::default(), Arc::default());
         Ok(Self { family: Family { tls, clock, admission, bans, connections }, listening, watch, links })
     }
 }
+
+/// How long the other nodes of a cluster may take to take a goodbye and what stands before it.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
 /// A wait without end is cut into pieces of this length, in which a dead shard is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -392,61 +412,6 @@ fn watch_files(tls: &Arc<TlsListeners>, interval: Duration) -> Result<Option<Fil
         return Ok(None);
     }
     FileWatch::start(Arc::clone(tls), interval).map(Some).map_err(StartError::TlsThread)
-}
-
-/// What is listened on, in the order of the settings.
-#[derive(Default)]
-struct Listening {
-    acceptors: Vec<Acceptor>,
-    quic: Vec<QuicSocket>,
-    addresses: Vec<LocalAddress>,
-}
-
-fn listen(settings: &NodeSettings, tls: &TlsListeners) -> Result<Listening, StartError> {
-    let mut listening = Listening::default();
-    for (position, (address, id)) in settings.listeners.iter().zip((0..).map(ListenerId)).enumerate() {
-        let tls = tls.get(position);
-        if let (ListenAddress::Quic(at), Some(tls)) = (address, tls) {
-            for (socket, address) in bind_quic(at, id, tls)? {
-                listening.quic.push(socket);
-                listening.addresses.push(address);
-            }
-            continue;
-        }
-        let proxies = settings.proxies.get(&position).map(|networks| networks.as_slice().into());
-        let acceptors = bind(address, id, tls, proxies)?;
-        listening.addresses.extend(acceptors.iter().map(|acceptor| acceptor.address().clone()));
-        listening.acceptors.extend(acceptors);
-    }
-    if listening.quic.len() > MAX_ENDPOINTS {
-        return Err(StartError::QuicSockets(listening.quic.len()));
-    }
-    Ok(listening)
-}
-
-/// Deals the listeners out to the shards.
-fn spread(acceptors: Vec<Acceptor>, shards: u16) -> Vec<Vec<Acceptor>> {
-    let mut dealt: Vec<Vec<Acceptor>> = (0..shards).map(|_| Vec::new()).collect();
-    for (acceptor, position) in acceptors.into_iter().zip((0..usize::from(shards)).cycle()) {
-        if let Some(hand) = dealt.get_mut(position) {
-            hand.push(acceptor);
-        }
-    }
-    dealt
-}
-
-/// Deals the sockets for QUIC out, from the last shard on: the first ones have the listeners of the other transports.
-fn spread_quic(sockets: Vec<QuicSocket>, inboxes: &[InboxSender]) -> Result<Vec<Vec<QuicEndpoint>>, TlsError> {
-    let shards = u16::try_from(inboxes.len()).unwrap_or(u16::MAX);
-    let mut dealt: Vec<Vec<QuicEndpoint>> = inboxes.iter().map(|_| Vec::new()).collect();
-    let places = (0..inboxes.len()).rev().cycle();
-    for ((mut socket, number), place) in sockets.into_iter().zip(0..).zip(places) {
-        socket.set_number(number);
-        if let (Some(hand), Some(home)) = (dealt.get_mut(place), inboxes.get(place)) {
-            hand.push(QuicEndpoint::new(socket, home.clone(), shards)?);
-        }
-    }
-    Ok(dealt)
 }
 
 fn start_shard(mut seed: ShardSeed) -> Result<JoinHandle<()>, StartError> {

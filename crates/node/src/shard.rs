@@ -8,11 +8,12 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token};
-use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Settings, ShardId};
+use tidegate_engine::{Accepted, ConnectionKey, Engine, Millis, Now, Place, Reason, Roster, Settings, ShardId};
 
 use crate::access::AccessFactory;
 use crate::admission::{Admission, Gate, LoopLag};
 use crate::clock::{Clock, time_until};
+use crate::cluster::{ClusterShard, LinksSender};
 use crate::durable::{RestoreSeed, ShardJournal, take_in};
 use crate::flight::{FlightSettings, Recorder};
 use crate::inbox::{Inbox, InboxSender};
@@ -79,6 +80,8 @@ pub(crate) struct ShardSeed {
     pub access: Option<AccessFactory>,
     /// Which partitions are served from the start.
     pub homes: Option<Arc<NodeHomes>>,
+    /// The links to other nodes, where it is in a cluster.
+    pub links: Option<LinksSender>,
     /// How it takes in what a store holds, where there is one.
     pub restore: Option<RestoreSeed>,
 }
@@ -138,6 +141,8 @@ pub(crate) struct Shard {
     pub(crate) stage: Stage,
     /// What it writes to the store with, where there is one.
     pub(crate) journal: Option<ShardJournal>,
+    /// What it knows of the other nodes of its cluster, where it is in one.
+    pub(crate) cluster: Option<Box<ClusterShard>>,
     /// Whether the store takes no more.
     pub(crate) store_full: bool,
     /// Whether so much waits to be committed that clients are not read.
@@ -165,6 +170,9 @@ impl Shard {
     /// Builds a shard on its own thread.
     pub(crate) fn new(seed: ShardSeed, serving: bool) -> Self {
         let now = seed.clock.now();
+        let durability = seed.settings.durability;
+        let alone = || Roster::alone(seed.place);
+        let cluster = seed.links.map(|links| Box::new(ClusterShard::new(links, alone(), durability)));
         let mut engine = Engine::new(seed.settings, seed.place, seed.seed, now);
         // Before the first connection, so that none finds the door open.
         if let Some(access) = seed.access {
@@ -207,6 +215,7 @@ impl Shard {
             shared: seed.shared,
             stage: Stage::Running,
             journal: None,
+            cluster,
             store_full: false,
             stalled: false,
             serving,

@@ -110,10 +110,7 @@ impl Shard {
         for _ in 0..INBOX_MESSAGES_PER_TURN {
             match self.inbox.next() {
                 None => return,
-                Some(ToShard::Batch(batch)) => {
-                    let whole = self.engine.handle_batch(self.now, batch);
-                    debug_assert!(whole.is_ok(), "both ends are this process");
-                }
+                Some(ToShard::Batch(batch)) => self.take_batch(batch),
                 Some(ToShard::Adopt(adoption)) => self.adopt(*adoption),
                 Some(ToShard::Verdict { key, verdict }) => self.take_verdict(key, verdict),
                 Some(ToShard::Pass { key, door, accepted }) => self.pass_through(key, door, accepted),
@@ -130,17 +127,8 @@ impl Shard {
     fn handle_admin(&mut self, admin: Admin) {
         match admin {
             Admin::Report(answer) => {
-                let report = ShardReport {
-                    shard: self.place.shard,
-                    counters: self.engine.counters().clone(),
-                    gauges: self.engine.gauges(),
-                    slow_sessions: self.engine.count_slow_sessions(self.now),
-                    shell: self.counters,
-                    flight: self.flight.counters(),
-                    lag_ms: self.lag_ms(),
-                };
                 // Whoever asked may have stopped waiting.
-                let _ = answer.send(report);
+                let _ = answer.send(self.report());
             }
             Admin::Disconnect { tenant, client_id, reason, answer } => {
                 let _ = answer.send(self.engine.disconnect_client(self.now, tenant, &client_id, reason));
@@ -191,9 +179,24 @@ impl Shard {
                 self.set_homes(homes.as_deref());
                 let _ = done.send(());
             }
+            Admin::Roster(order) => self.set_roster(*order),
+            Admin::PeerNews(news) => self.record_peer_news(&news),
             Admin::Exit => self.stage = Stage::Exiting,
             #[cfg(test)]
             Admin::Panic => std::panic::panic_any("a test asked for it"),
+        }
+    }
+
+    /// This shard's numbers.
+    fn report(&self) -> ShardReport {
+        ShardReport {
+            shard: self.place.shard,
+            counters: self.engine.counters().clone(),
+            gauges: self.engine.gauges(),
+            slow_sessions: self.engine.count_slow_sessions(self.now),
+            shell: self.counters,
+            flight: self.flight.counters(),
+            lag_ms: self.lag_ms(),
         }
     }
 
@@ -314,8 +317,10 @@ impl Shard {
 
     /// Hands over what was gathered for other shards, and wakes those that sleep.
     pub(crate) fn send_batches(&mut self) {
+        let mut submitted = None;
         loop {
-            self.submit_journal();
+            submitted = self.submit_journal().or(submitted);
+            self.send_to_nodes(submitted);
             for other in self.place.others() {
                 if let Some(batch) = self.engine.take_batch(other)
                     && let Some(inbox) = self.inboxes.get(usize::from(other.0))
@@ -324,9 +329,14 @@ impl Shard {
                 }
             }
             if !self.engine.batches_due() {
-                return;
+                break;
             }
         }
+        // Batches for other nodes may wait for one that has not been handed over.
+        if self.cluster.is_some() {
+            self.submit_journal();
+        }
+        self.announce_to_nodes();
     }
 
     /// Writes every connection once whose output few share, and then some of those in line. What becomes ready to be written
@@ -392,6 +402,7 @@ impl Shard {
         self.send_batches();
         self.gather_dirty();
         self.tell_settled();
+        self.tell_settled_with_nodes();
         if self.table.len() == 0
             && let Stage::Draining(drained) = &self.stage
         {

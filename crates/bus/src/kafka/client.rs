@@ -1,5 +1,6 @@
 //! How the clients of Kafka are set up, and what their errors mean.
 
+use std::path::Path;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,6 +23,8 @@ pub(super) struct Common {
     credentials: Option<Credentials>,
     /// Asks where partitions end, transactions that are not over included.
     ends: OnceLock<BaseConsumer>,
+    /// Asks up to where they can be read.
+    committed_ends: OnceLock<BaseConsumer>,
 }
 
 impl Common {
@@ -29,18 +32,28 @@ impl Common {
         let servers: Vec<String> = servers.iter().map(Server::to_string).collect();
         let up = Up::default();
         let (settings, credentials) = (settings.clone(), credentials.cloned());
-        Self { settings, up, servers: servers.join(","), credentials, ends: OnceLock::new() }
+        let (ends, committed_ends) = (OnceLock::new(), OnceLock::new());
+        Self { settings, up, servers: servers.join(","), credentials, ends, committed_ends }
     }
 
     /// Where a partition begins and ends: all that is confirmed is below the end, and perhaps what is not yet.
     pub(super) fn bounds(&self, place: &Place) -> KafkaResult<Bounds> {
-        let ends = if let Some(ends) = self.ends.get() {
-            ends
+        self.bounds_by(&self.ends, "read_uncommitted", place)
+    }
+
+    /// The same without transactions that are not over, and without all that is behind one.
+    pub(super) fn committed_bounds(&self, place: &Place) -> KafkaResult<Bounds> {
+        self.bounds_by(&self.committed_ends, "read_committed", place)
+    }
+
+    fn bounds_by(&self, asker: &OnceLock<BaseConsumer>, isolation: &str, place: &Place) -> KafkaResult<Bounds> {
+        let consumer = if let Some(consumer) = asker.get() {
+            consumer
         } else {
-            let ends = self.consumer().set("isolation.level", "read_uncommitted").create()?;
-            self.ends.get_or_init(|| ends)
+            let consumer = self.consumer().set("isolation.level", isolation).create()?;
+            asker.get_or_init(|| consumer)
         };
-        bounds(ends, &self.topic(&place.log), place)
+        bounds(consumer, &self.topic(&place.log), place)
     }
 
     pub(super) fn topic(&self, log: &LogName) -> String {
@@ -59,11 +72,32 @@ impl Common {
         config.set("client.id", format!("tidegate-{}", self.settings.prefix));
         config.set("reconnect.backoff.max.ms", "2000");
         config.set("allow.auto.create.topics", "false");
+        let protocol = match (self.settings.tls, &self.credentials) {
+            (false, None) => "plaintext",
+            (false, Some(_)) => "sasl_plaintext",
+            (true, None) => "ssl",
+            (true, Some(_)) => "sasl_ssl",
+        };
+        config.set("security.protocol", protocol);
         if let Some(credentials) = &self.credentials {
-            config.set("security.protocol", "SASL_PLAINTEXT").set("sasl.mechanism", "PLAIN");
+            config.set("sasl.mechanism", self.settings.sasl.name());
             config.set("sasl.username", &credentials.user).set("sasl.password", credentials.password());
         }
+        if self.settings.tls {
+            self.set_tls(&mut config);
+        }
         config
+    }
+
+    fn set_tls(&self, config: &mut ClientConfig) {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        if let Some(authorities) = &self.settings.tls_ca {
+            config.set("ssl.ca.location", text(authorities));
+        }
+        if let Some(identity) = &self.settings.tls_identity {
+            config.set("ssl.certificate.location", text(&identity.certificate));
+            config.set("ssl.key.location", text(&identity.key));
+        }
     }
 
     /// For producers: what is confirmed is on all replicas, in order and once.

@@ -27,8 +27,8 @@ use crate::connection::Link;
 use crate::feed::Feed;
 use crate::live::Mailbox;
 use crate::{
-    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
-    SubjectFilter, Subscription, Wake, Writers,
+    Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Sasl,
+    Settings, SubjectFilter, Subscription, Wake, Writers,
 };
 use admin::Admin;
 use client::{Common, client_error};
@@ -60,10 +60,8 @@ pub(crate) fn open(
     settings: &Settings,
     observer: Observer,
 ) -> Result<Arc<dyn Backend>, BusError> {
-    if settings.tls {
-        return Err(BusError::Client(
-            "this build speaks to Kafka without TLS; put a proxy that adds it beside it".to_owned(),
-        ));
+    if !cfg!(feature = "kafka-tls") && (settings.tls || (credentials.is_some() && settings.sasl != Sasl::Plain)) {
+        return Err(BusError::NoKafkaTls);
     }
     let common = Arc::new(Common::new(servers, credentials, settings));
     let link = Link::new(observer);

@@ -24,6 +24,11 @@ const MAX_TRANSACTION_MS: u128 = 900_000;
 /// How long is waited before something is tried again that may pass.
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
+/// How long the marker of a transaction that was committed may take to stand in its partition, before another one is made.
+const MARKER_WITHIN: Duration = Duration::from_secs(2);
+/// How long after the first look for it the second one comes; then each pause is twice the one before.
+const FIRST_LOOK_AFTER: Duration = Duration::from_millis(1);
+
 /// What is asked of a partition's owner.
 pub(super) enum Request {
     Own(Completion<Epoch>),
@@ -129,8 +134,47 @@ impl Owner {
         BusError::Unconfirmed { place: self.target.place.clone(), waited: self.common.settings.max_waiting_time }
     }
 
-    /// Stores records, all or none. Those that are marked are claims.
+    /// Stores records, all or none, so that they can be read. Those that are marked are claims.
     fn commit(
+        &self,
+        producer: &Producer,
+        records: &[(&Append, bool)],
+        deadline: Instant,
+    ) -> Result<Vec<Position>, KafkaError> {
+        let positions = self.transact(producer, records, deadline)?;
+        let Some(last) = positions.last().copied() else { return Ok(positions) };
+        if !self.is_readable_by(last, deadline.min(Instant::now() + MARKER_WITHIN)) {
+            tracing::warn!(place = %self.target.place, "the marker of a transaction is missing; another transaction closes it");
+            // Where it fails since another owner has begun, that one has closed it.
+            if let Err(error) = self.transact(producer, &[(&Append::new(""), true)], deadline) {
+                tracing::debug!(place = %self.target.place, %error, "no other transaction was made");
+            }
+            if !self.is_readable_by(last, deadline) {
+                return Err(KafkaError::Canceled);
+            }
+        }
+        Ok(positions)
+    }
+
+    /// Waits until readers get what was committed. A coordinator answers before its marker stands in the partition, and one that
+    /// is killed in between can lose the marker: a broker that is alone and starts again takes the partition for deleted. Then the
+    /// records stay open, nobody can read on, and an abort of a later transaction would take them along. So nothing is told to be
+    /// stored before its marker is.
+    fn is_readable_by(&self, last: Position, deadline: Instant) -> bool {
+        let mut pause = FIRST_LOOK_AFTER;
+        loop {
+            if self.common.committed_bounds(&self.target.place).is_ok_and(|bounds| bounds.next > last) {
+                return true;
+            }
+            if Instant::now() >= deadline {
+                return false;
+            }
+            std::thread::park_timeout(pause);
+            pause = (pause * 2).min(AGAIN_AFTER);
+        }
+    }
+
+    fn transact(
         &self,
         producer: &Producer,
         records: &[(&Append, bool)],

@@ -134,6 +134,9 @@ fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>) -> C
     if let Some(authorities) = &settings.tls_ca {
         options = options.add_root_certificates(authorities.clone());
     }
+    if let Some(identity) = &settings.tls_identity {
+        options = options.add_client_certificate(identity.certificate.clone(), identity.key.clone());
+    }
     options
 }
 

@@ -19,6 +19,7 @@ impl Batch {
         out.put_u64(self.head.opened_at.0);
         out.put_u64(self.head.first_sequence);
         out.put_u64(self.cost);
+        out.put_u32(self.messages);
         out.put_bytes(&self.bytes);
         out.put_u32(self.shared.len() as u32);
         for payload in &self.shared {
@@ -41,6 +42,7 @@ impl Batch {
         let opened_at = Millis(reader.u64("a time")?.saturating_add_signed(shift));
         let head = BatchHead { from, opened_at, first_sequence: reader.u64("a sequence")?, foreign };
         let cost = reader.u64("a cost")?;
+        let messages = reader.u32("a number of messages")?;
         let bytes = reader.bytes("records")?.to_vec();
         let mut shared: Vec<Arc<[u8]>> = Vec::new();
         for _ in 0..reader.u32("a number of payloads")? {
@@ -49,6 +51,6 @@ impl Batch {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of a batch" });
         }
-        Ok(Self { from, head, bytes, shared, cost, spares: Vec::new() })
+        Ok(Self { from, head, bytes, shared, cost, messages, spares: Vec::new() })
     }
 }

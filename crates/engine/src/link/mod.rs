@@ -33,11 +33,18 @@ pub struct Batch {
     /// Bytes that count as under way until the receiver has worked them off: all but the credit that the batch brings
     /// itself, or two shards at rest would pass credit for credit back and forth for ever.
     pub(crate) cost: u64,
+    /// Messages in it.
+    messages: u32,
     /// Empty buffers of earlier batches on their way back to where they were allocated.
     spares: Vec<Vec<u8>>,
 }
 
 impl Batch {
+    /// Application messages in it, those that bring a retained value included.
+    pub fn messages(&self) -> u32 {
+        self.messages
+    }
+
     /// Bytes that it holds, shared payloads included.
     pub fn bytes_len(&self) -> usize {
         self.bytes.len() + self.shared.iter().map(|payload| payload.len()).sum::<usize>()
@@ -323,7 +330,7 @@ impl Links {
         if link.bytes.is_empty() {
             return None;
         }
-        link.envelopes = 0;
+        let messages = std::mem::take(&mut link.envelopes);
         link.shared_bytes = 0;
         link.under_way += cost;
         Some(Batch {
@@ -332,6 +339,7 @@ impl Links {
             bytes: std::mem::take(&mut link.bytes),
             shared: std::mem::take(&mut link.shared),
             cost,
+            messages,
             spares: std::mem::take(&mut link.others),
         })
     }

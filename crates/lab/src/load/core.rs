@@ -5,7 +5,7 @@ mod client;
 mod conclude;
 mod connect;
 mod disturb;
-mod meter;
+pub(crate) mod meter;
 mod packets;
 mod populate;
 mod publish;

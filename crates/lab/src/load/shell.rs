@@ -6,23 +6,21 @@ mod coordinator;
 mod dial;
 mod layers;
 mod tls;
+mod wait;
 mod websocket;
 
-use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
 use std::rc::Rc;
-use std::time::Duration;
 
 use mio::event::Event;
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
-use rustix::time::{Itimerspec, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime};
+use mio::{Events, Interest, Token};
 
 pub(crate) use clock::Clock;
-use connection::Connection;
+pub(crate) use connection::Connection;
 pub(crate) use coordinator::{Alone, Coordinator};
+pub(crate) use dial::{dial, resolve};
 use layers::LayerSettings;
+pub(crate) use wait::Waiter;
 
 use super::core::{Action, Core, Phase, Totals};
 use super::directory::subscribing;
@@ -30,8 +28,6 @@ use super::error::LoadError;
 use super::outcome::LoadOutcome;
 use super::plan::LoadPlan;
 
-/// The token of the timer; connections have theirs by number.
-const TIMER: Token = Token(usize::MAX);
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 256 * 1024;
 /// How often a connection is read before others have their turn.
@@ -39,8 +35,6 @@ const READS: usize = 4;
 /// The loop wakes no more often than this for timers alone, in nanoseconds, so that what is due close together is sent
 /// together.
 const QUANTUM_NS: u64 = 50_000;
-/// The longest wait, in nanoseconds: other processes are listened to in between.
-const LONGEST_WAIT_NS: u64 = 20_000_000;
 /// How long the end of connections is waited for, in nanoseconds.
 const LINGER_NS: u64 = 2_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -51,9 +45,7 @@ pub(crate) struct Shell<'a> {
     plan: Rc<LoadPlan>,
     coordinator: &'a mut dyn Coordinator,
     clock: Clock,
-    poll: Poll,
-    timer: std::os::fd::OwnedFd,
-    timer_set_ns: u64,
+    waiter: Waiter,
     connections: Vec<Option<Box<Connection>>>,
     open: usize,
     address: SocketAddr,
@@ -78,10 +70,6 @@ struct Measured {
     to: Option<(u64, u64)>,
 }
 
-fn system(what: &'static str) -> impl FnOnce(io::Error) -> LoadError {
-    move |error| LoadError::System { what, error }
-}
-
 impl<'a> Shell<'a> {
     /// The clients of worker number `worker`; the run's zero is the clock's.
     ///
@@ -95,26 +83,17 @@ impl<'a> Shell<'a> {
     ) -> Result<Self, LoadError> {
         let plan = Rc::new(plan);
         let core = Core::new(Rc::clone(&plan), worker)?;
-        let poll = Poll::new().map_err(system("a poll"))?;
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let timer = timerfd_create(rustix::time::TimerfdClockId::Monotonic, flags)
-            .map_err(|error| system("a timer")(error.into()))?;
-        poll.registry()
-            .register(&mut SourceFd(&timer.as_raw_fd()), TIMER, Interest::READABLE)
-            .map_err(system("a timer in the poll"))?;
         let mut subscribing = plan.groups.iter().filter_map(|group| subscribing(&group.role));
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.client_count() * 2).map(|_| None).collect();
         Ok(Self {
-            address: dial::resolve(&plan.target)?,
+            address: resolve(&plan.target.host, plan.target.port)?,
             layers: LayerSettings::of(&plan)?,
             core,
             plan,
             coordinator,
             clock,
-            poll,
-            timer,
-            timer_set_ns: 0,
+            waiter: Waiter::new()?,
             connections,
             open: 0,
             buffer: vec![0; READ_BYTES],
@@ -150,40 +129,25 @@ impl<'a> Shell<'a> {
                     return Ok(self.conclude());
                 }
             }
-            let timeout = self.timeout(now_ns)?;
-            match self.poll.poll(&mut events, Some(timeout)) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                result => result.map_err(system("readiness"))?,
-            }
+            let next_ns = self.next_ns(now_ns);
+            self.waiter.wait(&mut events, self.clock, next_ns)?;
             for connection in std::mem::take(&mut self.unread) {
                 self.read(connection);
             }
             for event in &events {
-                if event.token() != TIMER {
+                if event.token() != Waiter::TIMER {
                     self.on_event(event);
                 }
             }
         }
     }
 
-    /// How long there is nothing to do; the timer is set where milliseconds are too coarse.
-    fn timeout(&mut self, now_ns: u64) -> Result<Duration, LoadError> {
+    /// When there is something to do next.
+    fn next_ns(&self, now_ns: u64) -> u64 {
         if self.core.is_eager() || !self.unread.is_empty() {
-            return Ok(Duration::ZERO);
+            return now_ns;
         }
-        let next_ns = self.core.next_timer_ns().unwrap_or(u64::MAX).max(now_ns + QUANTUM_NS).min(self.second_ends_ns);
-        let now_ns = self.clock.now_ns();
-        if next_ns <= now_ns {
-            return Ok(Duration::ZERO);
-        }
-        if next_ns - now_ns < LONGEST_WAIT_NS && next_ns != self.timer_set_ns {
-            self.timer_set_ns = next_ns;
-            let at = self.clock.absolute(next_ns);
-            let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-            timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval: zero, it_value: at })
-                .map_err(|error| system("a timer")(error.into()))?;
-        }
-        Ok(Duration::from_nanos(LONGEST_WAIT_NS))
+        self.core.next_timer_ns().unwrap_or(u64::MAX).max(now_ns + QUANTUM_NS).min(self.second_ends_ns)
     }
 
     fn phases(&mut self, now_ns: u64) -> Result<(), LoadError> {
@@ -318,7 +282,7 @@ impl<'a> Shell<'a> {
     fn forget(&mut self, connection: u32) {
         if let Some(mut place) = self.connections[connection as usize].take() {
             self.open -= 1;
-            place.deregister(self.poll.registry());
+            place.deregister(self.waiter.registry());
         }
     }
 
@@ -331,15 +295,15 @@ impl<'a> Shell<'a> {
                 Some(self.plan.sources[self.next_source % count])
             }
         };
-        let stream = dial::dial(self.address, source).and_then(|mut stream| {
+        let stream = dial(self.address, source).and_then(|mut stream| {
             let interest = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut stream, Token(connection as usize), interest)?;
+            self.waiter.registry().register(&mut stream, Token(connection as usize), interest)?;
             Ok(stream)
         });
         match stream {
             Ok(stream) => {
                 let layers = self.layers.as_ref().map(|layers| layers.begin(u64::from(connection) ^ now_ns));
-                self.connections[connection as usize] = Some(Box::new(Connection::new(stream, layers)));
+                self.connections[connection as usize] = Some(Box::new(Connection::layered(stream, layers)));
                 self.open += 1;
             }
             Err(_) => self.core.closed(connection, now_ns),

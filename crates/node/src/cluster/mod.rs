@@ -1,21 +1,40 @@
 //! Links between the nodes of a cluster: one TCP session with each other node, over which the shards of both talk.
 //!
-//! So far these are the types between the control plane and the links; no session is begun yet.
+//! To an engine, a shard of another node is a shard like any other ([`Roster`](tidegate_engine::Roster)). Here its batches cross:
+//! `shard.rs` is a shard's side, `outbox.rs` what waits, `thread.rs` and `links.rs` the one thread that has all sockets,
+//! `handshake.rs` how nodes find out that they belong together, `membership.rs` what happens when one comes or goes, and `wire` what is
+//! sent. Who is in the cluster and who is home to what is decided elsewhere and comes as a [`ClusterView`].
+//! `docs/cluster.md` has the limits.
 
-mod bind;
+mod frames;
 mod handle;
+mod handshake;
+mod links;
+mod loss;
+mod membership;
 mod name;
-#[cfg_attr(not(test), expect(dead_code, reason = "the handshake that proves it comes next"))]
+mod outbox;
+mod peer;
+mod prepared;
+mod rosters;
+mod seating;
 mod secret;
+mod session;
 mod settings;
+mod shard;
+mod slots;
 mod status;
+mod thread;
 mod view;
+pub mod wire;
 
-pub use bind::LinkBindError;
-pub(crate) use bind::bind_links;
 pub(crate) use handle::LinksHandle;
 pub use name::{MAX_NODE_NAME, NodeName, NodeNameError};
+pub use prepared::LinkBindError;
+pub(crate) use prepared::PreparedLinks;
 pub use secret::{MIN_SECRET_BYTES, Secret, SecretTooShort};
 pub use settings::{ClusterSettings, LinkLimits};
+pub(crate) use shard::{ClusterShard, PeerNews, RosterOrder};
 pub use status::{ClusterStatus, LinkCounters, LinkState, PeerStatus};
+pub(crate) use thread::{LinksSender, LinksThread};
 pub use view::{ClusterView, PeerNode};

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use ring::hmac;
 use zeroize::Zeroizing;
 
+use super::wire::PROOF_BYTES;
+
 /// Fewest bytes of a secret. Whoever listens to a handshake can try secrets at leisure, so it must not be one that can be guessed.
 pub const MIN_SECRET_BYTES: usize = 16;
 
@@ -17,9 +19,6 @@ pub struct Secret(Arc<Zeroizing<Vec<u8>>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the secret of a cluster has {0} bytes: use at least {MIN_SECRET_BYTES}, made at random")]
 pub struct SecretTooShort(pub usize);
-
-/// Length of a proof, bytes.
-pub(super) const PROOF_BYTES: usize = 32;
 
 impl Secret {
     /// Takes the bytes of a secret as they are.

@@ -30,8 +30,7 @@ impl ClusterSettings {
 /// Bounds of the links to other nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLimits {
-    /// A peer from which nothing comes for so long loses its session; while there is nothing else to send, each asks the other
-    /// four times as often.
+    /// A peer from which nothing comes for so long loses its session; each asks the other four times as often.
     pub peer_timeout: Duration,
     /// A peer that takes nothing of what waits for it for so long loses its session.
     pub stall_timeout: Duration,

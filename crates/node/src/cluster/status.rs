@@ -11,7 +11,7 @@ pub enum LinkState {
     Dialing,
     /// There is a session, and each tells the other what its clients want.
     Linked,
-    /// Each knows what the other's clients want, so that no message stays away from whom it is for.
+    /// Each says that the other knows what its clients want: no message stays away from whom it is for.
     Settled,
 }
 

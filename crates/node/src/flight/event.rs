@@ -28,6 +28,10 @@ pub enum FlightKind {
     Delayed,
     /// A client, user or address was banned.
     Banned,
+    /// A session with another node of the cluster has begun.
+    NodeLinked,
+    /// A session with another node of the cluster has ended.
+    NodeLost,
 }
 
 impl FlightKind {
@@ -43,6 +47,8 @@ impl FlightKind {
             Self::Denied => "denied",
             Self::Delayed => "delayed",
             Self::Banned => "banned",
+            Self::NodeLinked => "node_linked",
+            Self::NodeLost => "node_lost",
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod admission;
 mod closing;
+mod cluster;
 mod deadline;
 mod flow;
 mod homes;

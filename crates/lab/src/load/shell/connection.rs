@@ -13,7 +13,7 @@ use crate::load::core::Output;
 const ROOM: usize = 64 * 1024;
 
 /// A connection.
-pub(super) struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     is_connected: bool,
     /// Whether the core has been told that MQTT may begin.
@@ -24,27 +24,32 @@ pub(super) struct Connection {
 }
 
 /// What a read has brought.
-pub(super) struct Brought {
+pub(crate) struct Brought {
     /// Bytes of MQTT in the buffer.
-    pub(super) len: usize,
+    pub(crate) len: usize,
     /// Whether there may be more.
-    pub(super) is_full: bool,
+    pub(crate) is_full: bool,
     /// Whether nothing will come any more.
-    pub(super) is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, layers: Option<Layers>) -> Self {
+    pub(in crate::load) fn layered(stream: TcpStream, layers: Option<Layers>) -> Self {
         let layers = layers.map(Box::new);
         Self { stream, is_connected: false, is_told: false, partial: Vec::new(), layers }
     }
 
-    pub(super) const fn is_connected(&self) -> bool {
+    /// A connection without layers.
+    pub(crate) fn plain(stream: TcpStream) -> Self {
+        Self::layered(stream, None)
+    }
+
+    pub(crate) const fn is_connected(&self) -> bool {
         self.is_connected
     }
 
     /// Whether the connection has been made by now.
-    pub(super) fn connect(&mut self) -> io::Result<bool> {
+    pub(crate) fn connect(&mut self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
@@ -57,18 +62,18 @@ impl Connection {
     }
 
     /// Whether MQTT may begin; true once.
-    pub(super) fn has_opened(&mut self) -> bool {
+    pub(crate) fn has_opened(&mut self) -> bool {
         let is_open = self.is_connected && self.layers.as_ref().is_none_or(|layers| layers.is_open());
         is_open && !std::mem::replace(&mut self.is_told, true)
     }
 
     /// Whether the layers have something to say themselves.
-    pub(super) fn has_own_output(&self) -> bool {
+    pub(crate) fn has_own_output(&self) -> bool {
         self.layers.as_ref().is_some_and(|layers| layers.has_output())
     }
 
     /// Reads once, behind what was incomplete, at most `limit` bytes.
-    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
+    pub(crate) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
         let before = self.partial.len();
         if buffer.len() < before + ROOM {
             buffer.resize(before + 4 * ROOM, 0);
@@ -101,7 +106,7 @@ impl Connection {
     }
 
     /// Keeps what was incomplete.
-    pub(super) fn keep(&mut self, rest: &[u8]) {
+    pub(crate) fn keep(&mut self, rest: &[u8]) {
         if rest.is_empty() {
             // Most connections have nothing left most of the time, and own no buffer then.
             self.partial = Vec::new();
@@ -112,7 +117,7 @@ impl Connection {
     }
 
     /// Writes as much as the connection takes.
-    pub(super) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
         if let Some(layers) = &mut self.layers {
             if layers.is_open() && output.len() > 0 && !layers.is_crowded() {
                 layers.seal(output.rest())?;
@@ -132,7 +137,7 @@ impl Connection {
     }
 
     /// Writes what the layers have to say.
-    pub(super) fn flush_own(&mut self) -> io::Result<()> {
+    pub(crate) fn flush_own(&mut self) -> io::Result<()> {
         match &mut self.layers {
             Some(layers) if self.is_connected => layers.write(&mut self.stream),
             _ => Ok(()),
@@ -140,7 +145,7 @@ impl Connection {
     }
 
     /// Writes something last, and that it is the last.
-    pub(super) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
         if let Some(layers) = &mut self.layers {
             layers.seal(bytes)?;
             layers.say_last();
@@ -151,7 +156,7 @@ impl Connection {
         self.stream.shutdown(Shutdown::Write)
     }
 
-    pub(super) fn deregister(&mut self, registry: &Registry) {
+    pub(crate) fn deregister(&mut self, registry: &Registry) {
         // A descriptor that is about to be closed leaves the poll by itself, too.
         let _ = registry.deregister(&mut self.stream);
     }

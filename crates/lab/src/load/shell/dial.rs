@@ -8,15 +8,14 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::load::error::LoadError;
-use crate::load::plan::Target;
 
 /// The address of a broker; one of version 4 when there are several, since the sources of a plan usually are.
 ///
 /// # Errors
 /// When the name has none.
-pub(super) fn resolve(target: &Target) -> Result<SocketAddr, LoadError> {
-    let wrong = |error| LoadError::Address { host: target.host.clone(), error };
-    let addresses: Vec<_> = (target.host.as_str(), target.port).to_socket_addrs().map_err(wrong)?.collect();
+pub(crate) fn resolve(host: &str, port: u16) -> Result<SocketAddr, LoadError> {
+    let wrong = |error| LoadError::Address { host: host.to_owned(), error };
+    let addresses: Vec<_> = (host, port).to_socket_addrs().map_err(wrong)?.collect();
     let address = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     address.copied().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))
 }
@@ -25,7 +24,7 @@ pub(super) fn resolve(target: &Target) -> Result<SocketAddr, LoadError> {
 ///
 /// # Errors
 /// When the system refuses it at once.
-pub(super) fn dial(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+pub(crate) fn dial(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;

@@ -59,7 +59,7 @@ impl LayerSettings {
 }
 
 /// The layers of a connection.
-pub(super) struct Layers {
+pub(in crate::load) struct Layers {
     tls: Option<Tls>,
     websocket: Option<WebSocket>,
     /// Bytes on their way to TCP.

@@ -1,0 +1,16 @@
+//! Load for middleware that does not speak MQTT: messages from some publishers to some subscribers, counted by the same
+//! books. A protocol is a file here, behind the trait [`Driver`].
+
+mod amqp091;
+mod books;
+mod driver;
+mod exchange;
+mod nats;
+mod party;
+mod plan;
+mod zeromq;
+
+pub use exchange::run;
+pub use plan::{ExchangePlan, Protocol};
+
+use driver::{Driver, Problem, Role, Sink};

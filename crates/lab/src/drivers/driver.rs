@@ -1,0 +1,127 @@
+//! What a protocol has to know: how one connection is opened, and what a message looks like on it.
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Messages are published.
+    Publish,
+    /// Messages are received.
+    Subscribe,
+}
+
+/// The peer does not keep to the protocol, or says that something is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem(pub(super) String);
+
+impl Problem {
+    pub(super) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+/// Who is told what has come.
+pub(super) trait Sink {
+    /// A message.
+    fn message(&mut self, payload: &[u8]);
+
+    /// So many more messages are acknowledged.
+    fn acknowledged(&mut self, messages: u64);
+
+    /// So many more messages are refused.
+    fn refused(&mut self, messages: u64);
+}
+
+/// One connection's protocol as a state machine: it owns no socket.
+pub(super) trait Driver {
+    /// The connection is made: what is said first.
+    fn opened(&mut self, out: &mut Vec<u8>);
+
+    /// Takes in what has come, and answers it; how many bytes of it were whole.
+    ///
+    /// # Errors
+    /// When the connection is of no use any more.
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<usize, Problem>;
+
+    /// Whether messages can be sent or received now.
+    fn is_ready(&self) -> bool;
+
+    /// Sends a message.
+    fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>);
+}
+
+/// Reads big-endian numbers and short strings, as most of these protocols have them.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
+
+impl<'a> Bytes<'a> {
+    pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], Problem> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| Problem::new("a frame ends too early"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Problem> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, Problem> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, Problem> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, Problem> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, Problem> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// A length of one byte, and so many bytes.
+    pub(super) fn short(&mut self) -> Result<&'a [u8], Problem> {
+        let len = self.u8()?;
+        self.take(usize::from(len))
+    }
+}
+
+/// A sink for tests of drivers.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub(super) messages: Vec<Vec<u8>>,
+    pub(super) acknowledged: u64,
+    pub(super) refused: u64,
+}
+
+#[cfg(test)]
+impl Sink for Noted {
+    fn message(&mut self, payload: &[u8]) {
+        self.messages.push(payload.to_vec());
+    }
+
+    fn acknowledged(&mut self, messages: u64) {
+        self.acknowledged += messages;
+    }
+
+    fn refused(&mut self, messages: u64) {
+        self.refused += messages;
+    }
+}
+
+/// Gives a driver bytes in pieces of any size, as a socket does; what it answers.
+#[cfg(test)]
+pub(super) fn feed(driver: &mut dyn Driver, bytes: &[u8], piece: usize, noted: &mut Noted) -> Vec<u8> {
+    let (mut held, mut out) = (Vec::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        held.extend_from_slice(piece);
+        let taken = driver.received(&held, &mut out, noted).unwrap();
+        held.drain(..taken);
+    }
+    assert!(held.is_empty(), "all of it was whole");
+    out
+}

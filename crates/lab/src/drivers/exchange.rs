@@ -1,0 +1,481 @@
+//! An exchange is carried out: one thread, one event loop, whatever the protocol.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Token};
+
+use super::Role;
+use super::books::{Books, Heard};
+use super::party::{Member, Party, Publisher};
+use super::plan::ExchangePlan;
+use crate::load::chance::Chance;
+use crate::load::core::Output;
+use crate::load::judge::judge;
+use crate::load::plan::Pace;
+use crate::load::schedule::Schedule;
+use crate::load::shell::{Clock, Connection, Waiter, dial, resolve};
+use crate::load::stamp::Stamp;
+use crate::load::{LoadError, LoadOutcome, Progress};
+
+/// Tokens of those who listen begin here; connections have theirs by number.
+const LISTENERS: usize = 1 << 32;
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 256 * 1024;
+/// How often a connection is read before others have their turn.
+const READS: usize = 4;
+/// The loop wakes no more often than this for the schedule alone, in nanoseconds.
+const QUANTUM_NS: u64 = 50_000;
+const SECOND_NS: u64 = 1_000_000_000;
+const MILLI: u64 = 1_000_000;
+/// Carries out a plan, and comes back when it has ended. `stop` ends it early.
+///
+/// # Errors
+/// When the plan cannot be carried out, or the system refuses what a run needs. What the broker refuses is part of the
+/// outcome.
+pub fn run(plan: &ExchangePlan, progress: &mut dyn Progress, stop: &AtomicBool) -> Result<LoadOutcome, LoadError> {
+    plan.validate()?;
+    let mut exchange = Exchange::new(plan)?;
+    exchange.connect()?;
+    exchange.turn_until(progress, stop, |exchange, now_ns| {
+        exchange.is_gathered() || now_ns >= exchange.plan.drain_ms * MILLI
+    })?;
+    exchange.begin(progress);
+    exchange.turn_until(progress, stop, Exchange::has_sent)?;
+    exchange.end_sending();
+    progress.draining();
+    exchange.turn_until(progress, stop, Exchange::has_drained)?;
+    Ok(exchange.conclude(stop.load(Ordering::Relaxed)))
+}
+
+/// An exchange that runs.
+struct Exchange<'a> {
+    plan: &'a ExchangePlan,
+    clock: Clock,
+    waiter: Waiter,
+    address: SocketAddr,
+    listeners: Vec<TcpListener>,
+    parties: Vec<Party>,
+    publishers: Vec<Publisher>,
+    /// Connections that are due, ready or not.
+    expected: usize,
+    ready: usize,
+    filler: Vec<u8>,
+    buffer: Vec<u8>,
+    books: Books,
+    second_ends_ns: u64,
+    cpu_ns: u64,
+    measured_cpu: Option<(u64, u64)>,
+}
+
+impl<'a> Exchange<'a> {
+    fn new(plan: &'a ExchangePlan) -> Result<Self, LoadError> {
+        let publishers = plan.publishers as usize;
+        let pairs = (plan.publishers * plan.subscribers) as usize;
+        Ok(Self {
+            plan,
+            clock: Clock::start(),
+            waiter: Waiter::new()?,
+            address: resolve(&plan.host, plan.port)?,
+            listeners: Vec::new(),
+            parties: Vec::new(),
+            publishers: (0..publishers).map(|_| Publisher::default()).collect(),
+            expected: if plan.protocol.is_brokerless() { 2 * pairs } else { publishers + plan.subscribers as usize },
+            ready: 0,
+            filler: vec![0; plan.size as usize],
+            buffer: vec![0; READ_BYTES],
+            books: Books::new(plan),
+            second_ends_ns: SECOND_NS,
+            cpu_ns: Clock::cpu_ns(),
+            measured_cpu: None,
+        })
+    }
+
+    /// Begins all connections.
+    fn connect(&mut self) -> Result<(), LoadError> {
+        let (publishers, subscribers) = (self.plan.publishers as usize, self.plan.subscribers as usize);
+        if !self.plan.protocol.is_brokerless() {
+            // Subscribers first, so that none misses anything.
+            (0..subscribers).for_each(|subscriber| self.dial(self.address, Member::Subscriber(subscriber)));
+            (0..publishers).for_each(|publisher| self.dial(self.address, Member::Publisher(publisher)));
+            return Ok(());
+        }
+        for publisher in 0..publishers {
+            let mut address = self.address;
+            address.set_port(self.address.port().wrapping_add(publisher as u16));
+            if self.address.port() == 0 {
+                address.set_port(0);
+            }
+            let address =
+                self.listen(address).map_err(|error| LoadError::System { what: "a port to listen on", error })?;
+            (0..subscribers).for_each(|subscriber| self.dial(address, Member::Subscriber(subscriber)));
+        }
+        Ok(())
+    }
+
+    /// Listens; on which address, since the system chooses the port when it is 0.
+    fn listen(&mut self, address: SocketAddr) -> std::io::Result<SocketAddr> {
+        let mut listener = TcpListener::bind(address)?;
+        let token = Token(LISTENERS + self.listeners.len());
+        self.waiter.registry().register(&mut listener, token, Interest::READABLE)?;
+        let address = listener.local_addr()?;
+        self.listeners.push(listener);
+        Ok(address)
+    }
+
+    fn dial(&mut self, address: SocketAddr, member: Member) {
+        self.books.outcome.connections.dialled += 1;
+        match dial(address, None) {
+            Ok(stream) => self.add(stream, member),
+            Err(_) => self.gave_up(),
+        }
+    }
+
+    fn add(&mut self, mut stream: TcpStream, member: Member) {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest).is_err() {
+            return self.gave_up();
+        }
+        let role = match member {
+            Member::Publisher(publisher) => {
+                self.publishers[publisher].parties.push(self.parties.len());
+                Role::Publish
+            }
+            Member::Subscriber(_) => Role::Subscribe,
+        };
+        self.parties.push(Party::new(self.plan.driver(role), Connection::plain(stream), member));
+    }
+
+    /// A connection failed before it was ready: it is waited for no longer.
+    fn gave_up(&mut self) {
+        self.expected = self.expected.saturating_sub(1);
+        self.books.outcome.connections.broken += 1;
+        self.books.meter.current.failed += 1;
+    }
+
+    fn is_gathered(&self) -> bool {
+        self.ready >= self.expected
+    }
+
+    fn begin(&mut self, progress: &mut dyn Progress) {
+        let now_ns = self.clock.now_ns();
+        progress.began(now_ns);
+        let outcome = &mut self.books.outcome;
+        outcome.connections.timed_out = self.expected.saturating_sub(self.ready) as u64;
+        (outcome.began_ns, outcome.measured_from_ns) = (now_ns, now_ns);
+        outcome.measured_to_ns = now_ns + self.plan.duration_ms * MILLI;
+        for (number, publisher) in (0..).zip(&mut self.publishers) {
+            let chance = Chance::of_part(self.plan.seed, u64::from(number));
+            publisher.schedule = Schedule::of(self.plan.pace, number, self.plan.publishers, now_ns, chance);
+        }
+        self.measured_cpu = Some((now_ns, Clock::cpu_ns()));
+    }
+
+    /// Turns until something is reached, or the run is to stop.
+    fn turn_until(
+        &mut self,
+        progress: &mut dyn Progress,
+        stop: &AtomicBool,
+        reached: impl Fn(&Self, u64) -> bool,
+    ) -> Result<(), LoadError> {
+        let mut events = Events::with_capacity(512);
+        loop {
+            let now_ns = self.clock.now_ns();
+            let next_ns = self.publish(now_ns);
+            (0..self.parties.len()).for_each(|party| self.flush(party));
+            self.seconds(now_ns, progress);
+            if reached(self, now_ns) || stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let next_ns = if self.parties.iter().any(|party| party.is_unread) { now_ns } else { next_ns };
+            self.waiter.wait(&mut events, self.clock, next_ns.min(self.second_ends_ns))?;
+            for party in 0..self.parties.len() {
+                if std::mem::take(&mut self.parties[party].is_unread) {
+                    self.read(party);
+                }
+            }
+            for event in &events {
+                match event.token() {
+                    Waiter::TIMER => {}
+                    Token(token) if token >= LISTENERS => self.accept(token - LISTENERS),
+                    Token(party) => self.read(party),
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, publisher: usize) {
+        while let Ok((stream, _)) = self.listeners[publisher].accept() {
+            if stream.set_nodelay(true).is_ok() {
+                self.add(stream, Member::Publisher(publisher));
+            }
+        }
+    }
+
+    /// Publishes what is due; when there is more to publish.
+    fn publish(&mut self, now_ns: u64) -> u64 {
+        let mut next_ns = u64::MAX;
+        if self.books.outcome.began_ns == 0 {
+            return next_ns;
+        }
+        for publisher in 0..self.publishers.len() {
+            while let Some(due_ns) = self.due(publisher, now_ns) {
+                if due_ns > now_ns {
+                    next_ns = next_ns.min(due_ns.max(now_ns + QUANTUM_NS));
+                    break;
+                }
+                let is_late = self.publishers[publisher].schedule.is_some();
+                let scheduled_ns = if is_late { due_ns } else { now_ns };
+                if is_late {
+                    let lag_ns = now_ns - due_ns;
+                    self.books.outcome.generator.lag.record(lag_ns);
+                    self.books.meter.current.lag_ns = self.books.meter.current.lag_ns.max(lag_ns);
+                }
+                self.send(publisher, scheduled_ns);
+            }
+        }
+        next_ns
+    }
+
+    /// When a publisher may send its next message; `None` when it has to wait for others, or is done.
+    fn due(&self, publisher: usize, now_ns: u64) -> Option<u64> {
+        let place = &self.publishers[publisher];
+        let is_ready = place.parties.iter().any(|party| self.parties[*party].is_ready());
+        let is_full = place.parties.iter().any(|party| self.parties[*party].is_crowded());
+        if !is_ready || is_full || place.is_done || place.sent >= self.plan.messages.unwrap_or(u64::MAX) {
+            return None;
+        }
+        let due_ns = match (&place.schedule, self.plan.pace) {
+            (Some(schedule), _) => schedule.next_ns(),
+            (None, Pace::Closed { window }) => {
+                let settled = self.books.settled[publisher].checked_div(u64::from(self.plan.subscribers));
+                let settled = settled.unwrap_or(place.sent);
+                let waiting = if self.plan.acknowledged { place.in_flight.len() as u64 } else { 0 };
+                if place.sent.saturating_sub(settled).max(waiting) >= u64::from(window) {
+                    return None;
+                }
+                now_ns
+            }
+            (None, Pace::Open { .. }) => return None,
+        };
+        (due_ns < self.books.outcome.measured_to_ns).then_some(due_ns)
+    }
+
+    fn send(&mut self, publisher: usize, scheduled_ns: u64) {
+        let place = &mut self.publishers[publisher];
+        let mark = self.books.marks.measured;
+        let stamp = Stamp { mark, stream: publisher as u32, sequence: place.sent as u32, scheduled_ns };
+        let bytes = stamp.to_bytes();
+        self.filler[..bytes.len()].copy_from_slice(&bytes);
+        place.sent += 1;
+        if let Some(schedule) = &mut place.schedule {
+            schedule.step();
+        }
+        if self.plan.acknowledged {
+            place.in_flight.push_back(scheduled_ns);
+        }
+        for party in &place.parties {
+            self.parties[*party].publish(&self.filler);
+        }
+        let counts = &mut self.books.outcome.groups[0].counts;
+        counts.sent += 1;
+        counts.bytes_sent += u64::from(self.plan.size);
+        self.books.meter.current.sent += 1;
+    }
+
+    fn flush(&mut self, party: usize) {
+        let place = &mut self.parties[party];
+        if place.out.len() > 0 && place.connection.as_mut().is_some_and(|c| c.flush(&mut place.out, true).is_err()) {
+            self.lose(party);
+        }
+    }
+
+    fn read(&mut self, party: usize) {
+        if !self.parties[party].has_connected() {
+            match self.parties[party].connect() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => return self.lose(party),
+            }
+        }
+        for _ in 0..READS {
+            match self.read_once(party) {
+                Some(true) => {}
+                Some(false) => return,
+                None => return self.lose(party),
+            }
+        }
+        self.parties[party].is_unread = true;
+    }
+
+    /// Reads once; whether there is more, or `None` when the connection is of no use any more.
+    fn read_once(&mut self, party: usize) -> Option<bool> {
+        let place = &mut self.parties[party];
+        let Some(connection) = &mut place.connection else { return Some(false) };
+        let brought = connection.read(&mut self.buffer, usize::MAX).ok()?;
+        let now_ns = self.clock.now_ns();
+        let mut heard =
+            Heard { books: &mut self.books, publishers: &mut self.publishers, member: place.member, now_ns };
+        let was_ready = place.driver.is_ready();
+        let taken = place.driver.received(&self.buffer[..brought.len], &mut place.out.bytes, &mut heard).ok()?;
+        connection.keep(&self.buffer[taken..brought.len]);
+        if !was_ready && place.driver.is_ready() {
+            self.ready += 1;
+            self.books.outcome.connections.accepted += 1;
+            self.books.meter.current.accepted += 1;
+        }
+        if brought.is_closed { None } else { Some(brought.is_full) }
+    }
+
+    fn lose(&mut self, party: usize) {
+        let place = &mut self.parties[party];
+        let was_ready = place.is_ready();
+        if place.connection.take().is_none() {
+            return;
+        }
+        place.out = Output::default();
+        if was_ready {
+            self.books.outcome.connections.lost += 1;
+            self.books.meter.current.lost += 1;
+        } else {
+            self.gave_up();
+        }
+    }
+
+    fn seconds(&mut self, now_ns: u64, progress: &mut dyn Progress) {
+        while now_ns >= self.second_ends_ns {
+            self.second_ends_ns += SECOND_NS;
+            let cpu_ns = Clock::cpu_ns();
+            let connected = self.parties.iter().filter(|party| party.is_ready()).count();
+            let second = self.books.meter.end_second(connected as u64, cpu_ns - self.cpu_ns);
+            self.cpu_ns = cpu_ns;
+            self.books.outcome.series.push(second);
+            progress.second(&second);
+        }
+    }
+
+    fn has_sent(&self, now_ns: u64) -> bool {
+        let over_ns = self.books.outcome.measured_to_ns;
+        let is_over = now_ns >= over_ns;
+        let is_behind = |publisher: &Publisher| {
+            let schedule = publisher.schedule.as_ref();
+            publisher.sent < self.plan.messages.unwrap_or(u64::MAX)
+                && schedule.is_none_or(|schedule| schedule.next_ns() < over_ns)
+        };
+        let all_sent = !self.publishers.iter().any(is_behind);
+        all_sent || (is_over && (self.plan.pace_is_closed() || now_ns >= over_ns + self.plan.drain_ms * MILLI))
+    }
+
+    fn end_sending(&mut self) {
+        let now_ns = self.clock.now_ns();
+        if let Some((began_ns, cpu_ns)) = self.measured_cpu {
+            let generator = &mut self.books.outcome.generator;
+            generator.cpu_ns = Clock::cpu_ns() - cpu_ns;
+            #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
+            let share = generator.cpu_ns as f64 / now_ns.saturating_sub(began_ns).max(1) as f64;
+            generator.busiest = share;
+        }
+        let until_ns = self.books.outcome.measured_to_ns;
+        for publisher in &mut self.publishers {
+            publisher.offer_the_rest(until_ns, self.plan.messages.unwrap_or(u64::MAX));
+        }
+        self.books.outcome.measured_to_ns = until_ns.min(now_ns);
+    }
+
+    fn due_deliveries(&self) -> u64 {
+        self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.subscribers)
+    }
+
+    fn has_drained(&self, now_ns: u64) -> bool {
+        let outcome = &self.books.outcome;
+        let is_complete = outcome.groups[1].counts.received >= self.due_deliveries()
+            && self.publishers.iter().all(|publisher| publisher.in_flight.is_empty());
+        is_complete || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
+    }
+
+    fn conclude(mut self, stopped: bool) -> LoadOutcome {
+        let cpu_ns = Clock::cpu_ns() - self.cpu_ns;
+        let last = self.books.meter.end_second(self.ready as u64, cpu_ns);
+        let due = self.due_deliveries();
+        let mut outcome = self.books.outcome;
+        outcome.series.push(last);
+        outcome.stopped = stopped;
+        outcome.zero_unix_ns = self.clock.zero_unix_ns();
+        outcome.connections.most = self.ready as u64;
+        let unsent: u64 = self.publishers.iter().map(|publisher| publisher.unsent).sum();
+        outcome.groups[0].counts.offered = outcome.groups[0].counts.sent + unsent;
+        for group in 0..outcome.groups.len() {
+            let (counts, latency) = (outcome.groups[group].counts, outcome.groups[group].latency.clone());
+            outcome.counts.add(&counts);
+            outcome.latency.add(&latency);
+        }
+        outcome.counts.due = due;
+        outcome.losses.unsent = unsent;
+        outcome.losses.refused = (outcome.counts.refused * u64::from(self.plan.subscribers)).min(outcome.counts.lost());
+        outcome.losses.unknown = outcome.counts.lost() - outcome.losses.refused;
+        if self.plan.deadline_ms.is_some() {
+            let never = unsent * u64::from(self.plan.subscribers);
+            outcome.counts.deadline_misses = outcome.counts.late + outcome.counts.lost() + never;
+        }
+        outcome.generator.invalid = judge(&outcome);
+        outcome
+    }
+}
+
+impl ExchangePlan {
+    const fn pace_is_closed(&self) -> bool {
+        matches!(self.pace, Pace::Closed { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drivers::Protocol;
+    use crate::load::plan::{Arrival, Rate};
+
+    fn plan(pace: Pace) -> ExchangePlan {
+        ExchangePlan {
+            protocol: Protocol::ZeroMq,
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            credentials: None,
+            topic: "lab".to_owned(),
+            publishers: 2,
+            subscribers: 3,
+            size: 300,
+            pace,
+            messages: Some(500),
+            acknowledged: false,
+            duration_ms: 60_000,
+            drain_ms: 5_000,
+            seed: 1,
+            deadline_ms: Some(30_000),
+        }
+    }
+
+    fn exchanged(pace: Pace) -> LoadOutcome {
+        run(&plan(pace), &mut (), &AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn every_message_reaches_every_subscriber_at_the_pace_of_either_loop() {
+        let open = Pace::Open { rate: Rate::Total(20_000.0), arrival: Arrival::Uniform };
+        for outcome in [exchanged(Pace::Closed { window: 7 }), exchanged(open)] {
+            let counts = outcome.counts;
+            assert_eq!((counts.offered, counts.sent, counts.due, counts.received), (1_000, 1_000, 3_000, 3_000));
+            assert_eq!((counts.duplicates, counts.reordered, counts.foreign), (0, 0, 0));
+            assert_eq!(outcome.latency.count(), 3_000);
+            assert_eq!(outcome.connections.accepted, 12, "both ends of six connections");
+        }
+    }
+
+    #[test]
+    fn a_broker_that_is_not_there_is_part_of_the_outcome() {
+        let mut plan = plan(Pace::Closed { window: 1 });
+        (plan.protocol, plan.port, plan.duration_ms, plan.drain_ms) = (Protocol::Nats, 1, 10, 10);
+        let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+        assert_eq!((outcome.connections.broken, outcome.counts.sent), (5, 0));
+    }
+}

@@ -1,0 +1,90 @@
+//! Those who take part in an exchange.
+
+use std::collections::VecDeque;
+use std::io;
+
+use super::Driver;
+use crate::load::core::Output;
+use crate::load::schedule::Schedule;
+use crate::load::shell::Connection;
+
+/// Bytes of output above which a publisher waits until its connection has taken some.
+const FULL: usize = 256 * 1024;
+
+/// Whose connection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Member {
+    Publisher(usize),
+    Subscriber(usize),
+}
+
+/// A connection and its protocol.
+pub(super) struct Party {
+    pub(super) driver: Box<dyn Driver>,
+    pub(super) connection: Option<Connection>,
+    pub(super) out: Output,
+    pub(super) member: Member,
+    /// Whether there was more to read than its turn allowed.
+    pub(super) is_unread: bool,
+}
+
+impl Party {
+    pub(super) fn new(driver: Box<dyn Driver>, connection: Connection, member: Member) -> Self {
+        Self { driver, connection: Some(connection), out: Output::default(), member, is_unread: false }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.connection.is_some() && self.driver.is_ready()
+    }
+
+    pub(super) fn is_crowded(&self) -> bool {
+        self.out.len() >= FULL
+    }
+
+    /// Whether nothing has to be done for the connection to be made.
+    pub(super) fn has_connected(&self) -> bool {
+        self.connection.as_ref().is_none_or(Connection::is_connected)
+    }
+
+    /// Whether the connection has been made by now; its protocol begins then.
+    pub(super) fn connect(&mut self) -> io::Result<bool> {
+        let Some(connection) = &mut self.connection else { return Ok(false) };
+        let is_connected = connection.connect()?;
+        if is_connected {
+            self.driver.opened(&mut self.out.bytes);
+        }
+        Ok(is_connected)
+    }
+
+    pub(super) fn publish(&mut self, payload: &[u8]) {
+        if self.is_ready() {
+            self.driver.publish(payload, &mut self.out.bytes);
+        }
+    }
+}
+
+/// A client that publishes.
+#[derive(Default)]
+pub(super) struct Publisher {
+    /// Its connections: one to a broker, or one from each subscriber.
+    pub(super) parties: Vec<usize>,
+    pub(super) schedule: Option<Schedule>,
+    pub(super) sent: u64,
+    /// Messages that were scheduled and never sent.
+    pub(super) unsent: u64,
+    /// When the messages were scheduled that are not acknowledged yet.
+    pub(super) in_flight: VecDeque<u64>,
+    pub(super) is_done: bool,
+}
+
+impl Publisher {
+    /// Sends nothing more, and counts what was scheduled until then and could not be sent.
+    pub(super) fn offer_the_rest(&mut self, until_ns: u64, messages: u64) {
+        self.is_done = true;
+        let Some(schedule) = &mut self.schedule else { return };
+        while schedule.next_ns() < until_ns && self.sent + self.unsent < messages {
+            schedule.step();
+            self.unsent += 1;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What is to be exchanged.
+
+use serde::{Deserialize, Serialize};
+
+use super::amqp091::Amqp091;
+use super::nats::Nats;
+use super::zeromq::ZeroMq;
+use super::{Driver, Role};
+use crate::load::STAMP_LEN;
+use crate::load::plan::{Credentials, Pace, PlanError, Rate};
+
+/// A protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Protocol {
+    /// NATS: a subject. Publishers get no acknowledgements.
+    #[serde(rename = "nats")]
+    Nats,
+    /// AMQP 0-9-1, as RabbitMQ speaks it: a fan-out exchange, and a queue of its own for each subscriber.
+    #[serde(rename = "amqp-0-9-1")]
+    Amqp091,
+    /// ZeroMQ without a broker (ZMTP 3.0): each publisher listens, and all subscribers connect to all publishers. The
+    /// publishers listen on the plan's port and those after it. There are no acknowledgements.
+    #[serde(rename = "zeromq")]
+    ZeroMq,
+}
+
+impl Protocol {
+    /// Whether publishers listen themselves, since there is no broker.
+    pub const fn is_brokerless(self) -> bool {
+        matches!(self, Self::ZeroMq)
+    }
+
+    /// Whether a publisher is told that a message has been taken.
+    pub const fn acknowledges(self) -> bool {
+        matches!(self, Self::Amqp091)
+    }
+}
+
+/// Messages from all publishers to all subscribers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExchangePlan {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// What is logged in with, where the protocol has that.
+    #[serde(default)]
+    pub credentials: Option<Credentials>,
+    /// The subject or exchange.
+    #[serde(default = "default_topic")]
+    pub topic: String,
+    /// Clients that publish.
+    pub publishers: u32,
+    /// Clients that receive all messages.
+    pub subscribers: u32,
+    /// The size of the payload in bytes; the first 16 are the lab's.
+    pub size: u32,
+    /// When a publisher publishes.
+    pub pace: Pace,
+    /// Messages of each publisher; as many as fit into the duration when there is none.
+    #[serde(default)]
+    pub messages: Option<u64>,
+    /// Whether messages are kept until they are acknowledged, both ways, as with QoS 1 of MQTT.
+    #[serde(default)]
+    pub acknowledged: bool,
+    /// Time that is measured, in milliseconds.
+    pub duration_ms: u64,
+    /// How long after the last receipt the rest is waited for, and how long connecting may take, in milliseconds.
+    #[serde(default = "default_drain_ms")]
+    pub drain_ms: u64,
+    /// Where all chance begins.
+    #[serde(default)]
+    pub seed: u64,
+    /// The age at which a message is late, in milliseconds.
+    #[serde(default)]
+    pub deadline_ms: Option<u64>,
+}
+
+fn default_topic() -> String {
+    "lab".to_owned()
+}
+
+fn default_drain_ms() -> u64 {
+    5000
+}
+
+impl ExchangePlan {
+    /// Checks every value against its range.
+    ///
+    /// # Errors
+    /// The first value that is out of its range.
+    pub fn validate(&self) -> Result<(), PlanError> {
+        let wrong = |problem| Err(PlanError::Value(problem));
+        if self.publishers == 0 || self.publishers > 1_000 || self.subscribers > 10_000 {
+            return wrong("an exchange has 1 to 1,000 publishers and up to 10,000 subscribers");
+        }
+        if self.protocol.is_brokerless() && self.publishers * self.subscribers > 5_000 {
+            return wrong("without a broker there are at most 5,000 pairs of publisher and subscriber");
+        }
+        if (self.size as usize) < STAMP_LEN || self.size > 64 * 1024 * 1024 {
+            return wrong("a payload has 16 bytes to 64 MiB");
+        }
+        if self.acknowledged && !self.protocol.acknowledges() {
+            return wrong("this protocol has no acknowledgements: leave `acknowledged` out");
+        }
+        if self.topic.is_empty() || self.topic.len() > 200 || !self.topic.is_ascii() || self.topic.contains(' ') {
+            return wrong("a topic has 1 to 200 ASCII characters, none of them a space");
+        }
+        match self.pace {
+            Pace::Open { rate: Rate::PerClient(rate) | Rate::Total(rate), .. } if !(rate.is_finite() && rate > 0.0) => {
+                wrong("a rate is a number above 0")
+            }
+            Pace::Closed { window: 0 } => wrong("a window is at least 1 message"),
+            _ => Ok(()),
+        }
+    }
+
+    /// A new connection's protocol.
+    pub(super) fn driver(&self, role: Role) -> Box<dyn Driver> {
+        match self.protocol {
+            Protocol::Nats => Box::new(Nats::new(&self.topic, self.credentials.as_ref(), role)),
+            Protocol::Amqp091 => {
+                Box::new(Amqp091::new(&self.topic, self.credentials.as_ref(), self.acknowledged, role))
+            }
+            Protocol::ZeroMq => Box::new(ZeroMq::new(role)),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What comes over a session: first who it is, then batches and signs of life.
+
+use std::time::Duration;
+
+use tidegate_engine::{Batch, Millis};
+
+use super::handshake::shift;
+use super::links::Links;
+use super::loss::Loss;
+use super::session::{Open, Phase, Session, after};
+use super::slots::SessionId;
+use super::wire::{Frame, MAX_FRAME_BYTES, MAX_GREETING_BYTES, split_frame};
+use crate::inbox::ToShard;
+
+/// Each is asked for a sign of life so many times within the limit of its silence.
+const PINGS_PER_TIMEOUT: u32 = 4;
+
+impl Links {
+    /// Takes all frames that are whole; returns the rest.
+    pub(super) fn take_frames<'a>(
+        &mut self,
+        id: SessionId,
+        session: &mut Session,
+        bytes: &'a [u8],
+    ) -> Result<&'a [u8], Loss> {
+        let mut rest = bytes;
+        loop {
+            let limit = match session.phase {
+                Phase::Open(_) => MAX_FRAME_BYTES,
+                Phase::Shaking(_) => MAX_GREETING_BYTES,
+                Phase::Seating(_) | Phase::Connecting(_) => return Ok(rest),
+            };
+            let Some((frame, length)) = split_frame(rest, limit)? else { break };
+            rest = rest.get(length..).unwrap_or_default();
+            self.take_frame(id, session, frame)?;
+        }
+        if let Phase::Open(open) = &mut session.phase {
+            // A part of a large batch is a sign of life, too.
+            open.heard = self.now.monotonic;
+        }
+        Ok(rest)
+    }
+
+    fn take_frame(&mut self, id: SessionId, session: &mut Session, frame: Frame<'_>) -> Result<(), Loss> {
+        let Phase::Open(open) = &mut session.phase else { return self.shake_hands(id, session, frame) };
+        match frame {
+            Frame::Batch { from, to, batch } => {
+                let slot = *open.seats.get(usize::from(from)).ok_or(Loss::Shard)?;
+                let batch = Batch::read_from(batch, slot, open.shift).map_err(Loss::Records)?;
+                session.counters.batches_in += 1;
+                session.counters.messages_in += u64::from(batch.messages());
+                self.shards.get(usize::from(to)).ok_or(Loss::Shard)?.send(ToShard::Batch(batch));
+            }
+            Frame::Ping { sent } => {
+                // What was under way for a shorter time says more about the clocks.
+                open.shift = open.shift.min(shift(self.clock.micros(), sent));
+                session.put(&Frame::Pong { of: sent });
+            }
+            Frame::Pong { of } => open.rtt_us = self.clock.micros().checked_sub(of).or(open.rtt_us),
+            Frame::Settled => {
+                open.is_known = true;
+                self.show_state(open);
+            }
+            Frame::Goodbye => return Err(Loss::Goodbye),
+            Frame::Hello(_) | Frame::Proof(_) | Frame::Refusal(_) => return Err(Loss::OutOfPlace),
+        }
+        Ok(())
+    }
+
+    fn shake_hands(&mut self, id: SessionId, session: &mut Session, frame: Frame<'_>) -> Result<(), Loss> {
+        let moment = self.moment()?;
+        let Phase::Shaking(shaking) = &mut session.phase else { return Err(Loss::OutOfPlace) };
+        let mut out = Vec::new();
+        let known = shaking.take(&self.oneself, &self.view, frame, moment, &mut out)?;
+        session.output().extend_from_slice(&out);
+        let Some(who) = known else { return Ok(()) };
+        self.meet(id, &who)?;
+        session.phase = Phase::Seating(who);
+        self.take_seats(id, session)
+    }
+
+    /// Looks whether a session is to be ended, or asked for a sign of life.
+    pub(super) fn look_after(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
+        let (now, limits) = (self.now.monotonic, self.limits);
+        if let Phase::Seating(_) = session.phase {
+            self.take_seats(id, session)?;
+        }
+        if let Some(loss) = session.overdue(now, limits.peer_timeout, limits.stall_timeout) {
+            return Err(loss);
+        }
+        let Phase::Open(open) = &mut session.phase else {
+            let slow = now >= session.deadline;
+            return if slow { Err(Loss::Slow(limits.handshake_timeout.as_millis())) } else { Ok(()) };
+        };
+        let knows = self.rosters.settled() >= open.roster && !open.knows;
+        if knows {
+            open.knows = true;
+            self.show_state(open);
+        }
+        let asks = now >= open.next_ping;
+        if asks {
+            open.next_ping = next_ping(now, limits.peer_timeout);
+        }
+        if knows {
+            session.put(&Frame::Settled);
+        }
+        if asks {
+            session.put(&Frame::Ping { sent: self.clock.micros() });
+        }
+        self.count(session);
+        Ok(())
+    }
+
+    /// Adds what a session has counted to the numbers of its node.
+    pub(super) fn count(&mut self, session: &mut Session) {
+        let counted = std::mem::take(&mut session.counters);
+        let name = match &session.phase {
+            Phase::Open(open) => Some(&open.who.name),
+            Phase::Seating(who) => Some(&who.name),
+            Phase::Connecting(node) => Some(&node.name),
+            Phase::Shaking(shaking) => shaking.dialed().map(|node| &node.name),
+        };
+        match name.and_then(|name| self.peers.get_mut(name)) {
+            Some(peer) => peer.counters.add(&counted),
+            None => self.past.add(&counted),
+        }
+    }
+
+    fn show_state(&mut self, open: &Open) {
+        let unix = self.now.unix;
+        if let Some(peer) = self.peers.get_mut(&open.who.name) {
+            peer.set_state(open.state(), unix);
+        }
+    }
+}
+
+/// When a node is asked for a sign of life next.
+fn next_ping(now: Millis, peer_timeout: Duration) -> Millis {
+    after(now, (peer_timeout / PINGS_PER_TIMEOUT).max(Duration::from_millis(1)))
+}

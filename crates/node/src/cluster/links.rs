@@ -1,0 +1,369 @@
+//! What the thread of the links does in a turn.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use ring::rand::{SecureRandom, SystemRandom};
+use tidegate_engine::{Millis, Now, Place, ShardId};
+
+use super::handshake::{Handshake, Moment, Oneself};
+use super::loss::Loss;
+use super::peer::Peer;
+use super::rosters::Rosters;
+use super::session::{Phase, Session, after};
+use super::settings::LinkLimits;
+use super::slots::{SessionId, Slots};
+use super::status::LinkCounters;
+use super::thread::{LISTENER, ToLinks, WAKER};
+use super::wire::{Frame, NONCE_BYTES};
+use super::{ClusterSettings, ClusterView, NodeName, PeerNode};
+use crate::clock::Clock;
+use crate::inbox::{Inbox, InboxSender};
+use crate::listener::Shortage;
+
+/// Connections that are accepted at a time; the others are accepted in the next turn.
+const ACCEPTS_PER_TURN: usize = 16;
+/// Connections whose other end is not known yet, at once: further ones are closed as soon as they are accepted.
+pub(super) const MAX_STRANGERS: usize = 32;
+/// Bytes read at a time.
+const READ_BYTES: usize = 256 * 1024;
+/// Reads from one session in a turn, so that the others are served, too.
+const READS_PER_TURN: usize = 4;
+
+/// All that the thread has.
+pub(super) struct Links {
+    pub(super) poll: Poll,
+    pub(super) now: Now,
+    inbox: Inbox<ToLinks>,
+    listener: TcpListener,
+    /// Somebody may wait to be accepted.
+    knocking: bool,
+    pub(super) oneself: Oneself,
+    pub(super) limits: LinkLimits,
+    pub(super) clock: Clock,
+    pub(super) shards: Vec<InboxSender>,
+    pub(super) view: Arc<ClusterView>,
+    pub(super) peers: BTreeMap<NodeName, Peer>,
+    pub(super) sessions: BTreeMap<SessionId, Session>,
+    next_session: SessionId,
+    pub(super) slots: Slots,
+    pub(super) rosters: Rosters,
+    buffer: Box<[u8]>,
+    random: SystemRandom,
+    /// What was counted with nodes that are in the view no longer, or were never known.
+    pub(super) past: LinkCounters,
+    pub(super) refused: u64,
+    pub(super) strangers: Shortage,
+    /// Who waits until all goodbyes are said.
+    leaving: Option<Sender<()>>,
+    ended: bool,
+}
+
+impl Links {
+    pub(super) fn new(
+        poll: Poll,
+        inbox: Inbox<ToLinks>,
+        listener: TcpListener,
+        settings: ClusterSettings,
+        clock: Clock,
+        shards: Vec<InboxSender>,
+    ) -> Self {
+        let own = shards.len() as u16;
+        let slots = Slots::new(own);
+        let ClusterSettings { name, incarnation, secret, limits, .. } = settings;
+        Self {
+            poll,
+            now: clock.now(),
+            inbox,
+            listener,
+            knocking: false,
+            oneself: Oneself { name, incarnation, shards: own, most_shards: slots.len(), secret },
+            limits,
+            clock,
+            shards,
+            view: Arc::new(ClusterView::alone()),
+            peers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            // Tokens below are the waker's and the listener's.
+            next_session: 2,
+            slots,
+            rosters: Rosters::new(own),
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            random: SystemRandom::new(),
+            past: LinkCounters::default(),
+            refused: 0,
+            strangers: Shortage::default(),
+            leaving: None,
+            ended: false,
+        }
+    }
+
+    /// Whether it was told to end.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Whether nothing is left to do until something happens. Once this is so, whoever puts something before the thread wakes it.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        let reads = |session: &Session| session.readable && !matches!(session.phase, Phase::Seating(_));
+        !self.knocking && !self.sessions.values().any(reads) && self.inbox.may_sleep()
+    }
+
+    /// When something is due next.
+    pub(super) fn deadline(&self) -> Millis {
+        let (peer, stall) = (self.limits.peer_timeout, self.limits.stall_timeout);
+        let sessions = self.sessions.values().map(|session| session.due(peer, stall));
+        let attempts = self.peers.values().filter(|peer| self.is_to_dial(peer)).map(|peer| peer.retry_at);
+        sessions.chain(attempts).min().unwrap_or(Millis::NEVER)
+    }
+
+    /// Works off what has happened.
+    pub(super) fn turn(&mut self, events: &Events) {
+        self.inbox.awake();
+        self.now = self.clock.now();
+        for event in events {
+            match event.token() {
+                WAKER => {}
+                LISTENER => self.knocking = true,
+                Token(session) => {
+                    let Some(session) = self.sessions.get_mut(&(session as SessionId)) else { continue };
+                    session.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+                    session.writable |= event.is_writable() || event.is_error();
+                }
+            }
+        }
+        self.accept();
+        while let Some(message) = self.inbox.next() {
+            self.take(message);
+        }
+        self.with_sessions(Self::serve);
+        self.dial_due();
+        // Behind all reading: who has said something in time is not silent because this thread was late.
+        self.with_sessions(Self::look_after);
+        self.with_sessions(|links, _, session| session.write(links.now.monotonic));
+        self.end_goodbyes();
+    }
+
+    /// Does something with every session, and ends those with which it fails.
+    pub(super) fn with_sessions(&mut self, work: impl Fn(&mut Self, SessionId, &mut Session) -> Result<(), Loss>) {
+        let mut next = 0;
+        while let Some(id) = self.sessions.range(next..).next().map(|(id, _)| *id) {
+            next = id + 1;
+            // It is out of the table while it is worked, for that may end others.
+            let Some(mut session) = self.sessions.remove(&id) else { continue };
+            match work(self, id, &mut session) {
+                Ok(()) => drop(self.sessions.insert(id, session)),
+                Err(loss) => self.lose(id, session, &loss),
+            }
+        }
+    }
+
+    fn take(&mut self, message: ToLinks) {
+        match message {
+            ToLinks::View { view, done } => {
+                self.set_view(view);
+                let number = self.push_rosters();
+                self.rosters.wait(number, done);
+            }
+            ToLinks::Status(answer) => {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(self.status());
+            }
+            ToLinks::Heard { shard, number } => self.rosters.note_heard(shard, number),
+            ToLinks::Settled { shard, number } => self.rosters.note_settled(shard, number),
+            ToLinks::Broken { slot, error } => {
+                if let Some(id) = self.slots.holder(slot)
+                    && let Some(session) = self.sessions.remove(&id)
+                {
+                    self.lose(id, session, &Loss::Records(error));
+                }
+            }
+            ToLinks::Goodbye(done) => {
+                self.leaving = Some(done);
+                self.with_sessions(|links, _, session| {
+                    if let Phase::Open(open) = &mut session.phase {
+                        open.leaves = true;
+                    }
+                    // What shards have put before it goes out first.
+                    session.write(links.now.monotonic)
+                });
+            }
+            ToLinks::Exit => self.ended = true,
+        }
+    }
+
+    /// Puts a goodbye behind what has been written, and reports when all are.
+    fn end_goodbyes(&mut self) {
+        if self.leaving.is_none() {
+            return;
+        }
+        self.with_sessions(|links, _, session| {
+            let flushed = session.is_flushed();
+            if let Phase::Open(open) = &mut session.phase
+                && flushed
+                && std::mem::take(&mut open.leaves)
+            {
+                session.put(&Frame::Goodbye);
+            }
+            session.write(links.now.monotonic)
+        });
+        let is_open = |session: &Session| matches!(session.phase, Phase::Open(_));
+        let said = |session: &Session| matches!(&session.phase, Phase::Open(open) if !open.leaves);
+        let mut open = self.sessions.values().filter(|session| is_open(session));
+        if open.all(|session| said(session) && session.is_flushed())
+            && let Some(done) = self.leaving.take()
+        {
+            let _ = done.send(());
+        }
+    }
+
+    fn accept(&mut self) {
+        if !self.knocking {
+            return;
+        }
+        for _ in 0..ACCEPTS_PER_TURN {
+            match self.listener.accept() {
+                Ok((stream, address)) => {
+                    // Small frames go at once; whether that can be set changes nothing else.
+                    let _ = stream.set_nodelay(true);
+                    let unknown = |session: &&Session| !matches!(session.phase, Phase::Open(_));
+                    if self.sessions.values().filter(unknown).count() >= MAX_STRANGERS {
+                        self.refuse(&format!(
+                            "{address}: there are too many connections that have not said who they are"
+                        ));
+                        continue;
+                    }
+                    let phase = Phase::Shaking(Box::new(Handshake::listen()));
+                    let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
+                    self.begin(Session::new(stream, address, phase, deadline));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    self.knocking = false;
+                    return;
+                }
+                Err(error) => {
+                    // The next knock, or the next peer's attempt, is the next try.
+                    self.knocking = false;
+                    self.refuse(&format!("cannot accept a connection: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Counts a connection that did not become a session, and tells the log now and then.
+    pub(super) fn refuse(&mut self, why: &str) {
+        self.refused += 1;
+        if let Some(times) = self.strangers.note(self.now.monotonic) {
+            tracing::warn!(times, "a connection for nodes of the cluster is refused: {why}");
+        }
+    }
+
+    /// Takes a new connection into the table; returns its number, unless the poller refuses it.
+    fn begin(&mut self, mut session: Session) -> Option<SessionId> {
+        let id = self.next_session;
+        self.next_session += 1;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(session.stream_mut(), Token(id as usize), interest) {
+            self.refuse(&format!("{}: {error}", session.address));
+            return None;
+        }
+        self.sessions.insert(id, session);
+        Some(id)
+    }
+
+    fn is_to_dial(&self, peer: &Peer) -> bool {
+        peer.session.is_none() && self.oneself.name < peer.node.name && self.leaving.is_none()
+    }
+
+    /// Connects to those whose turn it is to be connected to.
+    fn dial_due(&mut self) {
+        let due = self.peers.values().filter(|peer| self.is_to_dial(peer) && peer.retry_at <= self.now.monotonic);
+        let due: Vec<PeerNode> = due.map(|peer| peer.node.clone()).collect();
+        for node in due {
+            let deadline = after(self.now.monotonic, self.limits.handshake_timeout);
+            let connecting = mio::net::TcpStream::connect(node.address);
+            let address = node.address;
+            let id = match connecting {
+                Ok(stream) => self.begin(Session::new(stream, address, Phase::Connecting(node.clone()), deadline)),
+                Err(error) => {
+                    self.note_failure(&node.name, &Loss::Io(error));
+                    None
+                }
+            };
+            let Some(peer) = self.peers.get_mut(&node.name) else { continue };
+            peer.session = id;
+            peer.back_off(self.now.monotonic, &self.limits);
+        }
+    }
+
+    /// The clocks, and something made up.
+    pub(super) fn moment(&self) -> Result<Moment, Loss> {
+        let mut nonce = [0; NONCE_BYTES];
+        self.random.fill(&mut nonce).map_err(|_| Loss::Random)?;
+        Ok(Moment { nonce, monotonic: self.clock.micros(), unix: self.clock.now().unix })
+    }
+
+    /// Reads a session as far as a turn allows.
+    fn serve(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
+        if matches!(session.phase, Phase::Connecting(_)) {
+            return self.go_on_connecting(session);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let outcome = self.read(id, session, &mut buffer);
+        self.buffer = buffer;
+        outcome
+    }
+
+    fn read(&mut self, id: SessionId, session: &mut Session, buffer: &mut [u8]) -> Result<(), Loss> {
+        if let Phase::Seating(_) = session.phase {
+            self.take_seats(id, session)?;
+            // What it had sent behind the handshake.
+            let input = std::mem::take(&mut session.input);
+            session.input = self.take_frames(id, session, &input)?.to_vec();
+        }
+        for _ in 0..READS_PER_TURN {
+            if !session.readable || matches!(session.phase, Phase::Seating(_)) {
+                return Ok(());
+            }
+            let Some(length) = session.read(buffer)? else { return Ok(()) };
+            let read = buffer.get(..length).unwrap_or_default();
+            if session.input.is_empty() {
+                let rest = self.take_frames(id, session, read)?;
+                session.input.extend_from_slice(rest);
+            } else {
+                let mut input = std::mem::take(&mut session.input);
+                input.extend_from_slice(read);
+                let left = self.take_frames(id, session, &input)?.len();
+                let whole = input.len() - left;
+                input.drain(..whole);
+                if input.is_empty() {
+                    // Between frames no memory is kept.
+                    input = Vec::new();
+                }
+                session.input = input;
+            }
+        }
+        Ok(())
+    }
+
+    fn go_on_connecting(&mut self, session: &mut Session) -> Result<(), Loss> {
+        if !session.writable || !session.is_connected()? {
+            return Ok(());
+        }
+        let Phase::Connecting(node) = &session.phase else { return Ok(()) };
+        let (node, moment) = (node.clone(), self.moment()?);
+        let shaking = Handshake::dial(&self.oneself, node, moment, session.output());
+        session.phase = Phase::Shaking(Box::new(shaking));
+        session.deadline = after(self.now.monotonic, self.limits.handshake_timeout);
+        Ok(())
+    }
+
+    /// The place of a shard in its process.
+    pub(super) fn place(&self, shard: ShardId) -> Place {
+        Place { shard, shards: self.shards.len() as u16 }
+    }
+}

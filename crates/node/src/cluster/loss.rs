@@ -1,0 +1,78 @@
+//! Why a session ended, or never began.
+
+use std::io;
+
+use tidegate_engine::WireError;
+
+use super::handshake::HandshakeError;
+use super::wire::{FrameError, Refusal};
+
+/// Why a session ended, or never began.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Loss {
+    /// The other node leaves.
+    #[error("it has said goodbye")]
+    Goodbye,
+    /// The view has it no longer, or in another life.
+    #[error("it is no longer in the view of the cluster, or in another life")]
+    NotInView,
+    /// It has begun another session.
+    #[error("it has begun a new session")]
+    Replaced,
+    #[error("it has closed the connection")]
+    Closed,
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("nothing has come from it for {0} ms")]
+    Silent(u128),
+    #[error("it has taken nothing of what waits for it for {0} ms")]
+    Stalled(u128),
+    #[error("more waits for it than the {0} bytes that may")]
+    Overflow(u64),
+    #[error("it does not connect or shake hands within {0} ms")]
+    Slow(u128),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error("its records cannot be read: {0}")]
+    Records(WireError),
+    #[error("it speaks of a shard that there is not")]
+    Shard,
+    #[error("it sends what has no place in a session")]
+    OutOfPlace,
+    #[error("there are no numbers left for its {0} shards; a process has 64 for those of all nodes")]
+    Numbers(u16),
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+impl Loss {
+    /// Whether this is how sessions are meant to end.
+    pub(super) fn is_orderly(&self) -> bool {
+        matches!(self, Self::Goodbye | Self::NotInView)
+    }
+
+    /// What the other side is told before the connection closes, where a handshake is under way.
+    pub(super) fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Handshake(error) => error.refusal(),
+            Self::Frame(FrameError::Version(_)) => Some(Refusal::Version),
+            Self::Frame(_) => Some(Refusal::Protocol),
+            Self::Numbers(_) => Some(Refusal::Shards),
+            _ => None,
+        }
+    }
+
+    /// Whether it is only about the order in which nodes hear of each other, and passes by itself.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Handshake(
+                HandshakeError::Unknown(_)
+                    | HandshakeError::Incarnation { .. }
+                    | HandshakeError::Refused(Refusal::Unknown | Refusal::Incarnation)
+            )
+        )
+    }
+}

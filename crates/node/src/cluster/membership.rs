@@ -1,0 +1,279 @@
+//! Nodes come and go: views, sessions that begin and end, and the rosters that shards get for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tidegate_engine::ShardId;
+
+use super::handshake::Acquaintance;
+use super::links::Links;
+use super::loss::Loss;
+use super::outbox::Outbox;
+use super::peer::Peer;
+use super::seating::roster;
+use super::session::{Open, Phase, Session};
+use super::shard::{PeerNews, PeerSeat, RosterOrder};
+use super::slots::{NoSlots, SessionId};
+use super::status::{ClusterStatus, LinkState};
+use super::wire::Frame;
+use super::{ClusterView, NodeName};
+use crate::flight::FlightKind;
+use crate::inbox::{Admin, ToShard};
+
+/// Wall clocks that differ by more than this are worth a line in the log, milliseconds.
+const SKEW_MS: u64 = 5_000;
+
+impl Links {
+    /// Puts a view in force, but for the homes, which go out with the next rosters.
+    pub(super) fn set_view(&mut self, view: Arc<ClusterView>) {
+        self.view = view;
+        let view = Arc::clone(&self.view);
+        let wanted: BTreeMap<&NodeName, _> =
+            view.peers.iter().filter(|peer| peer.name != self.oneself.name).map(|peer| (&peer.name, peer)).collect();
+        let gone: Vec<NodeName> = self
+            .peers
+            .values()
+            .filter(|peer| wanted.get(&peer.node.name).is_none_or(|node| node.incarnation != peer.node.incarnation))
+            .map(|peer| peer.node.name.clone())
+            .collect();
+        for name in gone {
+            self.end_session_with(&name, &Loss::NotInView);
+            if let Some(peer) = self.peers.remove(&name) {
+                self.past.add(&peer.counters);
+            }
+        }
+        for (name, node) in wanted {
+            let unix = self.now.unix;
+            let peer = self.peers.entry(name.clone()).or_insert_with(|| Peer::new(node.clone(), unix));
+            if peer.node.address != node.address {
+                // Whatever failed there may not fail here.
+                peer.node.address = node.address;
+                peer.retry_at = self.now.monotonic;
+            }
+        }
+    }
+
+    /// Ends the session with a node, if there is one, or the attempt at one.
+    fn end_session_with(&mut self, name: &NodeName, loss: &Loss) {
+        if let Some(id) = self.peers.get(name).and_then(|peer| peer.session)
+            && let Some(session) = self.sessions.remove(&id)
+        {
+            self.lose(id, session, loss);
+        }
+    }
+
+    /// A node has proven who it is: its earlier session is over.
+    pub(super) fn meet(&mut self, id: SessionId, who: &Acquaintance) -> Result<(), Loss> {
+        // The view may have changed since it said hello.
+        let known = self.peers.get(&who.name).filter(|peer| peer.node.incarnation == who.incarnation);
+        let earlier = known.ok_or(Loss::NotInView)?.session;
+        if earlier != Some(id) {
+            self.end_session_with(&who.name, &Loss::Replaced);
+        }
+        if let Some(peer) = self.peers.get_mut(&who.name) {
+            peer.session = Some(id);
+        }
+        Ok(())
+    }
+
+    /// Gives the shards of a node numbers and lets it in, or waits until there are some.
+    pub(super) fn take_seats(&mut self, id: SessionId, session: &mut Session) -> Result<(), Loss> {
+        let Phase::Seating(who) = &session.phase else { return Ok(()) };
+        let seats = match self.slots.take(id, who.shards, self.rosters.heard()) {
+            Ok(seats) => seats,
+            Err(NoSlots::Yet) => return Ok(()),
+            Err(NoSlots::Left) => return Err(Loss::Numbers(who.shards)),
+        };
+        let outbox = Outbox::new(self.limits.outbox_bytes);
+        // Of the handshake.
+        outbox.note_added(session.unwritten());
+        let open = Open {
+            who: who.clone(),
+            seats,
+            outbox: Arc::new(outbox),
+            shift: who.shift,
+            roster: self.rosters.last() + 1,
+            heard: self.now.monotonic,
+            next_ping: self.now.monotonic,
+            progress: self.now.monotonic,
+            rtt_us: None,
+            knows: false,
+            is_known: false,
+            leaves: false,
+        };
+        let (who, unix) = (who.clone(), self.now.unix);
+        session.phase = Phase::Open(Box::new(open));
+        session.counters.sessions += 1;
+        if let Some(peer) = self.peers.get_mut(&who.name) {
+            peer.note_success();
+            peer.set_state(LinkState::Linked, unix);
+        }
+        self.push_rosters_with(Some(session));
+        let (node, incarnation, shards, address) = (&who.name, who.incarnation, who.shards, session.address);
+        tracing::info!(%node, incarnation, shards, %address, "linked with another node of the cluster");
+        if who.skew.unsigned_abs() > SKEW_MS {
+            let skew_ms = who.skew;
+            tracing::warn!(%node, skew_ms, "the clocks of the nodes differ: what is kept until some time may end early or late");
+        }
+        self.tell(FlightKind::NodeLinked, session, &format!("node {node}, incarnation {incarnation}"));
+        Ok(())
+    }
+
+    /// Gives all shards a new roster; returns its number.
+    pub(super) fn push_rosters(&mut self) -> u64 {
+        self.push_rosters_with(None)
+    }
+
+    /// The same with a session that is not in the table at the moment.
+    fn push_rosters_with(&mut self, worked: Option<&Session>) -> u64 {
+        let mut seats = BTreeMap::new();
+        let mut of_all = Vec::new();
+        for session in self.sessions.values().chain(worked) {
+            let Phase::Open(open) = &session.phase else { continue };
+            seats.insert(open.who.name.clone(), open.seats.clone());
+            of_all.extend((0..).zip(&open.seats).map(|(number, slot)| PeerSeat {
+                slot: *slot,
+                number,
+                outbox: Arc::clone(&open.outbox),
+            }));
+        }
+        let of_all: Arc<[PeerSeat]> = of_all.into();
+        let number = self.rosters.next();
+        for (shard, inbox) in (0..).map(ShardId).zip(&self.shards) {
+            let roster = roster(self.place(shard), &self.view, &self.oneself.name, &seats);
+            let order = RosterOrder { roster, seats: Arc::clone(&of_all), number };
+            inbox.send(ToShard::Admin(Admin::Roster(Box::new(order))));
+        }
+        number
+    }
+
+    /// A session is over, or an attempt at one has failed.
+    pub(super) fn lose(&mut self, id: SessionId, mut session: Session, loss: &Loss) {
+        // Dropping the socket does the same; only a poller that is broken would mind.
+        let _ = self.poll.registry().deregister(session.stream_mut());
+        match &session.phase {
+            Phase::Open(open) => {
+                open.outbox.close();
+                let name = open.who.name.clone();
+                self.end_open(id, session, &name, loss);
+            }
+            Phase::Connecting(node) => {
+                let name = node.name.clone();
+                self.fail(id, session, &name, loss);
+            }
+            Phase::Seating(who) => {
+                let name = who.name.clone();
+                self.say_no(&mut session, loss);
+                self.fail(id, session, &name, loss);
+            }
+            Phase::Shaking(shaking) => {
+                let name = shaking.dialed().map(|node| node.name.clone());
+                self.say_no(&mut session, loss);
+                if let Some(name) = name {
+                    self.fail(id, session, &name, loss);
+                    return;
+                }
+                self.past.add(&session.counters);
+                if loss.may_pass() {
+                    self.refused += 1;
+                    tracing::debug!(address = %session.address, "a node is refused for now: {loss}");
+                } else {
+                    self.refuse(&format!("{}: {loss}", session.address));
+                }
+            }
+        }
+    }
+
+    /// Tells the other side why there will be no session, as far as its socket takes it at once.
+    fn say_no(&self, session: &mut Session, loss: &Loss) {
+        if let Some(refusal) = loss.refusal() {
+            session.put(&Frame::Refusal(refusal));
+            // It is over, whether this arrives or not.
+            let _ = session.write(self.now.monotonic);
+        }
+    }
+
+    fn end_open(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
+        if !loss.is_orderly() {
+            session.counters.resets += 1;
+        }
+        self.count(&mut session);
+        let unix = self.now.unix;
+        if let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
+            peer.session = None;
+            peer.set_state(LinkState::Dialing, unix);
+            peer.back_off(self.now.monotonic, &self.limits);
+            peer.note_failure(self.now.monotonic, loss.to_string());
+        }
+        // The numbers are free from the roster on that no longer has them.
+        let number = self.push_rosters();
+        self.slots.free(id, number);
+        let address = session.address;
+        if loss.is_orderly() {
+            tracing::info!(node = %name, %address, "the link to another node of the cluster has ended: {loss}");
+        } else {
+            tracing::warn!(node = %name, %address, "the link to another node of the cluster is lost: {loss}");
+        }
+        self.tell(FlightKind::NodeLost, &session, &format!("node {name}: {loss}"));
+    }
+
+    /// An attempt has failed.
+    fn fail(&mut self, id: SessionId, mut session: Session, name: &NodeName, loss: &Loss) {
+        self.count(&mut session);
+        self.note_failure(name, loss);
+        if let Some(peer) = self.peers.get_mut(name).filter(|peer| peer.session == Some(id)) {
+            peer.session = None;
+        }
+    }
+
+    /// Notes why there is no session with a node.
+    pub(super) fn note_failure(&mut self, name: &NodeName, loss: &Loss) {
+        let Some(peer) = self.peers.get_mut(name) else { return };
+        peer.counters.failures += 1;
+        if peer.note_failure(self.now.monotonic, loss.to_string()) {
+            let address = peer.node.address;
+            if loss.may_pass() {
+                tracing::info!(node = %name, %address, "no link to another node of the cluster yet: {loss}");
+            } else {
+                tracing::warn!(node = %name, %address, "no link to another node of the cluster: {loss}");
+            }
+        }
+    }
+
+    /// Has the first shard remember what happened.
+    fn tell(&self, kind: FlightKind, session: &Session, detail: &str) {
+        if let Some(inbox) = self.shards.first() {
+            let news = PeerNews { kind, address: session.address.ip(), detail: detail.to_owned() };
+            inbox.send(ToShard::Admin(Admin::PeerNews(Box::new(news))));
+        }
+    }
+
+    /// How the links are.
+    pub(super) fn status(&mut self) -> ClusterStatus {
+        self.with_sessions(|links, _, session| {
+            links.count(session);
+            Ok(())
+        });
+        let mut total = self.past;
+        let mut peers = Vec::new();
+        for peer in self.peers.values() {
+            total.add(&peer.counters);
+            let mut status = peer.status();
+            let session = peer.session.and_then(|id| self.sessions.get(&id));
+            if let Some(Phase::Open(open)) = session.map(|session| &session.phase) {
+                status.rtt_us = open.rtt_us;
+                status.shards = Some(open.who.shards);
+                status.waiting_bytes = open.outbox.waiting();
+            }
+            peers.push(status);
+        }
+        ClusterStatus {
+            name: Some(self.oneself.name.clone()),
+            incarnation: self.oneself.incarnation,
+            epoch: self.view.epoch,
+            peers,
+            total,
+            refused: self.refused,
+        }
+    }
+}

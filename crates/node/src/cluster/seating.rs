@@ -1,0 +1,54 @@
+//! The roster that a shard is given, from who has a session and who is home to what.
+
+use std::collections::BTreeMap;
+
+use tidegate_engine::{PARTITIONS, PartitionId, Place, Roster, ShardId};
+
+use super::{ClusterView, NodeName};
+
+/// The roster of one shard. `seats` has the numbers of the shards of each node with which there is a session, in the order of the shards
+/// there.
+pub(super) fn roster(
+    place: Place,
+    view: &ClusterView,
+    oneself: &NodeName,
+    seats: &BTreeMap<NodeName, Vec<ShardId>>,
+) -> Roster {
+    let mut roster = Roster::alone(place);
+    for shard in seats.values().flatten() {
+        roster = roster.with_peer(*shard);
+    }
+    for (partition, home) in (0..PARTITIONS).map(PartitionId).zip(&view.homes) {
+        let Some(home) = home.as_ref().filter(|home| *home != oneself) else { continue };
+        // As long as there is no session with a home, the node itself takes its place.
+        let Some(seats) = seats.get(home) else { continue };
+        let there = Place { shard: ShardId(0), shards: (seats.len() as u16).max(1) };
+        if let Some(shard) = seats.get(usize::from(there.home_of(partition).0)) {
+            roster = roster.with_home(partition, *shard);
+        }
+    }
+    roster
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_is_worked_by_the_shard_that_its_node_would_choose() {
+        let name = |name| NodeName::new(name).unwrap();
+        let place = Place { shard: ShardId(1), shards: 2 };
+        let mut view = ClusterView::alone();
+        view.homes[5] = Some(name("b"));
+        view.homes[6] = Some(name("c"));
+        view.homes[7] = Some(name("a"));
+        let seats = BTreeMap::from([(name("b"), vec![ShardId(7), ShardId(9), ShardId(8)])]);
+        let roster = roster(place, &view, &name("a"), &seats);
+        let mut expected = Roster::alone(place);
+        for shard in [7, 8, 9] {
+            expected = expected.with_peer(ShardId(shard));
+        }
+        // The third shard of b; there is no session with c; and a is the node itself.
+        assert_eq!(roster, expected.with_home(PartitionId(5), ShardId(8)));
+    }
+}

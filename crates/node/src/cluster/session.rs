@@ -1,0 +1,234 @@
+//! One connection with another node: its bytes, and how far things are.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use tidegate_engine::{Millis, ShardId};
+
+use super::handshake::{Acquaintance, Handshake};
+use super::loss::Loss;
+use super::outbox::Outbox;
+use super::status::{LinkCounters, LinkState};
+use super::view::PeerNode;
+use super::wire::{Frame, put_frame};
+
+/// What is known of a node with which there is a session.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub who: Acquaintance,
+    /// The numbers of its shards here.
+    pub seats: Vec<ShardId>,
+    pub outbox: Arc<Outbox>,
+    /// What has to be added to its monotonic clock, milliseconds.
+    pub shift: i64,
+    /// The roster in which it is for the first time.
+    pub roster: u64,
+    /// When something came last.
+    pub heard: Millis,
+    /// When it is asked for a sign of life next.
+    pub next_ping: Millis,
+    /// When it took something last, or nothing waited.
+    pub progress: Millis,
+    pub rtt_us: Option<u64>,
+    /// It knows what is wanted here.
+    pub knows: bool,
+    /// It says that what it wants is known here.
+    pub is_known: bool,
+    /// A goodbye is its last frame.
+    pub leaves: bool,
+}
+
+impl Open {
+    /// How far things are.
+    pub(super) fn state(&self) -> LinkState {
+        if self.knows && self.is_known { LinkState::Settled } else { LinkState::Linked }
+    }
+}
+
+/// How far a session is.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The other side has not accepted the connection yet.
+    Connecting(PeerNode),
+    /// Each finds out who the other one is.
+    Shaking(Box<Handshake>),
+    /// It is known, and waits for numbers that are being given free.
+    Seating(Acquaintance),
+    /// Its shards and ours talk.
+    Open(Box<Open>),
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    stream: TcpStream,
+    pub address: SocketAddr,
+    pub phase: Phase,
+    /// Until when it must be open.
+    pub deadline: Millis,
+    /// The beginning of a frame.
+    pub input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    /// The poller says that there is something to read, and not everything was.
+    pub readable: bool,
+    /// The socket takes something.
+    pub writable: bool,
+    /// What has not been added to the numbers of its node.
+    pub counters: LinkCounters,
+}
+
+impl Session {
+    pub(super) fn new(stream: TcpStream, address: SocketAddr, phase: Phase, deadline: Millis) -> Self {
+        let writable = !matches!(phase, Phase::Connecting(_));
+        Self {
+            stream,
+            address,
+            phase,
+            deadline,
+            input: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            readable: false,
+            writable,
+            counters: LinkCounters::default(),
+        }
+    }
+
+    pub(super) fn stream_mut(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Whether a connection that was begun is there.
+    pub(super) fn is_connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => {
+                // Small frames go at once; whether that can be set changes nothing else.
+                let _ = self.stream.set_nodelay(true);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What is to be sent next.
+    pub(super) fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    /// Bytes of the output that are not written.
+    pub(super) fn unwritten(&self) -> usize {
+        self.output.len() - self.written
+    }
+
+    /// Puts a frame behind what is being written.
+    pub(super) fn put(&mut self, frame: &Frame<'_>) {
+        let before = self.output.len();
+        put_frame(frame, &mut self.output);
+        if let Phase::Open(open) = &self.phase {
+            open.outbox.note_added(self.output.len() - before);
+        }
+    }
+
+    /// Reads once; `None` when nothing is there.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, Loss> {
+        loop {
+            match self.stream.read(buffer) {
+                Ok(0) => return Err(Loss::Closed),
+                Ok(length) => {
+                    self.counters.bytes_in += length as u64;
+                    return Ok(Some(length));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(None);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Loss::Io(error)),
+            }
+        }
+    }
+
+    /// Writes what there is as far as the socket takes it; what shards have put into the outbox is one write.
+    pub(super) fn write(&mut self, now: Millis) -> Result<(), Loss> {
+        if !self.refill(now)? {
+            return Ok(());
+        }
+        while self.writable {
+            match self.stream.write(self.output.get(self.written..).unwrap_or_default()) {
+                Ok(0) => return Err(Loss::Closed),
+                Ok(length) => self.advance(now, length),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Loss::Io(error)),
+            }
+            if !self.refill(now)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, now: Millis, length: usize) {
+        self.written += length;
+        self.counters.bytes_out += length as u64;
+        if let Phase::Open(open) = &mut self.phase {
+            open.outbox.note_written(length);
+            open.progress = now;
+        }
+    }
+
+    /// Takes what waits once everything before is written; says whether there is anything to write.
+    fn refill(&mut self, now: Millis) -> Result<bool, Loss> {
+        if self.written < self.output.len() {
+            return Ok(true);
+        }
+        self.output.clear();
+        self.written = 0;
+        if let Phase::Open(open) = &mut self.phase {
+            open.progress = now;
+            let taken = open.outbox.take(&mut self.output).map_err(|over| Loss::Overflow(over.limit))?;
+            self.counters.batches_out += taken.batches;
+            self.counters.messages_out += taken.messages;
+        }
+        Ok(!self.output.is_empty())
+    }
+
+    /// Whether everything that waited has been written.
+    pub(super) fn is_flushed(&self) -> bool {
+        let waits = matches!(&self.phase, Phase::Open(open) if open.outbox.waiting() > 0);
+        !waits && self.unwritten() == 0
+    }
+
+    /// Why it is over at this time, if it is.
+    pub(super) fn overdue(&self, now: Millis, peer_timeout: Duration, stall_timeout: Duration) -> Option<Loss> {
+        let Phase::Open(open) = &self.phase else { return None };
+        if let Some(over) = open.outbox.overflown() {
+            return Some(Loss::Overflow(over.limit));
+        }
+        if now >= after(open.heard, peer_timeout) {
+            return Some(Loss::Silent(peer_timeout.as_millis()));
+        }
+        let stalled = self.unwritten() > 0 && now >= after(open.progress, stall_timeout);
+        stalled.then_some(Loss::Stalled(stall_timeout.as_millis()))
+    }
+
+    /// When it has to be looked at next although nothing happens.
+    pub(super) fn due(&self, peer_timeout: Duration, stall_timeout: Duration) -> Millis {
+        let Phase::Open(open) = &self.phase else { return self.deadline };
+        let stall = if self.unwritten() > 0 { after(open.progress, stall_timeout) } else { Millis::NEVER };
+        after(open.heard, peer_timeout).min(open.next_ping).min(stall)
+    }
+}
+
+/// A time so much later.
+pub(super) fn after(from: Millis, wait: Duration) -> Millis {
+    from.plus(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+}

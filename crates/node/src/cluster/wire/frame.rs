@@ -1,0 +1,180 @@
+//! Frames: found, read and written.
+
+use super::hello::{Hello, PROOF_BYTES, Refusal};
+
+/// Longest frame of a handshake, bytes: what is longer comes from no node.
+pub const MAX_GREETING_BYTES: usize = 512;
+
+/// Longest frame of a session, bytes. A batch holds what a shard had for another one in a turn: at most what a link has credit for,
+/// and one message more, which may be as long as MQTT allows.
+pub const MAX_FRAME_BYTES: usize = 512 * 1024 * 1024;
+
+/// Length and kind.
+const HEAD_BYTES: usize = 5;
+
+/// What stands before a batch: length, kind, and the numbers of both shards.
+pub const BATCH_HEAD_BYTES: usize = HEAD_BYTES + 4;
+
+const HELLO: u8 = 1;
+const PROOF: u8 = 2;
+const REFUSAL: u8 = 3;
+const BATCH: u8 = 16;
+const PING: u8 = 17;
+const PONG: u8 = 18;
+const GOODBYE: u8 = 19;
+const SETTLED: u8 = 20;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Who speaks; the first frame of each side.
+    Hello(Hello),
+    /// That the speaker knows the secret; the second frame of each side.
+    Proof([u8; PROOF_BYTES]),
+    /// That there will be no session; the last frame.
+    Refusal(Refusal),
+    /// Records of one shard of the speaker for one of the listener, each by its number among those of its node.
+    Batch {
+        /// The shard that wrote it.
+        from: u16,
+        /// The shard that it is for.
+        to: u16,
+        /// As [`Batch::write_to`](tidegate_engine::Batch::write_to) makes it.
+        batch: &'a [u8],
+    },
+    /// Asks for a [`Frame::Pong`].
+    Ping {
+        /// When it was sent, on the monotonic clock of the speaker, microseconds.
+        sent: u64,
+    },
+    /// Answers a [`Frame::Ping`].
+    Pong {
+        /// What the ping said.
+        of: u64,
+    },
+    /// The listener knows what all clients of the speaker want.
+    Settled,
+    /// The node leaves: what it had to send has been sent.
+    Goodbye,
+}
+
+/// Bytes that are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// A length that is not possible here.
+    #[error("a frame of {length} bytes where at most {limit} are possible: that is no node of this cluster")]
+    Length {
+        /// What the frame says.
+        length: usize,
+        /// What is possible.
+        limit: usize,
+    },
+    /// A kind that nobody knows.
+    #[error("a frame of the unknown kind {0}")]
+    Kind(u8),
+    /// A body that is not one of its kind.
+    #[error("the bytes end early, or are out of range, where {0} was expected")]
+    Body(&'static str),
+    /// A hello of something else.
+    #[error("it does not speak the protocol of nodes")]
+    NoNode,
+    /// A hello of another version of the protocol.
+    #[error("it speaks version {0} of the link, and this node version {own}; use releases that go together", own = super::LINK_VERSION)]
+    Version(u16),
+}
+
+/// The first frame of some bytes and how many it takes; `None` when it is not whole yet. Frames longer than `limit` are refused as soon
+/// as their length is there.
+///
+/// # Errors
+/// When the bytes are no frame.
+pub fn split_frame(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, FrameError> {
+    let Some((length, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length == 0 || length > limit {
+        return Err(FrameError::Length { length, limit });
+    }
+    let Some((kind, body)) = rest.get(..length).and_then(<[u8]>::split_first) else { return Ok(None) };
+    Ok(Some((read(*kind, body)?, length + 4)))
+}
+
+fn read(kind: u8, body: &[u8]) -> Result<Frame<'_>, FrameError> {
+    Ok(match kind {
+        HELLO => Frame::Hello(Hello::read(body)?),
+        PROOF => Frame::Proof(body.try_into().map_err(|_| FrameError::Body("a proof"))?),
+        REFUSAL => Frame::Refusal(Refusal::read(body)?),
+        BATCH => {
+            let (numbers, batch) = body.split_first_chunk::<4>().ok_or(FrameError::Body("a batch"))?;
+            let [from, and_from, to, and_to] = *numbers;
+            Frame::Batch { from: u16::from_le_bytes([from, and_from]), to: u16::from_le_bytes([to, and_to]), batch }
+        }
+        PING => Frame::Ping { sent: read_time(body)? },
+        PONG => Frame::Pong { of: read_time(body)? },
+        SETTLED if body.is_empty() => Frame::Settled,
+        GOODBYE if body.is_empty() => Frame::Goodbye,
+        SETTLED | GOODBYE => return Err(FrameError::Body("the end of a frame")),
+        other => return Err(FrameError::Kind(other)),
+    })
+}
+
+fn read_time(body: &[u8]) -> Result<u64, FrameError> {
+    body.try_into().map(u64::from_le_bytes).map_err(|_| FrameError::Body("a time"))
+}
+
+/// Appends a frame.
+pub fn put_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    match frame {
+        Frame::Hello(hello) => {
+            out.push(HELLO);
+            hello.write(out);
+        }
+        Frame::Proof(proof) => {
+            out.push(PROOF);
+            out.extend_from_slice(proof);
+        }
+        Frame::Refusal(refusal) => out.extend_from_slice(&[REFUSAL, refusal.code()]),
+        Frame::Batch { from, to, batch } => {
+            put_batch_head(*from, *to, out);
+            out.extend_from_slice(batch);
+        }
+        Frame::Ping { sent } => {
+            out.push(PING);
+            out.extend_from_slice(&sent.to_le_bytes());
+        }
+        Frame::Pong { of } => {
+            out.push(PONG);
+            out.extend_from_slice(&of.to_le_bytes());
+        }
+        Frame::Settled => out.push(SETTLED),
+        Frame::Goodbye => out.push(GOODBYE),
+    }
+    put_length(at, out);
+}
+
+/// Begins a frame with a batch, which is appended next, and returns its place for [`end_batch`]: so it is not copied.
+pub fn begin_batch(from: u16, to: u16, out: &mut Vec<u8>) -> usize {
+    let at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put_batch_head(from, to, out);
+    at
+}
+
+/// Ends a frame that [`begin_batch`] has begun at this place.
+pub fn end_batch(at: usize, out: &mut [u8]) {
+    put_length(at, out);
+}
+
+fn put_batch_head(from: u16, to: u16, out: &mut Vec<u8>) {
+    out.push(BATCH);
+    out.extend_from_slice(&from.to_le_bytes());
+    out.extend_from_slice(&to.to_le_bytes());
+}
+
+fn put_length(at: usize, out: &mut [u8]) {
+    let length = out.len().saturating_sub(at + 4) as u32;
+    if let Some(place) = out.get_mut(at..at + 4) {
+        place.copy_from_slice(&length.to_le_bytes());
+    }
+}

@@ -1,0 +1,151 @@
+//! What the two sides of a connection say of themselves before anything else.
+
+use super::frame::FrameError;
+use crate::cluster::NodeName;
+
+/// The version of everything that is said on a link, the layout of batches included; nodes of different versions have no session.
+pub const LINK_VERSION: u16 = 1;
+
+/// Length of what each side makes up, so that no proof is used twice, bytes.
+pub const NONCE_BYTES: usize = 32;
+
+/// Length of a proof, bytes.
+pub const PROOF_BYTES: usize = 32;
+
+/// What every hello begins with.
+const MAGIC: [u8; 8] = *b"tidelink";
+
+/// Who speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Made up for this connection.
+    pub nonce: [u8; NONCE_BYTES],
+    /// The speaker.
+    pub name: NodeName,
+    /// Whom the speaker means.
+    pub to: NodeName,
+    /// Which life of the speaker this is.
+    pub incarnation: u64,
+    /// Number of its shards.
+    pub shards: u16,
+    /// Its monotonic clock, microseconds.
+    pub monotonic: u64,
+    /// Its wall clock, milliseconds since 1970.
+    pub unix: u64,
+}
+
+impl Hello {
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&LINK_VERSION.to_le_bytes());
+        out.extend_from_slice(&self.nonce);
+        put_name(&self.name, out);
+        put_name(&self.to, out);
+        out.extend_from_slice(&self.incarnation.to_le_bytes());
+        out.extend_from_slice(&self.shards.to_le_bytes());
+        out.extend_from_slice(&self.monotonic.to_le_bytes());
+        out.extend_from_slice(&self.unix.to_le_bytes());
+    }
+
+    pub(super) fn read(body: &[u8]) -> Result<Self, FrameError> {
+        let mut rest = body;
+        if take::<8>(&mut rest).is_none_or(|magic| magic != MAGIC) {
+            return Err(FrameError::NoNode);
+        }
+        // Whatever follows is another version's to say.
+        let version = u16::from_le_bytes(take(&mut rest).ok_or(FrameError::NoNode)?);
+        if version != LINK_VERSION {
+            return Err(FrameError::Version(version));
+        }
+        let short = |what| move || FrameError::Body(what);
+        let hello = Self {
+            nonce: take(&mut rest).ok_or_else(short("a nonce"))?,
+            name: take_name(&mut rest)?,
+            to: take_name(&mut rest)?,
+            incarnation: u64::from_le_bytes(take(&mut rest).ok_or_else(short("an incarnation"))?),
+            shards: u16::from_le_bytes(take(&mut rest).ok_or_else(short("a number of shards"))?),
+            monotonic: u64::from_le_bytes(take(&mut rest).ok_or_else(short("a time"))?),
+            unix: u64::from_le_bytes(take(&mut rest).ok_or_else(short("a time"))?),
+        };
+        if rest.is_empty() { Ok(hello) } else { Err(FrameError::Body("the end of a hello")) }
+    }
+}
+
+fn put_name(name: &NodeName, out: &mut Vec<u8>) {
+    // A name is at most 64 bytes long.
+    out.push(name.as_str().len() as u8);
+    out.extend_from_slice(name.as_str().as_bytes());
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (taken, behind) = rest.split_first_chunk::<N>()?;
+    *rest = behind;
+    Some(*taken)
+}
+
+fn take_name(rest: &mut &[u8]) -> Result<NodeName, FrameError> {
+    let wrong = FrameError::Body("the name of a node");
+    let [length] = take::<1>(rest).ok_or(wrong)?;
+    let (name, behind) = rest.split_at_checked(usize::from(length)).ok_or(wrong)?;
+    *rest = behind;
+    std::str::from_utf8(name).ok().and_then(|name| NodeName::new(name).ok()).ok_or(wrong)
+}
+
+/// Why one side wants no session, as the other is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It does not speak this version.
+    Version,
+    /// The secrets differ.
+    Secret,
+    /// The speaker is not in its view of the cluster, or not yet.
+    Unknown,
+    /// The speaker is in its view in another life.
+    Incarnation,
+    /// It is not the one that was meant.
+    NotMeant,
+    /// It is not the speaker who has to connect: the smaller name does.
+    OutOfTurn,
+    /// The speaker has more shards than there are numbers left for.
+    Shards,
+    /// Something else is wrong with what was said.
+    Protocol,
+}
+
+impl Refusal {
+    const ALL: [Self; 8] = [
+        Self::Version,
+        Self::Secret,
+        Self::Unknown,
+        Self::Incarnation,
+        Self::NotMeant,
+        Self::OutOfTurn,
+        Self::Shards,
+        Self::Protocol,
+    ];
+
+    pub(super) fn code(self) -> u8 {
+        Self::ALL.iter().position(|it| *it == self).unwrap_or_default() as u8 + 1
+    }
+
+    pub(super) fn read(body: &[u8]) -> Result<Self, FrameError> {
+        let [code] = body else { return Err(FrameError::Body("a refusal")) };
+        let at = code.checked_sub(1).ok_or(FrameError::Body("a refusal"))?;
+        // A later version may have more to say.
+        Ok(Self::ALL.get(usize::from(at)).copied().unwrap_or(Self::Protocol))
+    }
+
+    /// What it means, for people.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Version => "it speaks another version of the link; use releases that go together",
+            Self::Secret => "it has another secret; all nodes of a cluster need the same",
+            Self::Unknown => "it does not know this node, or not yet",
+            Self::Incarnation => "it knows this node in another life",
+            Self::NotMeant => "another node answers at that address",
+            Self::OutOfTurn => "it has to connect itself: the node with the smaller name does",
+            Self::Shards => "it has no numbers left for the shards of this node",
+            Self::Protocol => "it does not understand what this node says",
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What nodes of a cluster send each other: frames over one TCP connection, and the handshake that begins it.
+//!
+//! A frame is `length (u32) | kind (u8) | body`, the length being that of kind and body; numbers are little-endian.
+//! `docs/cluster.md` has the table.
+
+mod frame;
+mod hello;
+#[cfg(test)]
+mod tests;
+
+pub use frame::{
+    BATCH_HEAD_BYTES, Frame, FrameError, MAX_FRAME_BYTES, MAX_GREETING_BYTES, begin_batch, end_batch, put_frame,
+    split_frame,
+};
+pub use hello::{Hello, LINK_VERSION, NONCE_BYTES, PROOF_BYTES, Refusal};

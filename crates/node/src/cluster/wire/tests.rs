@@ -1,0 +1,116 @@
+//! Frames go to and fro unchanged, and no bytes upset their reader.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cluster::NodeName;
+
+fn hello() -> Hello {
+    Hello {
+        nonce: [7; NONCE_BYTES],
+        name: NodeName::new("a").unwrap(),
+        to: NodeName::new("node-b").unwrap(),
+        incarnation: 0x0102_0304_0506_0708,
+        shards: 4,
+        monotonic: 5_000_001,
+        unix: 1_700_000_000_000,
+    }
+}
+
+fn written(frame: &Frame<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_frame(frame, &mut out);
+    out
+}
+
+#[test]
+fn a_hello_has_these_bytes() {
+    let mut expected = vec![90, 0, 0, 0, 1];
+    expected.extend_from_slice(b"tidelink\x01\0");
+    expected.extend_from_slice(&[7; 32]);
+    expected.extend_from_slice(b"\x01a\x06node-b");
+    expected.extend_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1, 4, 0]);
+    expected.extend_from_slice(&5_000_001_u64.to_le_bytes());
+    expected.extend_from_slice(&1_700_000_000_000_u64.to_le_bytes());
+    expected[0] = expected.len() as u8 - 4;
+    assert_eq!(written(&Frame::Hello(hello())), expected);
+}
+
+#[test]
+fn every_frame_is_read_as_it_was_written() {
+    let frames = [
+        Frame::Hello(hello()),
+        Frame::Proof([3; PROOF_BYTES]),
+        Frame::Refusal(Refusal::Secret),
+        Frame::Refusal(Refusal::Protocol),
+        Frame::Batch { from: 3, to: 0x0201, batch: b"records" },
+        Frame::Ping { sent: u64::MAX },
+        Frame::Pong { of: 1 },
+        Frame::Settled,
+        Frame::Goodbye,
+    ];
+    let stream: Vec<u8> = frames.iter().flat_map(written).collect();
+    let mut rest = &stream[..];
+    for frame in &frames {
+        let (read, length) = split_frame(rest, MAX_FRAME_BYTES).unwrap().unwrap();
+        assert_eq!(&read, frame);
+        for part in 0..length {
+            assert_eq!(split_frame(&rest[..part], MAX_FRAME_BYTES), Ok(None));
+        }
+        rest = &rest[length..];
+    }
+    assert_eq!(split_frame(rest, MAX_FRAME_BYTES), Ok(None));
+}
+
+#[test]
+fn a_batch_in_place_is_the_same_frame() {
+    let mut out = b"before".to_vec();
+    let at = begin_batch(1, 2, &mut out);
+    out.extend_from_slice(b"records");
+    end_batch(at, &mut out);
+    assert_eq!(out[6..], written(&Frame::Batch { from: 1, to: 2, batch: b"records" }));
+    assert_eq!(out.len() - 6, BATCH_HEAD_BYTES + 7);
+}
+
+#[test]
+fn what_is_no_node_is_told_from_a_node_of_another_version() {
+    let http = b"GET / HTTP/1.1\r\n";
+    assert!(matches!(split_frame(http, MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
+    let mut other = written(&Frame::Hello(hello()));
+    other[13] = 9;
+    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::Version(9)));
+    other[5] = b'T';
+    assert_eq!(split_frame(&other, MAX_GREETING_BYTES), Err(FrameError::NoNode));
+    assert_eq!(split_frame(&[1, 0, 0, 0, 99], MAX_GREETING_BYTES), Err(FrameError::Kind(99)));
+    assert!(matches!(split_frame(&[0, 0, 0, 0, 1], MAX_GREETING_BYTES), Err(FrameError::Length { .. })));
+}
+
+#[test]
+fn a_refusal_of_a_later_version_is_still_one() {
+    assert_eq!(
+        split_frame(&[2, 0, 0, 0, 3, 200], MAX_GREETING_BYTES),
+        Ok(Some((Frame::Refusal(Refusal::Protocol), 6)))
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_upset_the_reader(
+        start in prop::sample::select(vec![vec![], written(&Frame::Hello(hello())), written(&Frame::Goodbye)]),
+        cut in any::<prop::sample::Index>(),
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let mut data = start[..cut.index(start.len() + 1)].to_vec();
+        data.extend_from_slice(&bytes);
+        for limit in [MAX_GREETING_BYTES, MAX_FRAME_BYTES] {
+            if let Ok(Some((frame, length))) = split_frame(&data, limit) {
+                prop_assert!(length <= data.len());
+                let again = written(&frame);
+                // A refusal of a later version is read as one that is known; all else has one form.
+                if !matches!(frame, Frame::Refusal(_)) {
+                    prop_assert_eq!(&again[..], &data[..length]);
+                }
+            }
+        }
+    }
+}
