@@ -6,14 +6,15 @@ use clap::Args as ClapArgs;
 use tidegate_lab::run::Bars;
 use tidegate_lab::sweep::{Level, Search, SweepError, sweep};
 
-use super::{report, run, stop_on_signals};
+use super::run::{Args as RunArgs, order};
+use super::{report, stop_on_signals};
 use crate::exit::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab sweep`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
     #[command(flatten)]
-    run: run::Args,
+    run: RunArgs,
 
     /// The value of the scenario that is raised
     #[arg(long, value_name = "NAME", default_value = "rate")]
@@ -41,7 +42,7 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Exit {
-    let order = match run::order(&args.run) {
+    let order = match order(&args.run) {
         Ok(order) => order,
         Err(wrong) => {
             tell(&wrong);
