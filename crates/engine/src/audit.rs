@@ -4,7 +4,7 @@
 use crate::connection::{Answer, Connection, Phase};
 use crate::engine::{Engine, KERNEL_BUFFER_BYTES};
 use crate::ids::{ConnectionKey, SessionKey};
-use crate::session::{BlockedPublisher, Session, Will};
+use crate::session::{BlockedPublisher, Session, Standing, Will};
 use crate::settings::OverflowPolicy;
 
 /// What was found to be wrong.
@@ -72,6 +72,8 @@ impl Engine {
         found.equal("subscriptions", self.index.subscriptions(), filters as u64 + self.nodes.subscriptions());
         let nodes = desk.sessions.iter().filter(|(_, session)| session.standing.is_node()).count();
         found.equal("nodes", self.nodes.len(), nodes as u64);
+        let mailboxes = desk.sessions.iter().filter(|(_, session)| session.standing == Standing::Mailbox).count();
+        found.equal("mailboxes", self.nodes.mailboxes(), mailboxes as u64);
         for (number, open) in desk.connections_by_listener.iter().enumerate() {
             let of_listener = |connection: &Connection| usize::from(connection.listener.0) == number;
             let counted = desk.connections.iter().filter(|(_, connection)| of_listener(connection)).count();
@@ -147,7 +149,10 @@ impl Engine {
         let Some(rare) = &session.rare else { return };
         let away = session.connection.is_none();
         found.holds(!away || rare.fetches_expected == 0, || format!("{} expects fetches while it is away", name()));
-        let ends = session.lasts() && session.expiry_seconds != u32::MAX;
+        let ends = match session.standing {
+            Standing::Mailbox => self.settings.addresses.as_ref().is_some_and(|it| it.node_expiry_seconds != u32::MAX),
+            _ => session.lasts() && session.expiry_seconds != u32::MAX,
+        };
         found.holds(rare.ends_at.is_some() == (away && ends), || format!("{}: its end is not set right", name()));
     }
 

@@ -325,13 +325,14 @@ impl Engine {
 
     /// Ends a session: its will is published, its subscriptions go, and what it was still owed goes back to shared
     /// groups or is counted as dropped.
+    ///
+    /// What is addressed to a mobile node outlives its session.
     pub(crate) fn end_session(&mut self, now: Now, key: SessionKey, reason: Reason) {
-        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
-        if rare.is_some_and(|rare| rare.will_due.is_some()) {
-            let will = self.desk.replace_will(key, None);
-            self.publish_will(now, key, will);
+        if self.keeps_mailbox(key) {
+            self.begin_mailbox(now, key, reason);
+            return;
         }
-        self.cancel_session_timers(key);
+        self.end_will_and_timers(now, key);
         self.end_fetches(key);
         self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
@@ -340,6 +341,16 @@ impl Engine {
             self.desk.journal.delete(Key::Session(stored));
         }
         self.settle_debts(now, key, session, reason);
+    }
+
+    /// Publishes the will of a session that ends, if it waits.
+    pub(crate) fn end_will_and_timers(&mut self, now: Now, key: SessionKey) {
+        let rare = self.desk.sessions.get(key.0).and_then(|session| session.rare.as_ref());
+        if rare.is_some_and(|rare| rare.will_due.is_some()) {
+            let will = self.desk.replace_will(key, None);
+            self.publish_will(now, key, will);
+        }
+        self.cancel_session_timers(key);
     }
 
     /// What an ended session was owed.
@@ -369,8 +380,7 @@ impl Engine {
                 continue;
             }
             match entry.item.delivery {
-                Some(delivery) if delivery.group.is_some() && !sent_once => self.return_to_group(now, key, &delivery),
-                Some(delivery) => self.give_up(&session.client_id, reason, &delivery),
+                Some(delivery) => self.settle_sent(now, key, &session.client_id, &delivery, sent_once, reason),
                 // Only its packet id was left to be released: another broker has the message.
                 None if of_uplink => {}
                 None => self.desk.counters.drop_message(reason),
@@ -382,7 +392,32 @@ impl Engine {
         }
     }
 
-    fn settle_queued(&mut self, now: Now, key: SessionKey, client_id: &str, delivery: &Delivery, reason: Reason) {
+    /// What becomes of a message that was sent and not acknowledged (`sent_once`: and that may have arrived).
+    pub(crate) fn settle_sent(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        client_id: &str,
+        delivery: &Delivery,
+        sent_once: bool,
+        reason: Reason,
+    ) {
+        if delivery.group.is_some() && !sent_once {
+            self.return_to_group(now, key, delivery);
+        } else {
+            self.give_up(client_id, reason, delivery);
+        }
+    }
+
+    /// What becomes of a message that waited.
+    pub(crate) fn settle_queued(
+        &mut self,
+        now: Now,
+        key: SessionKey,
+        client_id: &str,
+        delivery: &Delivery,
+        reason: Reason,
+    ) {
         if delivery.is_expired(now.monotonic) {
             self.give_up(client_id, Reason::MessageExpired, delivery);
         } else if delivery.group.is_some() && delivery.qos != QoS::AtMostOnce {

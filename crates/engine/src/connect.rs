@@ -192,12 +192,7 @@ impl Engine {
             self.close_connection(now, old, Reason::SessionTakenOver, None);
         }
         let Some(granted) = self.grant(key, client_id, connect) else { return };
-        if connect.clean_start
-            && let Some(session) = self.desk.find_session(tenant, client_id)
-        {
-            self.end_session(now, session, Reason::SessionDiscarded);
-        }
-        let resumed = self.desk.find_session(tenant, client_id);
+        let (resumed, present) = self.session_to_resume(now, tenant, client_id, connect.clean_start);
         let session = match resumed {
             Some(session) => {
                 self.cancel_session_timers(session);
@@ -212,7 +207,7 @@ impl Engine {
         self.bound_by_proof(now, key, accepted.identity.as_deref());
         self.desk.store_session(session);
         let promises = self.desk.journal.has_written_since(mark);
-        if !self.send_conn_ack(key, connect, &granted, resumed.is_some(), promises, accepted) {
+        if !self.send_conn_ack(key, connect, &granted, present, promises, accepted) {
             let detail = "CONNACK is larger than the client's maximum packet size";
             self.end_connection(now, key, Reason::PacketTooLarge, Some(detail.into()));
             return;
@@ -222,7 +217,7 @@ impl Engine {
             key,
             client_id: client_id.to_owned(),
             version: connect.version,
-            session_present: resumed.is_some(),
+            session_present: present,
         }));
         if let Some(connection) = self.desk.connections.get_mut(key) {
             // What the wait for a verdict needed is over.
@@ -236,6 +231,27 @@ impl Engine {
             self.ask_for_queue(session);
             self.desk.resume(now.monotonic, &mut self.layouts, session);
         }
+    }
+
+    /// The session that a client goes on with, and whether it is one that the client knows of: not what is kept for a node whose
+    /// session has ended.
+    fn session_to_resume(
+        &mut self,
+        now: Now,
+        tenant: TenantId,
+        client_id: &str,
+        clean_start: bool,
+    ) -> (Option<SessionKey>, bool) {
+        let known = self.desk.find_session(tenant, client_id);
+        let standing = known.and_then(|key| self.desk.sessions.get(key.0)).map(|session| session.standing);
+        let present = !clean_start && standing.is_some_and(|standing| standing != Standing::Mailbox);
+        if clean_start
+            && standing != Some(Standing::Mailbox)
+            && let Some(session) = known
+        {
+            self.end_session(now, session, Reason::SessionDiscarded);
+        }
+        (self.desk.find_session(tenant, client_id), present)
     }
 
     /// Whether the client is a mobile node: through such a listener, and under a name by which others know it.

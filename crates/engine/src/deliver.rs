@@ -109,7 +109,14 @@ impl Desk {
 
     #[cold]
     fn deliver_offline(&mut self, publication: &mut Publication<'_>, to: SessionKey, terms: &Terms<'_>, qos: QoS) {
-        let inner = self.sessions.get(to.0).is_some_and(|session| session.is_inner() || session.is_uplink());
+        let Some(session) = self.sessions.get(to.0) else { return };
+        let inner = session.is_inner() || session.is_uplink();
+        let addresses =
+            self.settings.addresses.as_ref().filter(|_| qos == QoS::AtMostOnce && session.standing.is_node());
+        if addresses.is_some_and(|it| it.keep_qos0 && it.is_addressed(session, publication.topic)) {
+            self.enqueue(Millis(0), publication, to, terms, QoS::AtLeastOnce);
+            return;
+        }
         if qos == QoS::AtMostOnce && !self.settings.queue.keep_qos0_offline && !inner {
             self.discard_publication_for(Reason::OfflineQos0, to, publication);
             return;
@@ -149,9 +156,7 @@ impl Desk {
         }
         let replaced = flow.queue.push_back(delivery);
         flow.queue_bytes += cost;
-        self.queued_messages += 1;
-        self.queued_bytes += cost;
-        self.memory += cost;
+        self.count_queued(cost);
         if let Some(older) = replaced {
             self.drop_replaced(to, &older);
         }
@@ -178,6 +183,14 @@ impl Desk {
         if let Some(stored) = session {
             self.journal.delete_entry(stored, Numbers { entry: number, separate: false });
         }
+    }
+
+    /// Adds one message's cost to the sums.
+    #[inline]
+    pub(crate) fn count_queued(&mut self, cost: u64) {
+        self.queued_messages += 1;
+        self.queued_bytes += cost;
+        self.memory += cost;
     }
 
     /// Takes one message's cost out of the sums.

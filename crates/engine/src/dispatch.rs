@@ -115,7 +115,11 @@ impl Engine {
     /// Sends a message that no packet brought on its way.
     pub(crate) fn route_inside(&mut self, now: Now, publication: &mut Publication<'_>, session: Option<SessionKey>) {
         let slot = self.route_of(publication.tenant, publication.topic);
-        publication.priority = self.cache.traits(slot).priority.level(publication.properties);
+        let traits = self.cache.traits(slot);
+        publication.priority = traits.priority.level(publication.properties);
+        if let Some(addresses) = self.settings.addresses.as_ref().filter(|_| traits.is_address) {
+            publication.expires_at = addresses.expiry(now.monotonic, publication.expires_at);
+        }
         if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
             self.retain(now, publication);
         }

@@ -82,11 +82,18 @@ impl Engine {
         }
         if raw.properties.is_empty() {
             let slot = self.slot_of(tenant, raw.topic)?;
-            let forwarding = Forwarding { properties: &[], expires_at: Millis::NEVER };
+            let forwarding = Forwarding { properties: &[], expires_at: self.expiry_of(now, slot, Millis::NEVER) };
             self.publish(now, key, session, tenant, slot, &raw, &forwarding);
             return Ok(());
         }
         self.publish_with_properties(now, key, session, tenant, &raw)
+    }
+
+    /// When a message expires for which its sender asks for `asked`: to mobile nodes, the broker has a word in it.
+    #[inline]
+    fn expiry_of(&self, now: Now, slot: RouteSlot, asked: Millis) -> Millis {
+        let addresses = self.settings.addresses.as_ref().filter(|_| self.cache.traits(slot).is_address);
+        addresses.map_or(asked, |addresses| addresses.expiry(now.monotonic, asked))
     }
 
     /// Whether it is a QoS 2 message that was taken before.

@@ -55,6 +55,8 @@ pub(crate) enum Standing {
     Client,
     /// A mobile node, which is reached by address as well.
     Node,
+    /// A mobile node whose session has ended: what is addressed to it is kept.
+    Mailbox,
 }
 
 impl Standing {
@@ -144,6 +146,9 @@ pub(crate) struct Flow {
     pub next_number: u64,
     /// What comes behind the queue and is in the store alone.
     pub tail: Option<Box<Tail>>,
+    /// The last number given out when the session became a mailbox: what is in the tail up to it may be for subscriptions that
+    /// are no more.
+    pub mailbox_from: u64,
 }
 
 /// What was sent and is not finished.
@@ -325,7 +330,7 @@ impl Session {
     /// Whether the session outlives its connection, so that what is owed must be kept.
     #[inline]
     pub(crate) fn lasts(&self) -> bool {
-        self.expiry_seconds > 0
+        self.expiry_seconds > 0 || self.standing.is_node()
     }
 
     /// Whether it is an inner subscriber's: never connected and never away.

@@ -187,6 +187,7 @@ impl Engine {
     fn take_read(&mut self, key: SessionKey, read: EntryRead) -> u64 {
         let EntryRead { number, delivery, .. } = read;
         let allowed = delivery.as_ref().is_none_or(|delivery| self.may_receive(key, delivery.message.topic()));
+        let owed = delivery.as_ref().is_none_or(|delivery| self.is_owed_still(key, number, &delivery.message));
         let desk = &mut self.desk;
         let Some(session) = desk.sessions.get_mut(key.0) else { return 0 };
         let stored = session.stored;
@@ -200,8 +201,9 @@ impl Engine {
         tail.bytes -= out;
         desk.stored_messages -= 1;
         desk.stored_bytes -= out;
-        if !allowed {
-            desk.drop_for(Reason::NotAuthorized, key, delivery.message.topic());
+        if !allowed || !owed {
+            let reason = if owed { Reason::NotAuthorized } else { Reason::SessionDiscarded };
+            desk.drop_for(reason, key, delivery.message.topic());
             desk.forget_stored(stored, number);
             return 1;
         }

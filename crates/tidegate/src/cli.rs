@@ -180,6 +180,14 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<String>,
 
+    /// Keep the files of the data directory on this bus, too: nats://HOST:PORT; needs --mirror-name
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) mirror: Option<String>,
+
+    /// Whose files they are on the bus: whoever starts with this name goes on with them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mirror_name: Option<String>,
+
     /// Metrics and health over HTTP: ADDRESS:PORT, or `off` [default: 127.0.0.1:18083]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) admin: Option<String>,
@@ -210,6 +218,8 @@ impl ConfigArgs {
         let single = [
             ("node.shards", "--shards", &self.shards),
             ("store.directory", "--data", &self.data),
+            ("mirror.bus", "--mirror", &self.mirror),
+            ("mirror.name", "--mirror-name", &self.mirror_name),
             ("admin.address", "--admin", &self.admin),
             ("log.level", "--log", &self.log),
             ("log.format", "--log-format", &self.log_format),

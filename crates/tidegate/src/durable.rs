@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use tidegate_engine::{Durability, Sweep};
 use tidegate_node::Node;
-use tidegate_store::{Opened, RealDisk, Settings, Store, open};
+use tidegate_store::{Disk, Opened, RealDisk, Settings, Store, open};
 
 use crate::commands::store::with_directory;
 use crate::config::Config;
+use crate::mirror::{self, Mirrored};
 use crate::physical_memory;
 
 /// The garbage rules of what the engines write.
@@ -21,26 +22,39 @@ impl tidegate_store::Sweep for EngineSweep {
     }
 }
 
+/// What outlives the process, if anything does.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) store: Option<Store>,
+    /// Its files, where they are on the bus, too.
+    pub(crate) mirrored: Option<Mirrored>,
+}
+
 /// Opens the store, if the configuration wants anything to outlive the process.
 ///
 /// # Errors
 /// In words for people: what is wrong with the directory or what is in it, and what to do.
-pub(crate) fn open_store(config: &Config) -> Result<Option<Store>, String> {
+pub(crate) fn open_store(config: &Config) -> Result<Kept, String> {
     let durability = match config.durability() {
-        Durability::Memory => return Ok(None),
+        Durability::Memory => return Ok(Kept::default()),
         Durability::Commit => tidegate_store::Durability::Commit,
         Durability::Relaxed => tidegate_store::Durability::Relaxed { window: config.store.window },
     };
-    let Some(directory) = &config.store.directory else { return Ok(None) };
+    let Some(directory) = &config.store.directory else { return Ok(Kept::default()) };
     let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
     warn_of_open_directory(directory);
+    let mirrored = mirror::open(config, directory)?;
+    let disk: Arc<dyn Disk> = match &mirrored {
+        Some(mirrored) => mirrored.disk(),
+        None => Arc::new(disk),
+    };
     let settings = store_settings(config, durability);
     let sweep = Arc::new(|| Box::new(EngineSweep(Sweep::default())) as Box<dyn tidegate_store::Sweep>);
-    let Opened { store, .. } = open(Arc::new(disk), settings, sweep).map_err(|error| {
+    let Opened { store, .. } = open(disk, settings, sweep).map_err(|error| {
         // The store does not know where it is; what to do about it can be copied as it stands.
         with_directory(&format!("the store in {directory}: {error}"), directory)
     })?;
-    Ok(Some(store))
+    Ok(Kept { store: Some(store), mirrored })
 }
 
 fn store_settings(config: &Config, durability: tidegate_store::Durability) -> Settings {

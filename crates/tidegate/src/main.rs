@@ -16,6 +16,7 @@ mod exit;
 mod fleet;
 mod homes;
 mod logging;
+mod mirror;
 mod mosquitto_conf;
 mod mqtt_commands;
 mod observer;

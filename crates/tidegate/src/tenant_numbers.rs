@@ -13,7 +13,7 @@ use crate::config::Config;
 use crate::config::sections::tenant::Tenant;
 
 /// The file in the directory of the store: a line for each number, from 1 on, with the name of its tenant.
-const NAME: &str = "tenants";
+pub(crate) const NAME: &str = "tenants";
 /// Its next content, before it takes the place of the present one.
 const ASIDE: &str = "tenants.new";
 /// Numbers that there are, beside that of the default tenant.

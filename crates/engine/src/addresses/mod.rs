@@ -8,12 +8,15 @@
 //! by interest like any other, as long as it has members.
 
 mod groups;
+mod mailbox;
 mod name;
 mod nodes;
+mod restore;
 mod rights;
 mod route;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
-pub(crate) use name::Address;
+pub(crate) use name::{Address, is_address};
 pub(crate) use nodes::Nodes;
+pub(crate) use restore::NODE_GROUP;
 pub use rights::Right;

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::settings::Settings;
+
 /// Where a message goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address<'a> {
@@ -34,6 +36,11 @@ impl<'a> Address<'a> {
             _ => None,
         }
     }
+}
+
+/// Whether a topic is the address of nodes.
+pub(crate) fn is_address(settings: &Settings, topic: &str) -> bool {
+    settings.addresses.as_ref().is_some_and(|addresses| Address::read(&addresses.prefix, topic).is_some())
 }
 
 fn first_level(rest: &str) -> Option<&str> {

@@ -20,6 +20,8 @@ pub(crate) struct Nodes {
     /// How many each tenant has.
     by_tenant: BTreeMap<TenantId, u32>,
     pub(super) groups: NodeGroups,
+    /// How many of them are mailboxes.
+    pub(super) mailboxes: u64,
     /// Whether a route to a group or to all was made since nodes changed last.
     pub(super) routed: bool,
 }
@@ -33,6 +35,11 @@ impl Nodes {
     /// The members of a group, by their sessions.
     pub(crate) fn members(&self, tenant: TenantId, name: &str) -> &BTreeSet<u32> {
         self.groups.members(tenant, name)
+    }
+
+    /// How many of them are mailboxes.
+    pub(crate) fn mailboxes(&self) -> u64 {
+        self.mailboxes
     }
 
     /// Subscriptions in the index that stand for nodes.
@@ -56,6 +63,8 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let before = std::mem::replace(&mut session.standing, standing);
         let tenant = session.tenant;
+        self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
+        self.nodes.mailboxes -= u64::from(before == Standing::Mailbox);
         if before.is_node() == standing.is_node() {
             return;
         }

@@ -1,11 +1,13 @@
 //! What is stored, in words.
 
+use crate::addresses::NODE_GROUP;
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
 use super::journal::Reserved;
-use super::keys::Key;
-use super::records::{Content, ReadEntry, SentRecord, SessionRecord, read_message, read_subscription};
+use super::keys::{Key, StoredSession};
+use super::records::{Content, ReadEntry, SentRecord, read_message, read_subscription};
+use super::session_record::SessionRecord;
 
 /// What the pairs of a key space are, for people, in the plural; `None` when the key is not the engine's or not of this
 /// version.
@@ -49,7 +51,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Subscription(session, filter) => {
             let (options, id) = read_subscription(value).ok()?;
-            Some(format!("session {}: subscribed to {filter:?} at QoS {} (identifier {id})", session.0, options & 3))
+            Some(describe_subscription(session, filter, options, id))
         }
         Key::Seen(session, place) => {
             let mut reader = WireReader::new(value);
@@ -97,4 +99,12 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Foreign => None,
     }
+}
+
+fn describe_subscription(session: StoredSession, filter: &str, options: u8, id: u32) -> String {
+    let number = session.0;
+    if options & NODE_GROUP != 0 {
+        return format!("session {number}: in the group {filter:?} of mobile nodes");
+    }
+    format!("session {number}: subscribed to {filter:?} at QoS {} (identifier {id})", options & 3)
 }

@@ -16,6 +16,7 @@ mod keys;
 mod records;
 mod restore;
 mod route;
+mod session_record;
 mod sweep;
 mod wills;
 
@@ -24,8 +25,9 @@ pub use describe::{describe, name_of_kind};
 pub use journal::JournalBatch;
 pub(crate) use journal::{Journal, Mark};
 pub(crate) use keys::{Key, StoredSession, entries_from};
-pub(crate) use records::{EntryRead, Numbers, SessionRecord, put_subscription, read_entry};
+pub(crate) use records::{EntryRead, Numbers, put_subscription, read_entry};
 pub(crate) use restore::{RESTORING_INDEX, Restoration};
 pub use restore::{RestoreError, Restored};
 pub use route::{RestoreRoute, Takers};
+pub(crate) use session_record::SessionRecord;
 pub use sweep::Sweep;

@@ -1,24 +1,19 @@
 //! The values of what is stored.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use tidegate_mqtt::{PacketId, QoS, TopicName};
 
-use crate::identity::Identity;
-use crate::ids::{ListenerId, TenantId};
+use crate::ids::TenantId;
 use crate::image::{read_properties, read_subscription_id};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
 use crate::packet_ids::State;
 use crate::queue::PRIORITY_MAX;
-use crate::session::{Delivery, Membership, Session, SubscriptionIds, Will};
+use crate::session::{Delivery, Membership, SubscriptionIds};
 use crate::wire::{WireError, WireReader, WireWrite};
 
 use super::keys::StoredSession;
-
-/// Version of the values; a reader refuses others.
-pub(super) const RECORD_VERSION: u8 = 1;
 
 const QOS: u8 = 0b11;
 const RETAIN: u8 = 1 << 2;
@@ -261,107 +256,6 @@ fn read_packet_id(reader: &mut WireReader<'_>) -> Result<PacketId, WireError> {
 
 pub(super) fn end(reader: &WireReader<'_>) -> Result<(), WireError> {
     if reader.is_empty() { Ok(()) } else { Err(WireError { reading: "the end of a value" }) }
-}
-
-/// A session's own value.
-#[derive(Clone, Debug)]
-pub(crate) struct SessionRecord {
-    pub tenant: TenantId,
-    pub client_id: Box<str>,
-    pub expiry_seconds: u32,
-    pub receive_maximum: u16,
-    pub listener: ListenerId,
-    /// Whether its client was connected.
-    pub connected: bool,
-    /// When it ends, if its client is away.
-    pub ends_at: Millis,
-    pub will: Option<Will>,
-    /// When its will is due, if it waits.
-    pub will_due: Millis,
-    pub identity: Option<Arc<Identity>>,
-}
-
-impl SessionRecord {
-    /// Appends the value of a session as it is now.
-    pub(crate) fn write_session(out: &mut Vec<u8>, now: Now, session: &Session) {
-        let rare = session.rare.as_deref();
-        out.put_u8(RECORD_VERSION);
-        out.put_u16(session.tenant.0);
-        out.put_bytes(session.client_id.as_bytes());
-        // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
-        out.put_u32(session.expiry_seconds.max(1));
-        out.put_u16(session.receive_maximum);
-        out.put_u16(session.listener.0);
-        out.put_u8(u8::from(session.connection.is_some()));
-        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
-        let will = rare.and_then(|rare| rare.will.as_ref());
-        out.put_u8(u8::from(will.is_some()));
-        if let Some(will) = will {
-            put_message(out, now, &will.message.publication());
-            out.put_u32(will.delay_seconds);
-            out.put_u8(u8::from(will.expiry_seconds.is_some()));
-            out.put_u32(will.expiry_seconds.unwrap_or(0));
-            out.put_u64(now.to_unix(rare.and_then(|rare| rare.will_due).unwrap_or(Millis::NEVER)));
-        }
-        out.put_u8(u8::from(session.identity.is_some()));
-        if let Some(identity) = &session.identity {
-            identity.write(out);
-        }
-    }
-
-    /// Reads a session's value.
-    pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
-        let mut reader = WireReader::new(value);
-        if reader.u8("a version")? != RECORD_VERSION {
-            return Err(WireError { reading: "a session of this version" });
-        }
-        let tenant = TenantId(reader.u16("a tenant")?);
-        let client_id: Box<str> = reader.text("a client id")?.into();
-        let expiry_seconds = reader.u32("a session expiry")?;
-        let receive_maximum = reader.u16("a receive maximum")?;
-        let listener = ListenerId(reader.u16("a listener")?);
-        let connected = reader.flag("whether it was connected")?;
-        let ends_at = now.from_unix(reader.u64("a session's end")?);
-        let (mut will, mut will_due) = (None, Millis::NEVER);
-        if reader.flag("whether there is a will")? {
-            let message = read_message(&mut reader, now, tenant)?;
-            let delay_seconds = reader.u32("a will delay")?;
-            let expires = reader.flag("whether a will expires")?;
-            let expiry = reader.u32("a will's expiry")?;
-            will_due = now.from_unix(reader.u64("a will's time")?);
-            will = Some(Will { message, delay_seconds, expiry_seconds: expires.then_some(expiry) });
-        }
-        let mut identity = None;
-        if reader.flag("whether there is an identity")? {
-            identity = Some(Arc::new(Identity::read(&mut reader)?));
-        }
-        end(&reader)?;
-        if client_id.is_empty() || expiry_seconds == 0 {
-            return Err(WireError { reading: "a session that lasts" });
-        }
-        Ok(Self {
-            tenant,
-            client_id,
-            expiry_seconds,
-            receive_maximum,
-            listener,
-            connected,
-            ends_at,
-            will,
-            will_due,
-            identity,
-        })
-    }
-}
-
-/// The session that a value belongs to, without the rest of it.
-pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
-    let mut reader = WireReader::new(value);
-    if reader.u8("a version")? != RECORD_VERSION {
-        return Err(WireError { reading: "a session of this version" });
-    }
-    let tenant = TenantId(reader.u16("a tenant")?);
-    Ok((tenant, reader.text("a client id")?))
 }
 
 /// What the engine writes for a message that is owed.

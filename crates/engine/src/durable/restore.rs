@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
+use crate::addresses::NODE_GROUP;
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
@@ -14,7 +15,7 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
-use crate::session::{FilterList, InFlight, Membership, Session, Standing};
+use crate::session::{FilterList, InFlight, Membership, Session};
 use crate::tail::Tail;
 use crate::topics::{Subscriber, SubscriberOptions};
 use crate::wire::{WireError, WireReader};
@@ -22,9 +23,10 @@ use crate::wire::{WireError, WireReader};
 use super::crossing::Replay;
 use super::journal::Reserved;
 use super::keys::{Key, StoredSession};
-use super::records::{Content, Numbers, ReadEntry, SentRecord, SessionRecord};
+use super::records::{Content, Numbers, ReadEntry, SentRecord};
 use super::records::{delivery, end, read_message, read_subscription};
 use super::route::malformed;
+use super::session_record::SessionRecord;
 
 /// Why what a store holds was not taken in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +101,8 @@ struct Restoring {
     tail: Option<Tail>,
     /// The highest number of its entries.
     last: u64,
+    /// See [`SessionRecord::mailbox_from`].
+    mailbox_from: u64,
 }
 
 impl Restoring {
@@ -262,6 +266,7 @@ impl Engine {
             return Err(WireError { reading: "a client id that no other session has" });
         }
         let tenant = record.tenant;
+        let ends_at = record.ends_at_after_restart(now);
         let mut session = Session {
             client_id: record.client_id,
             connection: None,
@@ -273,17 +278,9 @@ impl Engine {
             listener: record.listener,
             receive_maximum: record.receive_maximum,
             rights_epoch: 0,
-            standing: Standing::Client,
+            standing: record.standing,
             stored: Some(stored),
             identity: record.identity,
-        };
-        // The connection of a client that was connected broke off when the process ended; how long that is ago nobody
-        // knows, so its time begins now.
-        let begins = now.monotonic.plus_seconds(record.expiry_seconds);
-        let ends_at = match record.expiry_seconds {
-            u32::MAX => Millis::NEVER,
-            _ if record.connected || record.ends_at == Millis::NEVER => begins,
-            _ => record.ends_at,
         };
         if ends_at != Millis::NEVER {
             session.rare_mut().ends_at = Some(ends_at);
@@ -304,12 +301,20 @@ impl Engine {
         if let Some(due) = will_due {
             self.desk.timers.set(due, Timer::Will(key));
         }
+        self.restore_standing(now, tenant, record.standing);
         if record.connected && (will_due.is_some() || ends_at != Millis::NEVER) {
             all.broken_off.push(key);
         }
         all.done.sessions += 1;
-        let restoring =
-            Restoring { key, tenant, memberships: Vec::new(), entries: BTreeMap::new(), tail: None, last: 0 };
+        let restoring = Restoring {
+            key,
+            tenant,
+            memberships: Vec::new(),
+            entries: BTreeMap::new(),
+            tail: None,
+            last: 0,
+            mailbox_from: record.mailbox_from,
+        };
         all.current = Some((stored, restoring));
         Ok(())
     }
@@ -323,6 +328,10 @@ impl Engine {
         options: u8,
         subscription_id: u32,
     ) -> Result<(), WireError> {
+        if options & NODE_GROUP != 0 {
+            self.restore_node_group(now, all.current.as_ref().map(|(_, restoring)| restoring.key), filter);
+            return Ok(());
+        }
         let wrong = WireError { reading: "a topic filter" };
         let filter = tidegate_mqtt::TopicFilter::new(filter).map_err(|_| wrong)?;
         let Some((_, restoring)) = all.current.as_mut().filter(|(current, _)| *current == stored) else {
@@ -408,8 +417,7 @@ impl Engine {
         let mut missing = 0;
         let mut sent = Vec::new();
         let mut queue = Vec::new();
-        let in_memory = restoring.entries.keys().next_back().map_or(0, |last| *last);
-        let next = in_memory.max(restoring.last);
+        let next = restoring.entries.keys().next_back().map_or(0, |last| *last).max(restoring.last);
         for (number, RestoredEntry { entry, sent: record }) in restoring.entries {
             let message = match &entry.content {
                 Content::Here(message) => Rc::clone(message),
@@ -421,8 +429,12 @@ impl Engine {
                     Rc::clone(message)
                 }
             };
-            all.done.messages += 1;
             let delivery = delivery(entry, message, number);
+            if number <= restoring.mailbox_from && record.is_none() && self.gives_up_restored(restoring.key, &delivery)
+            {
+                continue;
+            }
+            all.done.messages += 1;
             match record {
                 Some(record) => sent.push((record, delivery)),
                 None => queue.push(delivery),
@@ -433,12 +445,16 @@ impl Engine {
         let Some(session) = self.desk.sessions.get_mut(restoring.key.0) else { return missing };
         if sent.is_empty() && queue.is_empty() && restoring.tail.is_none() {
             session.settle();
+            if restoring.mailbox_from != 0 {
+                all.broken_off.push(restoring.key);
+            }
             return missing;
         }
         debug_assert_eq!(session.stored, Some(stored), "the session was made for these entries");
         let of_uplink = session.is_uplink();
         let flow = session.flow_mut();
         flow.next_number = next.max(last_sent);
+        flow.mailbox_from = restoring.mailbox_from;
         let unanswered = sent.into_iter().map(|(record, delivery)| {
             let numbers = Numbers { entry: delivery.number, separate: true };
             let keep = !record.released && (record.state != State::AwaitPubComp || of_uplink);
@@ -451,10 +467,7 @@ impl Engine {
             Some(restored) => flow.inflight = restored,
             None => missing += 1,
         }
-        let mut queue_bytes = 0;
-        for delivery in &queue {
-            queue_bytes += delivery.cost();
-        }
+        let queue_bytes: u64 = queue.iter().map(crate::session::Delivery::cost).sum();
         flow.queue = queue.into_iter().collect();
         flow.queue_bytes = queue_bytes;
         if let Some(tail) = restoring.tail {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::keys::Key;
-use super::records::client_of;
 use super::restore::RestoreError;
+use super::session_record::client_of;
 use crate::hash::NameHasher;
 use crate::ids::{Place, ShardId, partition_of};
 use crate::wire::WireError;

@@ -12,7 +12,7 @@ use crate::session::{FilterList, Session, Standing, Will};
 use crate::wire::WireError;
 
 use super::keys::{Key, StoredSession};
-use super::records::SessionRecord;
+use super::session_record::SessionRecord;
 
 /// Whether somebody counts on a will: one with QoS 0 that is not retained may be lost like any such message.
 fn is_kept(will: &Will) -> bool {

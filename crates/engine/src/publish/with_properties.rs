@@ -33,6 +33,7 @@ impl Engine {
             check_payload(raw)?;
         }
         let expires_at = properties.message_expiry.map_or(Millis::NEVER, |seconds| now.monotonic.plus_seconds(seconds));
+        let expires_at = self.expiry_of(now, slot, expires_at);
         let mut forwarded = std::mem::take(&mut self.scratch_properties);
         forwarded.clear();
         if tenant == TenantId::UPLINK {

@@ -10,10 +10,31 @@ pub struct AddressSettings {
     pub guarded: bool,
     /// Groups that a node may be in.
     pub max_groups_per_node: u16,
+    /// Seconds after which a message to nodes expires whose sender does not say; 0 is never.
+    pub expiry_default_seconds: u32,
+    /// Seconds after which every message to nodes expires, whatever its sender says; 0 leaves it to the sender.
+    pub expiry_forced_seconds: u32,
+    /// Seconds that what is addressed to a node is kept for when its session has ended; 0 keeps nothing beyond the session,
+    /// `u32::MAX` keeps it without end.
+    pub node_expiry_seconds: u32,
+    /// Nodes of a shard whose session has ended and for which something may be kept; 0 is no limit. Beyond it, sessions end with
+    /// what they are owed.
+    pub max_mailboxes: u32,
+    /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
+    pub keep_qos0: bool,
 }
 
 impl Default for AddressSettings {
     fn default() -> Self {
-        Self { prefix: "ctx".to_owned(), guarded: true, max_groups_per_node: 256 }
+        Self {
+            prefix: "ctx".to_owned(),
+            guarded: true,
+            max_groups_per_node: 256,
+            expiry_default_seconds: 86_400,
+            expiry_forced_seconds: 0,
+            node_expiry_seconds: 86_400,
+            max_mailboxes: 1_000_000,
+            keep_qos0: true,
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::addresses::is_address;
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
 use crate::overflow::may_reject;
@@ -80,6 +81,8 @@ pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
     /// Whether a queue may reject its messages.
     pub may_reject: bool,
+    /// Whether it is the address of mobile nodes.
+    pub is_address: bool,
 }
 
 impl RouteCache {
@@ -276,6 +279,7 @@ impl Cached {
         self.traits = TopicTraits {
             priority: TopicPriority::of(&settings.priority, topic),
             may_reject: may_reject(settings, topic),
+            is_address: is_address(settings, topic),
         };
     }
 }

@@ -6,6 +6,7 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
+mod mailbox;
 mod names;
 
 /// Everybody may publish to everybody.

@@ -11,6 +11,7 @@ mod homes;
 mod limits;
 mod membership;
 mod pki;
+mod places;
 mod proxy;
 mod quic;
 mod quic_client;

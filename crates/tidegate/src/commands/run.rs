@@ -15,9 +15,11 @@ use crate::cli::ConfigArgs;
 use crate::config::Config;
 use crate::config::address::AdminAddress;
 use crate::config::source::Source;
+use crate::durable::Kept;
 use crate::exit::{Exit, print, report};
 use crate::homes::HomesKeeper;
 use crate::logging::Log;
+use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
 use crate::reload::{
@@ -56,10 +58,10 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let store = crate::durable::open_store(config)?;
+    let Kept { store, mirrored } = crate::durable::open_store(config)?;
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
-    let config = &crate::tenant_numbers::settle(written)?;
+    let config = &crate::mirror::settle(written, mirrored.as_ref())?;
     let config = &crate::orchestrator::with_relay(crate::orchestrator::with_name(config)?)?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
@@ -93,7 +95,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         homes.begin(node.handle());
         status.orchestrates(config.clone(), homes);
     }
-    let parts = reloadable(config, log, &node, &tenancy, authentication, rules);
+    let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
@@ -108,6 +110,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    let closing = mirrored.map(|mirrored| mirrored.stop_within(config.shutdown.grace)).transpose()?;
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
         console.running.stop();
@@ -116,7 +119,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         tracing::warn!("not all output was written within the time for stopping; the rest was cut off");
     }
     tracing::info!("stopped");
-    Ok(if stopped.failed.is_empty() { Exit::Ok } else { Exit::Failure })
+    Ok(if stopped.failed.is_empty() && !closing.is_some_and(Closing::end) { Exit::Ok } else { Exit::Failure })
 }
 
 /// The parts that take a new configuration while the broker runs. Those that may refuse it come before those that cannot.
@@ -127,6 +130,7 @@ fn reloadable(
     tenancy: &Tenancy,
     authentication: Option<Arc<Authentication>>,
     rules: Option<Arc<tidegate_acl::Rules>>,
+    mirrored: Option<Mirrored>,
 ) -> Vec<Box<dyn Reloadable>> {
     let mut parts: Vec<Box<dyn Reloadable>> = vec![
         Box::new(TlsFiles::new(node.handle())),
@@ -137,6 +141,9 @@ fn reloadable(
         Box::new(LimitKeys::new(node.handle())),
         Box::new(LogLevels::new(log.clone())),
     ];
+    if let Some(mirrored) = mirrored {
+        parts.push(Box::new(mirrored));
+    }
     if let Some(authentication) = authentication {
         parts.push(Box::new(authentication::Providers::new(authentication, node.handle())));
     }

@@ -4,17 +4,26 @@ use tidegate_engine as engine;
 use tidegate_mqtt::TopicName;
 
 use super::Config;
+use super::engine_settings::seconds;
 use super::finding::Findings;
-use super::value::Problem;
+use super::value::{Lifetime, Problem};
 
 impl Config {
     /// Addresses of mobile nodes, if there are any.
-    pub(crate) fn address_settings(&self) -> Option<engine::AddressSettings> {
+    pub(crate) fn address_settings(&self, shards: u16) -> Option<engine::AddressSettings> {
         let addresses = &self.addresses;
         addresses.enabled.then(|| engine::AddressSettings {
             prefix: addresses.prefix.clone(),
             guarded: addresses.guarded,
             max_groups_per_node: addresses.max_groups_per_node,
+            expiry_default_seconds: seconds(addresses.expiry_default),
+            expiry_forced_seconds: seconds(addresses.expiry_forced),
+            node_expiry_seconds: match addresses.node_expiry {
+                Lifetime::Unlimited => u32::MAX,
+                Lifetime::For(length) => seconds(length),
+            },
+            max_mailboxes: addresses.max_mailboxes.div_ceil(u32::from(shards.max(1))),
+            keep_qos0: addresses.keep_qos0,
         })
     }
 }
@@ -52,12 +61,12 @@ mod tests {
 
     #[test]
     fn there_are_none_unless_they_are_asked_for() {
-        assert_eq!(Config::default().address_settings(), None);
+        assert_eq!(Config::default().address_settings(1), None);
         let config = load("[addresses]\nenabled = true\n").unwrap();
-        assert_eq!(config.address_settings(), Some(engine::AddressSettings::default()));
+        assert_eq!(config.address_settings(1), Some(engine::AddressSettings::default()));
         let text = "[addresses]\nenabled = true\nprefix = 'a/b'\n[[listener]]\nmobile_nodes = false\n";
         let config = load(text).unwrap();
-        assert_eq!(config.address_settings().unwrap().prefix, "a/b");
+        assert_eq!(config.address_settings(1).unwrap().prefix, "a/b");
         assert!(!config.engine_settings(1).listeners[0].mobile_nodes);
     }
 

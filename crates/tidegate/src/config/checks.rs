@@ -31,6 +31,7 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     check_admin_is_safe(config, findings);
     check_orchestrator(config, findings);
     check_store(config, findings);
+    crate::mirror::check(config, findings);
     crate::orchestrator::check_identity(config, findings);
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);

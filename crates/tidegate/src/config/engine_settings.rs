@@ -97,7 +97,7 @@ impl Config {
             },
             wills_on_shutdown: self.shutdown.publish_wills,
             durability: self.durability(),
-            addresses: self.address_settings(),
+            addresses: self.address_settings(shards),
             tenants: None,
             tenant_ledger: None,
             uplinks: self.uplink_settings(),
@@ -203,6 +203,6 @@ fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn seconds(length: Duration) -> u32 {
+pub(super) fn seconds(length: Duration) -> u32 {
     u32::try_from(length.as_secs()).unwrap_or(u32::MAX)
 }

@@ -39,6 +39,7 @@ use sections::access::AccessRules;
 use sections::address::Addresses;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
 use sections::waiting::{DeadLetters, Overflow, Priority};
@@ -80,6 +81,7 @@ pub(crate) struct Config {
     pub(crate) retained: Retained,
     pub(crate) shared: Shared,
     pub(crate) store: Store,
+    pub(crate) mirror: Mirror,
     pub(crate) orchestrator: Orchestrator,
     pub(crate) sys: Sys,
     pub(crate) admin: Admin,
@@ -180,6 +182,7 @@ impl Config {
             "retained" => vec![&self.retained],
             "shared" => vec![&self.shared],
             "store" => vec![&self.store],
+            "mirror" => vec![&self.mirror],
             "orchestrator" => vec![&self.orchestrator],
             "sys" => vec![&self.sys],
             "admin" => vec![&self.admin],
@@ -208,6 +211,7 @@ impl Config {
             "retained" => &mut self.retained,
             "shared" => &mut self.shared,
             "store" => &mut self.store,
+            "mirror" => &mut self.mirror,
             "orchestrator" => &mut self.orchestrator,
             "sys" => &mut self.sys,
             "admin" => &mut self.admin,

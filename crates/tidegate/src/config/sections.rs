@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod mirror;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
 pub(crate) mod waiting;
@@ -354,6 +355,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &RETAINED,
     &SHARED,
     &STORE,
+    &mirror::MIRROR,
     &orchestrator::ORCHESTRATOR,
     &SYS,
     &ADMIN,

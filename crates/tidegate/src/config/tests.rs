@@ -490,6 +490,8 @@ const OPEN_TEXTS: &[&str] = &[
     "users",
     "certificate_cn",
     "directory",
+    "prefix",
+    "bus_ca",
     "exempt_networks",
     "banned_addresses",
     "banned_clients",

@@ -17,6 +17,7 @@ mod homes;
 mod identity;
 mod lab;
 mod life;
+mod mirror;
 mod orchestrator_tls;
 mod quic;
 mod reload;

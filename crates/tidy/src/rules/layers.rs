@@ -28,7 +28,7 @@ const LAYERS: &[Layer] = &[
         others: Some(&["hashbrown", "memchr", "slab", "thiserror", "zeroize"]),
     },
     Layer { name: "client", ours: &["mqtt"], tests: &[], others: None },
-    Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client"], others: None },
+    Layer { name: "node", ours: &["mqtt", "engine", "store"], tests: &["client", "mirror", "bus"], others: None },
     Layer { name: "store", ours: &[], tests: &[], others: None },
     Layer { name: "auth", ours: &[], tests: &[], others: None },
     Layer { name: "acl", ours: &["mqtt"], tests: &[], others: None },
@@ -41,7 +41,10 @@ const LAYERS: &[Layer] = &[
     Layer { name: "conformance", ours: &["mqtt"], tests: &[], others: None },
     Layer {
         name: "tidegate",
-        ours: &["mqtt", "engine", "store", "auth", "acl", "node", "client", "console", "fleet", "dns", "lab"],
+        ours: &[
+            "mqtt", "engine", "store", "bus", "mirror", "auth", "acl", "node", "client", "console", "fleet", "dns",
+            "lab",
+        ],
         tests: &["conformance"],
         others: None,
     },

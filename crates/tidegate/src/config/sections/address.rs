@@ -1,7 +1,14 @@
 //! Addresses of mobile nodes.
 
+use std::time::Duration;
+
 use crate::config::key::{Key, Section, SectionKeys, section};
-use crate::config::value::{Kind, Problem, Range, Raw, Value};
+use crate::config::value::{Kind, Lifetime, Problem, Range, Raw, Value};
+
+/// One second, in the milliseconds that ranges of durations count.
+const SECOND: u64 = 1_000;
+/// The longest time that a message may ask for, so that sums of times stay far from their bounds.
+const MONTHS: u64 = 400 * 86_400 * SECOND;
 
 section! {
     /// Addresses: clients are mobile nodes, which get what is published to `PREFIX/to/node/CLIENT_ID/...`,
@@ -16,5 +23,16 @@ section! {
         guarded: bool = true, in Kind::Boolean;
         /// Groups that a node may be in.
         max_groups_per_node: u16 = 256, in Kind::Integer(Range::of(1, 65_535));
+        /// After which time a message to nodes expires whose sender does not say, as MQTT 3 clients cannot.
+        expiry_default: Duration = Duration::from_secs(86_400), in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("never"));
+        /// After which time every message to nodes expires, whatever its sender says.
+        expiry_forced: Duration = Duration::ZERO, in Kind::Seconds(Range::of(SECOND, MONTHS).or_zero("as the sender says, or by default"));
+        /// How long what is addressed to a node is kept for when its session has ended.
+        node_expiry: Lifetime = Lifetime::For(Duration::from_secs(86_400)), in Kind::Lifetime(Range::of(0, 4_294_967_294 * SECOND));
+        /// Nodes whose session has ended and for which something may be kept. Beyond it sessions end with what they are
+        /// owed. Divided evenly between the shards.
+        max_mailboxes: u32 = 1_000_000, in Kind::Integer(Range::of(1, 1_000_000_000).or_zero("no limit"));
+        /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
+        keep_qos0: bool = true, in Kind::Boolean;
     }
 }

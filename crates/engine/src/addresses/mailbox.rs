@@ -1,0 +1,164 @@
+//! What is kept for a node when it is away (CTX-54 to CTX-57).
+//!
+//! A node's session keeps what is addressed to it, like any session that lasts; and when it ends, because the client has left or
+//! because it starts anew, what is addressed stays. Then the session is a mailbox: without subscriptions, without packet ids,
+//! without anything that MQTT knows, but with a queue that addresses go on to fill. The node's next session takes it over.
+//! So nothing has to be handed from one place to another when a connection breaks: a message leaves
+//! the queue of its node when the node has acknowledged it, and not before (CTX-28).
+
+use crate::durable::{Key, Numbers};
+use crate::engine::Engine;
+use crate::ids::SessionKey;
+use crate::message::Message;
+use crate::now::{Millis, Now};
+use crate::packet_ids::{ReceivedIds, State};
+use crate::reason::Reason;
+use crate::session::{Delivery, Session, Standing};
+use crate::settings::AddressSettings;
+
+use super::Address;
+
+impl AddressSettings {
+    /// When a message to a node expires that expires at `asked` as far as its sender is concerned.
+    pub(crate) fn expiry(&self, now: Millis, asked: Millis) -> Millis {
+        let after = |seconds: u32| if seconds == 0 { Millis::NEVER } else { now.plus_seconds(seconds) };
+        match (self.expiry_forced_seconds, asked) {
+            (0, Millis::NEVER) => after(self.expiry_default_seconds),
+            (0, asked) => asked,
+            (forced, _) => after(forced),
+        }
+    }
+
+    /// When what is kept for a node that is away from now on is given up.
+    pub(crate) fn mailbox_ends_at(&self, now: Millis) -> Millis {
+        if self.node_expiry_seconds == u32::MAX { Millis::NEVER } else { now.plus_seconds(self.node_expiry_seconds) }
+    }
+
+    /// Whether a message is addressed to the client of a session.
+    pub(crate) fn is_addressed(&self, session: &Session, topic: &str) -> bool {
+        Address::read(&self.prefix, topic).is_some_and(|address| address.is_of(session))
+    }
+}
+
+/// Whether a message that a session is owed was addressed to it.
+pub(super) fn is_addressed(settings: Option<&AddressSettings>, session: &Session, message: &Message) -> bool {
+    settings.is_some_and(|addresses| addresses.is_addressed(session, message.topic()))
+}
+
+impl Engine {
+    /// Whether what is addressed to the client of a session stays when that ends.
+    pub(crate) fn keeps_mailbox(&self, key: SessionKey) -> bool {
+        let Some(addresses) = &self.settings.addresses else { return false };
+        let standing = self.desk.sessions.get(key.0).map(|session| session.standing);
+        let max = addresses.max_mailboxes;
+        standing == Some(Standing::Node)
+            && addresses.node_expiry_seconds > 0
+            && (max == 0 || self.nodes.mailboxes < u64::from(max))
+    }
+
+    /// The session of a node has ended, and what is addressed to the node stays. What it was owed otherwise goes the way of what any
+    /// session was owed.
+    pub(crate) fn begin_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        let Some(addresses) = &self.settings.addresses else { return };
+        let ends_at = addresses.mailbox_ends_at(now.monotonic);
+        self.end_will_and_timers(now, key);
+        self.end_fetches(key);
+        self.remove_subscriptions(now, key);
+        self.set_standing(now, key, Standing::Mailbox);
+        self.empty_into_mailbox(now, key, reason);
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        session.expiry_seconds = 0;
+        session.settle();
+        if ends_at != Millis::NEVER {
+            session.rare_mut().ends_at = Some(ends_at);
+            self.desk.timers.set(ends_at, crate::desk::Timer::SessionEnd(key));
+        }
+        self.desk.store_session(key);
+    }
+
+    /// Keeps of what a session was owed what is addressed to its client: first what was sent and not acknowledged, then what
+    /// waited, in their orders.
+    fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
+        let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
+        let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
+        let (stored, client_id) = (session.stored, session.client_id.clone());
+        let Some(mut flow) = session.flow.take() else { return };
+        self.desk.to_unpark.append(&mut flow.blocking);
+        self.desk.blockers.remove(&key.0);
+        if let Some(stored) = stored {
+            for id in flow.received.iter() {
+                self.desk.journal.delete(Key::Received(stored, id));
+            }
+        }
+        flow.received = ReceivedIds::default();
+        (flow.received_before, flow.to_resend, flow.one_at_a_time) = (0, 0, false);
+        flow.mailbox_from = flow.next_number;
+        self.desk.memory -= std::mem::take(&mut flow.inflight_bytes);
+        let mut first = Vec::new();
+        let (mut sent, mut queued) = (Vec::new(), Vec::new());
+        for entry in flow.inflight.drain() {
+            let numbers = entry.item.numbers;
+            match entry.item.delivery {
+                // The receiver has said that it has the message.
+                _ if entry.state == State::AwaitPubComp => self.forget_numbers(key, numbers),
+                Some(delivery) if self.is_kept(key, &delivery) => first.push((delivery, numbers)),
+                Some(delivery) => {
+                    self.forget_numbers(key, numbers);
+                    sent.push((delivery, entry.state != State::AwaitPubAck));
+                }
+                None => self.desk.counters.drop_message(reason),
+            }
+        }
+        let mut kept = Vec::with_capacity(first.len() + flow.queue.len());
+        for (delivery, numbers) in first {
+            if let Some(stored) = stored.filter(|_| numbers.entry != 0) {
+                // Under no packet id any more.
+                self.desk.journal.delete_entry(stored, numbers);
+                self.desk.journal.put_adopted(stored, &delivery);
+            }
+            self.desk.count_queued(delivery.cost());
+            flow.queue_bytes += delivery.cost();
+            kept.push(delivery);
+        }
+        for delivery in std::mem::take(&mut flow.queue) {
+            if self.is_kept(key, &delivery) {
+                kept.push(delivery);
+                continue;
+            }
+            let cost = delivery.cost();
+            self.desk.forget_queued(cost);
+            flow.queue_bytes -= cost;
+            self.desk.forget_stored(stored, delivery.number);
+            queued.push(delivery);
+        }
+        flow.queue = kept.into_iter().collect();
+        if let Some(session) = self.desk.sessions.get_mut(key.0) {
+            session.flow = Some(flow);
+        }
+        for (delivery, sent_once) in sent {
+            self.settle_sent(now, key, &client_id, &delivery, sent_once, reason);
+        }
+        for delivery in queued {
+            self.settle_queued(now, key, &client_id, &delivery, reason);
+        }
+    }
+
+    /// Whether a message of a session's tail is owed to its client: not if it was for the subscriptions of a session that has ended.
+    pub(crate) fn is_owed_still(&self, key: SessionKey, number: u64, message: &Message) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let before = session.flow.as_ref().is_some_and(|flow| number <= flow.mailbox_from);
+        !before || is_addressed(self.settings.addresses.as_ref(), session, message)
+    }
+
+    fn is_kept(&self, key: SessionKey, delivery: &Delivery) -> bool {
+        let session = self.desk.sessions.get(key.0);
+        let addressed = |session: &Session| is_addressed(self.settings.addresses.as_ref(), session, &delivery.message);
+        delivery.group.is_none() && session.is_some_and(addressed)
+    }
+
+    fn forget_numbers(&mut self, key: SessionKey, numbers: Numbers) {
+        if let Some(stored) = self.desk.sessions.get(key.0).and_then(|session| session.stored) {
+            self.desk.journal.delete_entry(stored, numbers);
+        }
+    }
+}

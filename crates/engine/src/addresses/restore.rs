@@ -1,0 +1,44 @@
+//! Nodes and their groups, as a restart finds them.
+
+use crate::engine::Engine;
+use crate::ids::{SessionKey, TenantId};
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::session::{Delivery, Standing};
+
+use super::mailbox::is_addressed;
+
+/// A bit of the options of a stored subscription that no subscription has: what stands in the place of its filter is the name
+/// of a group that a node is in.
+pub(crate) const NODE_GROUP: u8 = 1 << 4;
+
+impl Engine {
+    /// Counts a session that was taken in.
+    pub(crate) fn restore_standing(&mut self, now: Now, tenant: TenantId, standing: Standing) {
+        if standing.is_node() && self.settings.addresses.is_some() {
+            self.count_node(now, tenant);
+            self.nodes.mailboxes += u64::from(standing == Standing::Mailbox);
+        }
+    }
+
+    /// A node was in a group.
+    pub(crate) fn restore_node_group(&mut self, now: Now, key: Option<SessionKey>, name: &str) {
+        let session = key.and_then(|key| self.desk.sessions.get(key.0));
+        let tenant = session.filter(|session| session.standing.is_node()).map(|session| session.tenant);
+        if let (Some(key), Some(tenant), true) = (key, tenant, self.settings.addresses.is_some()) {
+            self.join_node_group(now, tenant, name, key);
+        }
+    }
+
+    /// Gives up a message that a restored session was owed unless it is addressed to its client; says whether it did.
+    pub(crate) fn gives_up_restored(&mut self, key: SessionKey, delivery: &Delivery) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return true };
+        let stored = session.stored;
+        if is_addressed(self.settings.addresses.as_ref(), session, &delivery.message) {
+            return false;
+        }
+        self.desk.forget_stored(stored, delivery.number);
+        self.desk.counters.drop_message(Reason::SessionDiscarded);
+        true
+    }
+}

@@ -1,0 +1,151 @@
+//! A session's own value.
+
+use std::sync::Arc;
+
+use crate::identity::Identity;
+use crate::ids::{ListenerId, TenantId};
+use crate::now::{Millis, Now};
+use crate::session::{Session, Standing, Will};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+use super::records::{end, put_message, read_message};
+
+/// Version of the values; a reader refuses others.
+pub(super) const RECORD_VERSION: u8 = 1;
+/// That of the sessions of mobile nodes, which say more.
+const NODE_VERSION: u8 = 2;
+
+/// A session's own value.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionRecord {
+    pub tenant: TenantId,
+    pub client_id: Box<str>,
+    pub expiry_seconds: u32,
+    pub receive_maximum: u16,
+    pub listener: ListenerId,
+    /// Whether its client was connected.
+    pub connected: bool,
+    /// When it ends, if its client is away.
+    pub ends_at: Millis,
+    pub will: Option<Will>,
+    /// When its will is due, if it waits.
+    pub will_due: Millis,
+    pub identity: Option<Arc<Identity>>,
+    pub standing: Standing,
+    /// What was numbered up to here may be for subscriptions of an earlier session.
+    pub mailbox_from: u64,
+}
+
+impl SessionRecord {
+    /// Appends the value of a session as it is now.
+    pub(crate) fn write_session(out: &mut Vec<u8>, now: Now, session: &Session) {
+        let rare = session.rare.as_deref();
+        let is_node = session.standing.is_node();
+        out.put_u8(if is_node { NODE_VERSION } else { RECORD_VERSION });
+        out.put_u16(session.tenant.0);
+        out.put_bytes(session.client_id.as_bytes());
+        // One that ends with its connection and is stored all the same is given as long as a client takes to come back.
+        out.put_u32(if is_node { session.expiry_seconds } else { session.expiry_seconds.max(1) });
+        out.put_u16(session.receive_maximum);
+        out.put_u16(session.listener.0);
+        out.put_u8(u8::from(session.connection.is_some()));
+        out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
+        let will = rare.and_then(|rare| rare.will.as_ref());
+        out.put_u8(u8::from(will.is_some()));
+        if let Some(will) = will {
+            put_message(out, now, &will.message.publication());
+            out.put_u32(will.delay_seconds);
+            out.put_u8(u8::from(will.expiry_seconds.is_some()));
+            out.put_u32(will.expiry_seconds.unwrap_or(0));
+            out.put_u64(now.to_unix(rare.and_then(|rare| rare.will_due).unwrap_or(Millis::NEVER)));
+        }
+        out.put_u8(u8::from(session.identity.is_some()));
+        if let Some(identity) = &session.identity {
+            identity.write(out);
+        }
+        if is_node {
+            out.put_u8(u8::from(session.standing == Standing::Mailbox));
+            out.put_u64(session.flow.as_ref().filter(|flow| flow.tail.is_some()).map_or(0, |flow| flow.mailbox_from));
+        }
+    }
+
+    /// When the session ends, after a restart. The connection of a client that was connected broke off when the process ended; how
+    /// long that is ago nobody knows, so its time begins now.
+    pub(super) fn ends_at_after_restart(&self, now: Now) -> Millis {
+        match self.expiry_seconds {
+            _ if self.standing == Standing::Mailbox => self.ends_at,
+            // It has ended with its connection.
+            0 => now.monotonic,
+            u32::MAX => Millis::NEVER,
+            seconds if self.connected || self.ends_at == Millis::NEVER => now.monotonic.plus_seconds(seconds),
+            _ => self.ends_at,
+        }
+    }
+
+    /// Reads a session's value.
+    pub(super) fn read(value: &[u8], now: Now) -> Result<Self, WireError> {
+        let mut reader = WireReader::new(value);
+        let is_node = read_version(&mut reader)?;
+        let tenant = TenantId(reader.u16("a tenant")?);
+        let client_id: Box<str> = reader.text("a client id")?.into();
+        let expiry_seconds = reader.u32("a session expiry")?;
+        let receive_maximum = reader.u16("a receive maximum")?;
+        let listener = ListenerId(reader.u16("a listener")?);
+        let connected = reader.flag("whether it was connected")?;
+        let ends_at = now.from_unix(reader.u64("a session's end")?);
+        let (mut will, mut will_due) = (None, Millis::NEVER);
+        if reader.flag("whether there is a will")? {
+            let message = read_message(&mut reader, now, tenant)?;
+            let delay_seconds = reader.u32("a will delay")?;
+            let expires = reader.flag("whether a will expires")?;
+            let expiry = reader.u32("a will's expiry")?;
+            will_due = now.from_unix(reader.u64("a will's time")?);
+            will = Some(Will { message, delay_seconds, expiry_seconds: expires.then_some(expiry) });
+        }
+        let mut identity = None;
+        if reader.flag("whether there is an identity")? {
+            identity = Some(Arc::new(Identity::read(&mut reader)?));
+        }
+        let (mut standing, mut mailbox_from) = (Standing::Client, 0);
+        if is_node {
+            let mailbox = reader.flag("whether it is a mailbox")?;
+            standing = if mailbox { Standing::Mailbox } else { Standing::Node };
+            mailbox_from = reader.u64("where a mailbox began")?;
+        }
+        end(&reader)?;
+        if client_id.is_empty() || (expiry_seconds == 0 && !is_node) {
+            return Err(WireError { reading: "a session that lasts" });
+        }
+        Ok(Self {
+            tenant,
+            client_id,
+            expiry_seconds,
+            receive_maximum,
+            listener,
+            connected,
+            ends_at,
+            will,
+            will_due,
+            identity,
+            standing,
+            mailbox_from,
+        })
+    }
+}
+
+/// Reads the version of a session's value; says whether it is a mobile node's.
+fn read_version(reader: &mut WireReader<'_>) -> Result<bool, WireError> {
+    match reader.u8("a version")? {
+        RECORD_VERSION => Ok(false),
+        NODE_VERSION => Ok(true),
+        _ => Err(WireError { reading: "a session of this version" }),
+    }
+}
+
+/// The session that a value belongs to, without the rest of it.
+pub(super) fn client_of(value: &[u8]) -> Result<(TenantId, &str), WireError> {
+    let mut reader = WireReader::new(value);
+    read_version(&mut reader)?;
+    let tenant = TenantId(reader.u16("a tenant")?);
+    Ok((tenant, reader.text("a client id")?))
+}

@@ -1,0 +1,65 @@
+//! What a store at rest holds, for another node that is to go on with it.
+
+use std::sync::Arc;
+
+use tidegate_engine::{
+    Engine, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Takers,
+};
+use tidegate_store::Store;
+
+use crate::clock::Clock;
+use crate::durable::DurableError;
+use crate::moves::MoveError;
+
+/// Why a store could not be given on.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// What it holds cannot be read or does not fit together.
+    #[error(transparent)]
+    Durable(#[from] DurableError),
+    /// It cannot be made an image of.
+    #[error(transparent)]
+    Image(#[from] MoveError),
+    /// Queues were left in the store.
+    #[error("queues are too long to be taken in as a whole; start a node with this store")]
+    TooLong,
+}
+
+/// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that takes them over. It is what a restart
+/// with the store would go on from: clients count as cut off from now on, and wills that are due are published where the images arrive.
+/// All of it is in memory at once. Nothing of the store changes.
+///
+/// # Errors
+/// When it cannot be read, or what it holds does not fit together.
+pub fn images_of(
+    store: &Store,
+    settings: EngineSettings,
+    partitions: Partitions,
+) -> Result<Vec<PartitionImage>, PlaceError> {
+    let now = Clock::start().now();
+    let mut settings = settings;
+    // Queues come into memory as they are: they leave it again at once.
+    settings.queue.memory_bytes = u64::MAX;
+    settings.limits.memory_ceiling = 0;
+    let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
+    let (mut route, mut failure) = (RestoreRoute::new(1), None);
+    let visited = store.for_each(&mut |key, value| {
+        if failure.is_none() {
+            failure = match route.takers(key, value) {
+                Ok(Takers::None) => None,
+                Ok(_) => engine.restore(now, key, value).err(),
+                Err(error) => Some(error),
+            };
+        }
+    });
+    visited.map_err(DurableError::from)?;
+    if let Some(error) = failure {
+        return Err(DurableError::from(error).into());
+    }
+    engine.finish_restore(now).map_err(DurableError::from)?;
+    engine.hold_partitions(now, partitions, None);
+    match engine.snapshot_partitions(now, partitions, u64::MAX).map_err(MoveError::from)? {
+        Snapshot::Taken(images) => Ok(images),
+        Snapshot::Loading => Err(PlaceError::TooLong),
+    }
+}

@@ -1,0 +1,193 @@
+//! The files of the store on the bus: opened where the configuration names one, and what becomes of the broker when somebody else
+//! has them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use signal_hook::consts::SIGTERM;
+use tidegate_bus::{Address, Bus};
+use tidegate_mirror::{Lost, MirrorDisk, OnLost, Settings, log_of};
+
+use crate::config::Config;
+use crate::config::finding::Findings;
+use crate::config::path::KeyPath;
+use crate::config::sections::StoreDurability;
+use crate::config::value::Problem;
+use crate::reload::{Prepared, Reloadable};
+use crate::tenant_numbers;
+
+/// How long a stop waits for the bus, beyond the time that clients have.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A store whose files are on the bus.
+#[derive(Clone)]
+pub(crate) struct Mirrored {
+    disk: Arc<MirrorDisk>,
+    /// Whether another process has them now.
+    lost: Arc<AtomicBool>,
+}
+
+/// Opens the files, where the configuration names a bus.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn open(config: &Config, directory: &str) -> Result<Option<Mirrored>, String> {
+    let mirror = &config.mirror;
+    let Some(address) = &mirror.bus else { return Ok(None) };
+    let address: Address = address.parse().map_err(|error| format!("mirror.bus: {error}"))?;
+    let settings = tidegate_bus::Settings {
+        prefix: mirror.prefix.clone(),
+        replicas: mirror.replicas,
+        tls: mirror.tls,
+        tls_ca: mirror.bus_ca.as_ref().map(PathBuf::from),
+        ..tidegate_bus::Settings::default()
+    };
+    let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
+    let lost = Arc::new(AtomicBool::new(false));
+    let settings = Settings::new(&mirror.name, directory).map_err(|error| format!("mirror.name: {error}"))?;
+    let settings = Settings {
+        local_sync: mirror.local_sync,
+        max_bytes: mirror.max_bytes.0,
+        on_lost: stop_on_loss(&lost),
+        ..settings
+    };
+    tracing::info!(bus = %address, log = %settings.log, "taking the files of the store");
+    let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
+    Ok(Some(Mirrored { disk: opened.disk, lost }))
+}
+
+/// What is done when nothing can be kept any more: the broker stops, so that its clients turn to who has the files.
+fn stop_on_loss(lost: &Arc<AtomicBool>) -> OnLost {
+    let lost = Arc::clone(lost);
+    Arc::new(move |_: &Lost| {
+        lost.store(true, Ordering::SeqCst);
+        // As if somebody had asked for it, so that there is one way to stop.
+        if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
+            tracing::error!(%error, "the broker cannot be stopped; it acknowledges nothing any more");
+        }
+    })
+}
+
+impl Mirrored {
+    /// The disk, for the store.
+    pub(crate) fn disk(&self) -> Arc<MirrorDisk> {
+        Arc::clone(&self.disk)
+    }
+
+    /// Carries what others have put beside the files of the store, if it is there.
+    ///
+    /// # Errors
+    /// In words for people.
+    fn carry(&self, config: &Config, name: &str) -> Result<(), String> {
+        let is_there = |directory: &String| Path::new(directory).join(name).exists();
+        if !config.store.directory.as_ref().is_some_and(is_there) {
+            return Ok(());
+        }
+        self.disk.carry(name).map_err(|error| format!("cannot keep {name} on the bus: {error}"))
+    }
+
+    /// Sees to it that a stop does not wait for a bus that is away, beyond this time.
+    ///
+    /// # Errors
+    /// In words for people, when the system gives no thread.
+    pub(crate) fn stop_within(self, limit: Duration) -> Result<Closing, String> {
+        let (stopped, wait) = channel();
+        let disk = Arc::clone(&self.disk);
+        let watch = move || {
+            if wait.recv_timeout(limit.saturating_add(CLOSE_PATIENCE)) == Err(RecvTimeoutError::Timeout) {
+                tracing::warn!("the bus does not confirm the last of what was to be kept; it was never acknowledged");
+                disk.close(Duration::ZERO);
+            }
+        };
+        let watch = Builder::new().name("mirror-stop".into()).spawn(watch);
+        let watch = watch.map_err(|error| format!("cannot start a thread for the stop: {error}"))?;
+        Ok(Closing { mirrored: self, stopped, watch })
+    }
+}
+
+/// Gives tenants their numbers, which are on the bus before any key is that has one.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn settle(config: &Config, mirrored: Option<&Mirrored>) -> Result<Config, String> {
+    let settled = tenant_numbers::settle(config)?;
+    match mirrored {
+        Some(mirrored) => mirrored.carry(&settled, tenant_numbers::NAME).map(|()| settled),
+        None => Ok(settled),
+    }
+}
+
+impl Reloadable for Mirrored {
+    fn name(&self) -> &'static str {
+        "numbers of tenants on the bus"
+    }
+
+    fn takes(&self, _: &KeyPath) -> bool {
+        false
+    }
+
+    fn prepare(&self, new: &Config) -> Result<Box<dyn Prepared>, String> {
+        // Numbers that are given are never taken back, so this does no harm when the rest is refused.
+        self.carry(new, tenant_numbers::NAME).map(|()| Box::new(Carried) as Box<dyn Prepared>)
+    }
+}
+
+/// They are there.
+struct Carried;
+
+impl Prepared for Carried {
+    fn commit(self: Box<Self>) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// A stop under way.
+pub(crate) struct Closing {
+    mirrored: Mirrored,
+    stopped: Sender<()>,
+    watch: JoinHandle<()>,
+}
+
+impl Closing {
+    /// Ends it, now that the store has stopped. Says whether the files are another's now.
+    pub(crate) fn end(self) -> bool {
+        let _ = self.stopped.send(());
+        let _ = self.watch.join();
+        self.mirrored.disk.close(CLOSE_PATIENCE);
+        self.mirrored.lost.load(Ordering::SeqCst)
+    }
+}
+
+/// Checks what the keys say together.
+pub(crate) fn check(config: &Config, findings: &mut Findings) {
+    let mirror = &config.mirror;
+    let source = |key| config.source_of("mirror", key).clone();
+    let Some(address) = &mirror.bus else {
+        if !mirror.name.is_empty() {
+            let problem = Problem::new("`mirror.name` names files on a bus, and `mirror.bus` names none");
+            findings.push(problem.hint("name the bus with `mirror.bus` or --mirror"), source("name"));
+        }
+        return;
+    };
+    if let Err(error) = address.parse::<Address>() {
+        findings.push(Problem::new(error.to_string()), source("bus"));
+    }
+    if mirror.name.is_empty() {
+        let problem = Problem::new("`mirror.bus` needs a name for the files");
+        findings
+            .push(problem.hint("give the broker one of its own with `mirror.name` or --mirror-name"), source("bus"));
+    } else if let Err(error) = log_of(&mirror.name) {
+        findings.push(Problem::new(error.to_string()), source("name"));
+    }
+    if config.store.directory.is_none() {
+        let problem = Problem::new("`mirror.bus` needs a directory for the working copy");
+        findings.push(problem.hint("name one with `store.directory` or --data"), source("bus"));
+    } else if config.store.durability != StoreDurability::Commit {
+        let problem = Problem::new("with `mirror.bus` everything is on the bus before it is acknowledged");
+        findings.push(problem.hint("leave `store.durability` out"), config.source_of("store", "durability").clone());
+    }
+}

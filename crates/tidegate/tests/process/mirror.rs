@@ -1,0 +1,145 @@
+//! Brokers whose store is on a real NATS server, which each test starts for itself.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use crate::broker::{Broker, Ended, Folder, run};
+
+/// A server with JetStream, and what it keeps.
+struct Nats {
+    process: Option<Child>,
+    port: u16,
+    folder: Folder,
+}
+
+/// The server: from the path, or where `./test` has put it.
+fn program() -> PathBuf {
+    let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
+    if installed.exists() { installed } else { "nats-server".into() }
+}
+
+impl Nats {
+    fn start() -> Self {
+        let mut nats = Self { process: None, port: 0, folder: Folder::new() };
+        // A port that is free now may be another's a moment later: then it is tried again with another one.
+        while nats.process.is_none() {
+            nats.port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut command = Command::new(program());
+            command.args(["-a", "127.0.0.1", "-p", &nats.port.to_string(), "-js", "-sd", &nats.folder.file("js")]);
+            let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
+                panic!("nats-server cannot be started ({error}); ./test installs it, or go install github.com/nats-io/nats-server/v2")
+            });
+            let log = child.stderr.take().map(BufReader::new);
+            let mut lines = log.into_iter().flat_map(BufRead::lines).map_while(Result::ok);
+            if lines.any(|line| line.contains("Server is ready")) {
+                nats.process = Some(child);
+            } else {
+                let _ = child.wait();
+            }
+        }
+        nats
+    }
+
+    fn broker(&self, data: &str) -> Broker {
+        let bus = format!("nats://127.0.0.1:{}", self.port);
+        Broker::start(&["--data", data, "--mirror", &bus, "--mirror-name", "a"])
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Runs a client command against a broker.
+fn client(broker: &Broker, arguments: &[&str]) -> Ended {
+    let (host, port) = broker.address("mqtt://").rsplit_once(':').unwrap();
+    run(&[&arguments[..1], &["-h", host, "-p", port], &arguments[1..]].concat())
+}
+
+fn owe(broker: &Broker, payload: &str) {
+    let published = client(broker, &["pub", "-q", "1", "-t", "in/a", "-m", payload]);
+    assert_eq!((published.code, published.err.as_str()), (Some(0), ""));
+}
+
+fn subscribe(broker: &Broker) {
+    let subscribed = client(broker, &["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-E"]);
+    assert_eq!(subscribed.code, Some(0), "{}", subscribed.err);
+}
+
+fn fetch(broker: &Broker, count: &str) -> String {
+    let arguments = ["sub", "-i", "device", "-c", "-q", "1", "-t", "in/#", "-C", count, "-W", "20", "-v"];
+    let owed = client(broker, &arguments);
+    assert_eq!(owed.code, Some(0), "{}", owed.err);
+    owed.out
+}
+
+#[test]
+fn a_broker_goes_on_elsewhere_when_its_machine_is_gone() {
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let (here, there) = (folder.file("here"), folder.file("there"));
+    let broker = nats.broker(&here);
+    subscribe(&broker);
+    owe(&broker, "one");
+    broker.signal("KILL");
+    broker.wait();
+    std::fs::remove_dir_all(&here).unwrap();
+    let broker = nats.broker(&there);
+    owe(&broker, "two");
+    broker.signal("TERM");
+    assert_eq!(broker.wait().code, Some(0));
+    let broker = nats.broker(&here);
+    assert_eq!(fetch(&broker, "2"), "in/a one\nin/a two\n");
+}
+
+#[test]
+fn who_has_lost_its_files_to_another_process_stops() {
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let older = nats.broker(&folder.file("older"));
+    subscribe(&older);
+    owe(&older, "one");
+    let newer = nats.broker(&folder.file("newer"));
+    // The older one learns of it with the next thing that it has to keep, and does not acknowledge that.
+    let (host, port) = older.address("mqtt://").rsplit_once(':').unwrap();
+    let refused = run(&["pub", "-h", host, "-p", port, "-q", "1", "-t", "in/a", "-m", "never"]);
+    assert_ne!(refused.code, Some(0), "{}", refused.out);
+    let ended = older.wait();
+    assert_eq!(ended.code, Some(1), "{}", ended.err);
+    assert!(ended.err.contains("another process has taken store-a"), "{}", ended.err);
+    owe(&newer, "two");
+    assert_eq!(fetch(&newer, "2"), "in/a one\nin/a two\n");
+}
+
+#[test]
+fn a_broker_stops_though_the_bus_is_away() {
+    let (mut nats, folder) = (Nats::start(), Folder::new());
+    let broker = nats.broker(&folder.file("data"));
+    subscribe(&broker);
+    owe(&broker, "one");
+    nats.kill();
+    broker.signal("TERM");
+    // What it had acknowledged was confirmed before.
+    assert_eq!(broker.wait().code, Some(0));
+}
+
+#[test]
+fn what_a_mirror_needs_is_said() {
+    for (arguments, said) in [
+        (&["--mirror", "nats://127.0.0.1:1"][..], "--mirror-name"),
+        (&["--mirror", "nats://127.0.0.1:1", "--mirror-name", "a"], "--data"),
+        (&["--mirror-name", "a"], "--mirror"),
+    ] {
+        let ended = run(&[&["--listen", "127.0.0.1:0", "--admin", "off"], arguments].concat());
+        assert!(ended.code != Some(0) && ended.err.contains(said), "{said}: {}", ended.err);
+    }
+}
