@@ -65,7 +65,7 @@ pub(crate) enum LabCommand {
     Report(report::Args),
     /// Raise the load until a service level breaks
     #[command(after_help = SWEEP)]
-    Sweep(Box<sweep::Args>),
+    Sweep(Box<sweep::SweepArgs>),
     /// Tell whether runs differ, by a statistical test
     #[command(after_help = COMPARE)]
     Compare(compare::Args),

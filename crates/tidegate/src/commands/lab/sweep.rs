@@ -12,7 +12,7 @@ use crate::exit::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab sweep`.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Args {
+pub(crate) struct SweepArgs {
     #[command(flatten)]
     run: RunArgs,
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     delivered: f64,
 }
 
-pub(super) fn run(args: &Args) -> Exit {
+pub(super) fn run(args: &SweepArgs) -> Exit {
     let order = match order(&args.run) {
         Ok(order) => order,
         Err(wrong) => {
