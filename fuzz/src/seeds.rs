@@ -8,6 +8,8 @@ use tidegate_mqtt::{
     RetainHandling, SubAck, Subscribe, SubscriptionIdentifiers, SubscriptionOptions, Subscriptions, TopicFilter,
     TopicFilters, TopicName, UnsubAck, Unsubscribe, UserProperties, Version, Will, WillProperties,
 };
+use tidegate_node::NodeName;
+use tidegate_node::cluster::wire::{Frame, Hello, NONCE_BYTES, PROOF_BYTES, Refusal, put_frame};
 
 use crate::version_byte;
 
@@ -94,6 +96,40 @@ pub fn proxy_protocol() -> Vec<Seed> {
         ("none", b"\x10\x0c\0\x04MQTT".to_vec()),
     ];
     seeds.map(|(name, input)| (name.to_owned(), input)).to_vec()
+}
+
+/// Seeds of the target `cluster_link`: each frame, and a whole session.
+pub fn cluster_link() -> Vec<Seed> {
+    let name = |name| NodeName::new(name).expect("a name");
+    let hello = Hello {
+        nonce: [7; NONCE_BYTES],
+        name: name("a"),
+        to: name("node-b"),
+        incarnation: 5,
+        shards: 2,
+        monotonic: 5_000_001,
+        unix: 1_700_000_000_000,
+    };
+    let frames = [
+        ("hello", Frame::Hello(hello)),
+        ("proof", Frame::Proof([3; PROOF_BYTES])),
+        ("refusal", Frame::Refusal(Refusal::Secret)),
+        ("batch", Frame::Batch { from: 1, to: 0, batch: b"\x01records" }),
+        ("ping", Frame::Ping { sent: 77 }),
+        ("pong", Frame::Pong { of: 77 }),
+        ("settled", Frame::Settled),
+        ("goodbye", Frame::Goodbye),
+    ];
+    let mut seeds: Vec<Seed> = Vec::new();
+    let mut session = Vec::new();
+    for (name, frame) in &frames {
+        let mut bytes = Vec::new();
+        put_frame(frame, &mut bytes);
+        session.extend_from_slice(&bytes);
+        seeds.push(((*name).to_owned(), bytes));
+    }
+    seeds.push(("session".to_owned(), session));
+    seeds
 }
 
 /// The body of a packet that is shorter than 16 KiB.

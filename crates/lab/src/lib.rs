@@ -1,5 +1,6 @@
 //! Measures any message broker the same way, from outside.
 //!
+//! - [`compare`] tells whether two series of runs differ.
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`drivers`] does the same for middleware that speaks other protocols.
 //! - [`load`] produces load and counts exactly what became of it.
@@ -7,8 +8,10 @@
 //! - [`sample`] looks at what they use, and limits it.
 //! - [`scenario`] has what is measured, as data.
 //! - [`run`] runs a scenario against brokers, again and again.
+//! - [`sweep`] raises a load until a service level breaks.
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
+pub mod compare;
 pub mod double;
 pub mod drivers;
 pub mod load;
@@ -21,3 +24,4 @@ pub mod sample;
 pub mod scenario;
 pub mod span;
 pub mod stop;
+pub mod sweep;

@@ -187,7 +187,7 @@ pub(crate) struct ConfigArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
-    /// The bus of the cluster: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
+    /// The bus of the cluster, or of the services of `core`: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bus: Option<String>,
 

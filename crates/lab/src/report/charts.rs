@@ -21,8 +21,8 @@ pub(super) fn ratios(results: &Results, out: &mut String) {
     put!(out, "<h2 id=\"ratios\">Against {}</h2>", escape(base));
     put!(
         out,
-        "<p class=\"note\">How many times as good as {} each other broker is: the geometric mean over all cases in which both have a number above \
-         0. A bar to the left is worse.</p><div class=\"pair\">",
+        "<p class=\"note\">How many times as good as {} each other broker is: the geometric mean over all cases in which both have a valid run and a number \
+         above 0. A bar to the left is worse.</p><div class=\"pair\">",
         escape(base)
     );
     for measure in measures(results) {
@@ -32,7 +32,12 @@ pub(super) fn ratios(results: &Results, out: &mut String) {
             let factors: Vec<f64> = results
                 .case_names()
                 .iter()
-                .filter_map(|case| advantage(measure, table.get(case, peer)?.median, table.get(case, base)?.median))
+                .filter_map(|case| {
+                    let (theirs, ours) = (table.get(case, peer)?, table.get(case, base)?);
+                    // A run in which the generator was the bottleneck compares generators.
+                    let valid = !theirs.invalid && !ours.invalid;
+                    valid.then(|| advantage(measure, theirs.median, ours.median))?
+                })
                 .collect();
             if let Some(ratio) = geometric_mean(&factors) {
                 rows.push(Bar { label: peer.clone(), series: series + 1, ratio });

@@ -122,7 +122,9 @@ fn verdict(results: &Results, table: &Table) -> Option<Verdict> {
         }
     }
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let Some((who, count)) = wins.first().cloned() else { return Some(shared_first(results, table, &cases)) };
+    let Some((who, count)) = wins.first().filter(|(_, count)| 2 * count > cases.len()).cloned() else {
+        return Some(shared_first(results, table, &cases));
+    };
     let won: Vec<&Vec<&Cell>> = cases.iter().filter(|ranked| ranked[0].peer == who).collect();
     let first = won.first()?;
     let how = if cases.len() == 1 {
@@ -175,9 +177,9 @@ pub(super) fn advantage(measure: Measure, first: f64, second: f64) -> Option<f64
     (ratio.is_finite() && ratio > 0.0).then_some(ratio)
 }
 
-/// The brokers of a case, the best first.
+/// The brokers of a case with a valid run, the best first.
 pub(super) fn ranked<'a>(table: &'a Table, case: &str) -> Vec<&'a Cell> {
-    let mut cells: Vec<&Cell> = table.cells.iter().filter(|cell| cell.case == case).collect();
+    let mut cells: Vec<&Cell> = table.cells.iter().filter(|cell| cell.case == case && !cell.invalid).collect();
     cells.sort_by(|a, b| match table.measure.better() {
         Better::Higher => b.median.total_cmp(&a.median),
         Better::Lower => a.median.total_cmp(&b.median),

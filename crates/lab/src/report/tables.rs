@@ -10,14 +10,15 @@ pub(super) fn write(results: &Results, out: &mut String) {
     out.push_str("<h2 id=\"tables\">Tables</h2>");
     out.push_str("<p class=\"note\">The best of a row is marked where it stands out by more than one in a hundred. † no valid run.</p>");
     let first = measures(results);
+    out.push_str("<div class=\"tables\">");
     for measure in &first {
         table(results, *measure, out);
     }
-    out.push_str("<details><summary>All other measures</summary>");
+    out.push_str("</div><details><summary>All other measures</summary><div class=\"tables\">");
     for measure in Measure::ALL.iter().filter(|measure| !first.contains(measure)) {
         table(results, *measure, out);
     }
-    out.push_str("</details>");
+    out.push_str("</div></details>");
 }
 
 fn table(results: &Results, measure: Measure, out: &mut String) {

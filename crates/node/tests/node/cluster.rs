@@ -1,7 +1,11 @@
 //! Two and three nodes in one process, linked over loopback.
 
+mod clients;
 mod dying;
+mod keeping;
+mod lying;
 mod proxy;
 mod routing;
+mod slow_disk;
 mod strangers;
 mod world;

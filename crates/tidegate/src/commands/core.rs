@@ -27,10 +27,6 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Service::Points, Service::Groups])]
     services: Vec<Service>,
 
-    /// The bus that the gateways are on: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
-    #[arg(long, value_name = "ADDRESS")]
-    bus: Option<String>,
-
     /// A file of groups, for one definer; repeatable
     #[arg(long, value_name = "FILE")]
     groups: Vec<String>,
@@ -50,7 +46,8 @@ impl Args {
         if !self.groups.is_empty() {
             set.push(("context.groups".to_owned(), self.groups.join(",")));
         }
-        set.extend(self.bus.iter().map(|bus| ("context.bus".to_owned(), bus.clone())));
+        // To a broker `--bus` is that of its cluster; here it is the one that the gateways are on.
+        set.extend(sources.bus.take().map(|bus| ("context.bus".to_owned(), bus)));
         // What was set by name wins over a flag, as everywhere.
         set.append(&mut sources.set);
         sources.set = set;

@@ -17,6 +17,7 @@ mod fleet_stop;
 mod gate;
 mod homes;
 mod identity;
+mod lab;
 mod life;
 mod mirror;
 mod orchestrator_tls;

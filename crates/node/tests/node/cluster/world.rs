@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tidegate_engine::{PARTITIONS, ShardId};
+use tidegate_engine::{ListenerSettings, PARTITIONS, ShardId};
 use tidegate_node::{
     ClusterSettings, ClusterStatus, ClusterView, LinkLimits, LinkState, Node, NodeName, NodeSettings, PeerNode,
     PeerStatus, Secret,
@@ -16,10 +16,14 @@ pub(super) fn name(name: &str) -> NodeName {
     NodeName::new(name).unwrap()
 }
 
-/// What a node is started with.
+/// What a node is started with: a listener for clients, and one for those that other nodes relay.
 pub(super) fn settings_of(node: &str, incarnation: u64, shards: u16) -> NodeSettings {
     let mut settings = NodeSettings::new("127.0.0.1:0".parse().unwrap());
     settings.shards = shards;
+    settings.listeners.push("127.0.0.1:0".parse().unwrap());
+    settings.proxies.insert(1, vec!["127.0.0.0/8".parse().unwrap()]);
+    let listener = settings.engine.listeners[0].clone();
+    settings.engine.listeners.push(ListenerSettings { relayed: true, ..listener });
     let secret = Secret::new(b"a secret of the tests").unwrap();
     let listen = "127.0.0.1:0".parse().unwrap();
     settings.cluster = Some(ClusterSettings::new(name(node), incarnation, listen, secret));
@@ -73,7 +77,12 @@ impl World {
         let mut settings = settings_of(node, incarnation, shards);
         settings.cluster.as_mut().unwrap().limits = self.limits;
         settings.engine.limits.shard_link_bytes = self.link_bytes;
-        self.nodes.insert(node.to_owned(), Node::start(settings).unwrap());
+        self.add(node, incarnation, Node::start(settings).unwrap());
+    }
+
+    /// Takes in a node that runs.
+    pub(super) fn add(&mut self, node: &str, incarnation: u64, running: Node) {
+        self.nodes.insert(node.to_owned(), running);
         self.incarnations.insert(node.to_owned(), incarnation);
     }
 

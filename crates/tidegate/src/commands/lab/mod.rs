@@ -1,10 +1,12 @@
 //! `tidegate lab`: measures brokers, any of them, from outside.
 
+mod compare;
 mod list;
 mod peers;
 mod probe;
 mod report;
 mod run;
+mod sweep;
 
 use std::path::PathBuf;
 use std::thread;
@@ -32,6 +34,22 @@ Examples:
   tidegate lab peers                    which there are, and whether they are installed
   tidegate lab peers install mosquitto";
 
+const SWEEP: &str = "\
+Examples:
+  tidegate lab sweep suite-point-to-point --only 'QoS 1' --peer tidegate --peer mosquitto --out knee
+  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --out knee
+
+The rate is doubled as long as the level holds, then halved in between. A line for each broker says what
+held and what did not, and why; where the generator reached its own limit first, it says that.";
+
+const COMPARE: &str = "\
+Examples:
+  tidegate lab compare before now     has anything got worse? Exit code 1 when it has
+  tidegate lab compare run            do the brokers of one series differ?
+
+Each case, broker and measure is compared by the exact test of Mann and Whitney on the repetitions; four on
+each side are the least that can show anything.";
+
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -45,6 +63,12 @@ pub(crate) enum LabCommand {
     Probe(probe::Args),
     /// Make the report of results anew
     Report(report::Args),
+    /// Raise the load until a service level breaks
+    #[command(after_help = SWEEP)]
+    Sweep(Box<sweep::SweepArgs>),
+    /// Tell whether runs differ, by a statistical test
+    #[command(after_help = COMPARE)]
+    Compare(compare::Args),
     /// List or install brokers to compare with
     #[command(after_help = PEERS)]
     Peers(peers::Args),
@@ -69,6 +93,8 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Probe(args) => probe::run(args),
         LabCommand::Report(args) => report::run(args),
+        LabCommand::Sweep(args) => sweep::run(args),
+        LabCommand::Compare(args) => compare::run(args),
         LabCommand::Peers(args) => peers::run(args),
     }
 }

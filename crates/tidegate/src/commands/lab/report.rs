@@ -28,11 +28,7 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 fn done(directory: &std::path::Path) -> Result<(), String> {
-    let path = directory.join("results.json");
-    let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    let results: Results = serde_json::from_slice(&text)
-        .map_err(|error| format!("{} is no result of this version of the lab: {error}", path.display()))?;
-    write(directory, &results, false)
+    write(directory, &super::compare::read(directory)?, false)
 }
 
 /// Writes what a reader gets.

@@ -64,7 +64,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
 
 /// Why nothing is run.
 #[derive(Debug, thiserror::Error)]
-enum Wrong {
+pub(super) enum Wrong {
     #[error(transparent)]
     Peer(#[from] PeerError),
     #[error(transparent)]
@@ -111,7 +111,7 @@ pub(super) fn run(args: &Args) -> Exit {
     }
 }
 
-fn order(args: &Args) -> Result<Order, Wrong> {
+pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;
     let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();

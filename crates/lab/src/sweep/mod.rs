@@ -1,0 +1,60 @@
+//! Raises a load until a service level breaks: first in large steps, then between the last rate that held and the first that did not.
+
+mod drive;
+mod search;
+
+pub use drive::{Knee, SweepError, sweep};
+pub use search::Search;
+
+use std::time::Duration;
+
+use crate::results::{Measure, Run};
+
+/// What has to be kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// The latency that 99 % of deliveries may have at most.
+    pub p99: Duration,
+    /// The least share of what was due that has to come, in percent.
+    pub delivered: f64,
+}
+
+/// Whether a run kept a level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It did.
+    Yes,
+    /// It did not, and why.
+    No(String),
+    /// The generator could not offer so much, so that nothing is known of the broker.
+    Unknown(String),
+}
+
+impl Level {
+    /// Judges a run.
+    pub fn judge(&self, run: &Run) -> Kept {
+        let limit = self.p99.as_secs_f64() * 1e3;
+        let p99 = Measure::LatencyP99.of(run);
+        let delivered = Measure::Delivered.of(run);
+        // What was kept was kept, however hard it was for the generator.
+        match (p99, delivered) {
+            (Some(p99), Some(delivered))
+                if p99 <= limit && delivered >= self.delivered && run.load.losses.unsent == 0 =>
+            {
+                return Kept::Yes;
+            }
+            _ => {}
+        }
+        if let Some(why) = &run.invalid {
+            return Kept::Unknown(why.clone());
+        }
+        match (p99, delivered) {
+            (_, Some(delivered)) if delivered < self.delivered => {
+                Kept::No(format!("{delivered:.2} % were delivered, not {} %", self.delivered))
+            }
+            (Some(p99), _) if p99 > limit => Kept::No(format!("p99 was {p99:.1} ms, above {limit} ms")),
+            (Some(_), Some(_)) => Kept::No(format!("{} messages could not be sent", run.load.losses.unsent)),
+            _ => Kept::No("nothing was delivered".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What it costs to have the files of a store on NATS: messages committed a second, and how long a commit takes.
+//!
+//! `cargo bench -p tidegate-mirror` starts a NATS server of its own, `nats-server` of the path or of `./test`.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a measurement stops at the first surprise")]
+
+use std::fmt::Write;
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use tidegate_bus::Bus;
+use tidegate_store::operation::put;
+use tidegate_store::{Disk, RealDisk, Settings, keep_all};
+
+/// How long each case runs.
+const LENGTH: Duration = Duration::from_secs(3);
+const VALUE: [u8; 256] = [7; 256];
+
+struct Nats(Child, u16);
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn nats(folder: &Path) -> Nats {
+    let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
+    let program = if installed.exists() { installed } else { "nats-server".into() };
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut command = Command::new(program);
+    command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"]).arg(folder.join("js"));
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("nats-server");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("Server is ready")));
+    // What it says later must not fill the pipe.
+    std::thread::spawn(move || lines.count());
+    Nats(child, port)
+}
+
+/// Commits batches of so many messages, so many at once on their way; gives messages a second and the 99th percentile of a commit.
+fn measure(disk: Arc<dyn Disk>, batch: u64, under_way: u64) -> (f64, Duration) {
+    let store = tidegate_store::open(disk, Settings::default(), keep_all()).unwrap().store;
+    let (sender, commits) = channel();
+    let told = move |_: u16, sequence: u64| {
+        let _ = sender.send(sequence);
+    };
+    let running = store.start(Box::new(told)).unwrap();
+    let writer = running.writer(0);
+    let (mut sent, mut told, mut key) = (Vec::new(), 0, 0_u64);
+    let mut took = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed() < LENGTH {
+        while (sent.len() as u64) < told + under_way {
+            let mut payload = Vec::new();
+            for _ in 0..batch {
+                key = (key + 1) % 100_000;
+                put(&mut payload, &key.to_be_bytes(), &VALUE).unwrap();
+            }
+            sent.push(Instant::now());
+            writer.submit(sent.len() as u64, payload).unwrap();
+        }
+        let upto = commits.recv().unwrap();
+        took.extend(sent[told as usize..upto as usize].iter().map(Instant::elapsed));
+        told = upto;
+    }
+    let rate = f64::from((told * batch) as u32) / begin.elapsed().as_secs_f64();
+    took.sort_unstable();
+    (rate, took[took.len() * 99 / 100])
+}
+
+fn main() {
+    let folder = std::env::temp_dir().join(format!("tidegate-mirror-bench-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let server = nats(&folder);
+    let address = format!("nats://127.0.0.1:{}", server.1).parse().unwrap();
+    let bus = Bus::open(&address, tidegate_bus::Settings::default(), Arc::new(|_| {})).unwrap();
+    println!("| batch | on their way | local, messages/s | p99, ms | bus and local | p99, ms | bus alone | p99, ms |");
+    let mut number = 0;
+    for (batch, under_way) in [(1, 1), (1, 64), (32, 1), (32, 16), (1_000, 4)] {
+        let mut row = format!("| {batch} | {under_way} |");
+        for local_sync in [None, Some(true), Some(false)] {
+            number += 1;
+            let directory = folder.join(number.to_string());
+            let (rate, p99) = if let Some(local_sync) = local_sync {
+                let settings = tidegate_mirror::Settings::new(&format!("bench-{number}"), &directory).unwrap();
+                let settings = tidegate_mirror::Settings { local_sync, max_bytes: 1 << 30, ..settings };
+                measure(tidegate_mirror::open(&bus, settings).unwrap().disk, batch, under_way)
+            } else {
+                measure(Arc::new(RealDisk::create(&directory).unwrap()), batch, under_way)
+            };
+            let _ = write!(row, " {rate:.0} | {:.1} |", p99.as_secs_f64() * 1_000.0);
+        }
+        println!("{row}");
+    }
+    drop(server);
+    let _ = std::fs::remove_dir_all(&folder);
+}

@@ -1,0 +1,128 @@
+//! `tidegate lab` as scripts meet it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::broker::{Broker, Folder, run};
+
+/// A scenario of a second.
+const SHORT: &str = "\
+title = 'Short'
+question = 'Does it work?'
+method = 'A second of load.'
+measures = ['throughput', 'lost']
+case = 'QoS {qos}'
+[matrix]
+qos = [0, 1]
+[load]
+duration_ms = 500
+drain_ms = 2000
+[[load.groups]]
+name = 'subscriber'
+count = 2
+role = { subscriber = { filters = ['lab/#'], qos = '{qos}' } }
+[[load.groups]]
+name = 'publisher'
+count = 1
+role = { publisher = { topics = { pattern = 'lab/a' }, qos = '{qos}', pace = { open = { rate = { total = 100 } } } } }
+";
+
+/// The answer of one finding of a probe.
+fn answer<'a>(probed: &'a Value, id: &str) -> &'a Value {
+    let findings = probed["findings"].as_array().unwrap();
+    &findings.iter().find(|finding| finding["id"] == id).unwrap_or_else(|| panic!("{id} is missing"))["answer"]
+}
+
+#[test]
+fn a_probe_finds_what_the_broker_does_and_what_it_does_not() {
+    let broker = Broker::start(&["--set", "retained.available=false", "--set", "listener.0.maximum_qos=1"]);
+    let address = format!("mqtt://{}", broker.address("mqtt://"));
+    let probed = run(&["lab", "probe", &address, "--json"]);
+    assert_eq!(probed.code, Some(0), "{}", probed.err);
+    let probed: Value = serde_json::from_str(&probed.out).unwrap();
+    assert_eq!(probed["schema"], "tidegate-lab/probe/1");
+    for there in
+        ["mqtt-3.1", "mqtt-3.1.1", "mqtt-5", "qos-1", "shared", "will", "queued", "takeover", "user-properties"]
+    {
+        assert_eq!(answer(&probed, there), "yes", "{there}");
+    }
+    assert_ne!(answer(&probed, "qos-2"), "yes");
+    assert_ne!(answer(&probed, "retained"), "yes");
+    assert_eq!(answer(&probed, "retain-available"), "no");
+    assert_eq!(answer(&probed, "maximum-qos"), &serde_json::json!({ "value": "1" }));
+}
+
+#[test]
+fn a_probe_of_nobody_fails_and_one_of_no_address_is_wrong_usage() {
+    assert_eq!(run(&["lab", "probe", "mqtt://127.0.0.1:1"]).code, Some(1));
+    assert_eq!(run(&["lab", "probe", "127.0.0.1"]).code, Some(2));
+}
+
+#[test]
+fn scenarios_are_listed_and_an_unknown_one_is_answered_by_them() {
+    let listed = run(&["lab", "list", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.out).unwrap();
+    assert!(listed.as_array().unwrap().iter().any(|scenario| scenario["name"] == "pi-ladder"));
+    let folder = Folder::new();
+    let unknown = run(&["lab", "run", "nothing", "--peer", "tidegate", "--out", &folder.file("out")]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.err.contains("pi-ladder"), "{}", unknown.err);
+}
+
+#[test]
+fn a_series_leaves_results_and_a_report_and_is_not_made_twice() {
+    let folder = Folder::new();
+    let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));
+    let arguments = ["lab", "run", &scenario, "--peer", "tidegate", "--out", &out, "--ports", "30100-30199"];
+    let first = run(&arguments);
+    assert_eq!(first.code, Some(0), "{}", first.err);
+    let results: Value = serde_json::from_slice(&fs::read(folder.file("out/results.json")).unwrap()).unwrap();
+    assert_eq!(results["schema"], "tidegate-lab/results/1");
+    let runs = results["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    for run in runs {
+        let counts = &run["load"]["counts"];
+        assert_eq!((&counts["sent"], &counts["received"]), (&50.into(), &100.into()), "{counts}");
+        assert!(run["broker"]["rss"].as_array().unwrap().iter().any(|rss| rss.as_u64() > Some(0)));
+    }
+    let report = fs::read_to_string(folder.file("out/report.html")).unwrap();
+    assert!(report.contains("<h1>Short</h1>") && report.contains("<svg"));
+    let again = run(&arguments);
+    assert!(again.err.contains("2 of 2 runs are there already"), "{}", again.err);
+    let slower = run(&[&arguments[..], &["--time-scale", "2"]].concat());
+    assert_eq!(slower.code, Some(1), "a directory has one series");
+}
+
+#[test]
+fn an_interruption_ends_the_broker_too_and_leaves_a_report() {
+    let folder = Folder::new();
+    let scenario = folder.write("long.toml", &SHORT.replace("duration_ms = 500", "duration_ms = 600000"));
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["lab", "run", &scenario, "--peer", "tidegate", "--out", &folder.file("out"), "--ports", "30200-30299"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(lab.stderr.take().unwrap()).lines();
+    let begun = lines.by_ref().map(Result::unwrap).find(|line| line.contains("about 600 s"));
+    assert!(begun.is_some());
+    let scratch = std::env::temp_dir().join(format!("tidegate-lab-{}", lab.id()));
+    let mark = format!("TIDEGATE_LAB_PEER={}", scratch.display());
+    assert!(is_running(&mark));
+    Command::new("kill").args(["-INT", &lab.id().to_string()]).status().unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(lab.wait().unwrap().code(), Some(1), "{rest:?}");
+    assert!(!is_running(&mark));
+    assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped"));
+}
+
+/// Whether a process has this at the begin of a variable of its environment.
+fn is_running(mark: &str) -> bool {
+    let processes = fs::read_dir("/proc").unwrap();
+    processes.filter_map(Result::ok).any(|process| {
+        let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(mark.as_bytes()))
+    })
+}
