@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{PacketId, QoS};
 
+use crate::addresses::Fate;
 use crate::alias::Outbound;
 use crate::connection::Connection;
 use crate::desk::{Desk, open_output};
@@ -105,6 +106,9 @@ impl Desk {
             output.hold(at, batch);
         }
         self.counters.count_sent(qos, publication.payload.len());
+        if qos == QoS::AtMostOnce {
+            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+        }
     }
 
     #[cold]
@@ -141,6 +145,9 @@ impl Desk {
             if !self.make_room(now, &arriving) {
                 return;
             }
+        }
+        if self.sessions.get(to.0).is_some_and(|session| session.connection.is_none()) {
+            self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.read_ahead(to);
@@ -293,6 +300,9 @@ impl Desk {
             output.hold(at, batch);
         }
         self.counters.count_sent(qos, publication.payload.len());
+        if qos == QoS::AtMostOnce {
+            self.tell_fate_of(to, &message, Fate::Delivered);
+        }
     }
 
     /// Lets those go on who waited for a queue that has room again.

@@ -8,6 +8,7 @@ use crate::harness::*;
 
 mod mailbox;
 mod names;
+mod receipts;
 
 /// Everybody may publish to everybody.
 fn open(settings: &mut Settings) {
