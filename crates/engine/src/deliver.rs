@@ -105,10 +105,7 @@ impl Desk {
         if promises && let Some(batch) = self.journal.hold(key) {
             output.hold(at, batch);
         }
-        self.counters.count_sent(qos, publication.payload.len());
-        if qos == QoS::AtMostOnce {
-            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
-        }
+        self.note_sent(to, publication, qos);
     }
 
     #[cold]
@@ -299,9 +296,15 @@ impl Desk {
         {
             output.hold(at, batch);
         }
+        self.note_sent(to, &publication, qos);
+    }
+
+    /// Counts a message that was sent. Below QoS 1 nobody says that it has come.
+    #[inline]
+    fn note_sent(&mut self, to: SessionKey, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
         if qos == QoS::AtMostOnce {
-            self.tell_fate_of(to, &message, Fate::Delivered);
+            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
         }
     }
 

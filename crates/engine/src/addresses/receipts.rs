@@ -66,7 +66,7 @@ impl<'a> Asked<'a> {
     pub(super) fn read(properties: &'a [u8]) -> Option<Self> {
         let properties = PublishProperties::decode(properties).ok()?;
         let mut asked = Self { to: "", correlation: properties.correlation_data, all: false, number: 0 };
-        for (name, value) in properties.user_properties.iter() {
+        for (name, value) in &properties.user_properties {
             match name {
                 ASKS => asked.all = value == "all",
                 GOES_TO => asked.to = value,

@@ -248,9 +248,7 @@ impl<'a> Record<'a> {
             Self::Reserve { .. } | Self::Reserved { .. } | Self::Commit { .. } | Self::Release { .. } => {
                 self.write_reservation(out);
             }
-            Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed | Self::Counted { .. } => {
-                self.write_crossing(out);
-            }
+            Self::Crossing { .. } | Self::Crossed { .. } | Self::Replayed => self.write_crossing(out),
             Self::UplinkRoom { gate } => {
                 out.put_u8(40);
                 out.put_u8(*gate);
@@ -306,11 +304,6 @@ impl<'a> Record<'a> {
                 out.put_u64(*number);
             }
             Self::Replayed => out.put_u8(22),
-            Self::Counted { number, counts } => {
-                out.put_u8(60);
-                out.put_u64(*number);
-                counts.write(out);
-            }
             _ => {}
         }
     }
@@ -324,6 +317,11 @@ impl<'a> Record<'a> {
                 out.put_u64(*client);
                 put_member(out, *member);
                 put_ticket(out, *ticket);
+            }
+            Self::Counted { number, counts } => {
+                out.put_u8(60);
+                out.put_u64(*number);
+                counts.write(out);
             }
             Self::GroupLeave { group, session } => {
                 out.put_u8(8);

@@ -6,6 +6,7 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
+mod leaving;
 mod mailbox;
 mod names;
 mod receipts;
