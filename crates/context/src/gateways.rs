@@ -22,6 +22,8 @@ pub enum ReportRefused {
 pub struct GatewayLoad {
     /// The newest report.
     pub report: LoadReport,
+    /// When the first report of this life of the gateway arrived.
+    pub began: Duration,
     /// When it arrived; `None` when it is from before this service listened, which says nothing of now.
     pub arrived: Option<Duration>,
 }
@@ -63,7 +65,9 @@ impl LoadTable {
         if known.is_some_and(|known| (known.report.life, known.report.number) >= (report.life, report.number)) {
             return Err(ReportRefused::Outdated);
         }
-        self.gateways.insert(report.gateway.clone(), GatewayLoad { report, arrived });
+        let same_life = known.filter(|known| known.report.life == report.life && known.arrived.is_some());
+        let began = same_life.map_or_else(|| arrived.unwrap_or_default(), |known| known.began);
+        self.gateways.insert(report.gateway.clone(), GatewayLoad { report, began, arrived });
         Ok(())
     }
 

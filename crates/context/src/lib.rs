@@ -16,6 +16,7 @@ pub mod ranking;
 mod real;
 mod reallocation;
 mod register;
+pub mod service;
 
 pub use expression::{
     Expression, ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,

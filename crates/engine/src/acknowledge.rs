@@ -48,6 +48,9 @@ impl Engine {
         };
         let Some(session) = self.desk.session_of(key) else { return Ok(()) };
         self.desk.finish(now.monotonic, session, id, State::AwaitPubAck, code);
+        if !self.pings.is_empty() {
+            self.note_pong(session, id.get());
+        }
         self.desk.refill(now.monotonic, &mut self.layouts, session);
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The engine of one shard: what comes in, what goes out, and the calls that its shell makes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::access::Rules;
@@ -96,6 +97,8 @@ pub struct Engine {
     pub(crate) others_restored: u16,
     /// Other shards that have delivered what was left on its way.
     pub(crate) others_replayed: u16,
+    /// Sessions and packet ids of pings that were not acknowledged so far.
+    pub(crate) pings: BTreeSet<(u32, u16)>,
     /// Whether [`Engine::work_off`] is running.
     working_off: bool,
 }
@@ -162,6 +165,7 @@ impl Engine {
             replayed: Vec::new(),
             others_restored: 0,
             others_replayed: 0,
+            pings: BTreeSet::new(),
             working_off: false,
             settings,
         }

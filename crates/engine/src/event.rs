@@ -80,6 +80,13 @@ pub enum Event {
         /// Which attempt it is: an outcome that names another one comes too late.
         attempt: DialAttempt,
     },
+    /// A client has acknowledged a [`ping`](crate::Engine::ping).
+    Pong {
+        /// The tenant of the client.
+        tenant: TenantId,
+        /// The client id.
+        client_id: String,
+    },
     /// Something for the log.
     Log(LogEvent),
 }

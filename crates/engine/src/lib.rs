@@ -107,6 +107,7 @@ mod reservations;
 mod retained;
 mod retained_fetch;
 mod roster;
+mod service;
 mod session;
 mod settings;
 mod shared_group;
@@ -145,6 +146,7 @@ pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
 pub use roster::Roster;
+pub use service::InnerPublication;
 pub use settings::{
     AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
     OverflowRule, PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings,

@@ -20,6 +20,7 @@ use crate::moves::MoveOrder;
 use crate::quic::{QuicBatch, QuicNotice};
 use crate::relay::NodeHomes;
 use crate::report::ShardReport;
+use crate::service::ServiceOrder;
 use crate::transport::Transport;
 use crate::uplink::{Dialed, FleetOrder};
 use crate::wake::Gate;
@@ -101,6 +102,8 @@ pub(crate) enum Admin {
     PeerNews(Box<PeerNews>),
     /// Something about the fleet, for the shard that has the uplinks.
     Fleet(FleetOrder),
+    /// Something that a service within the process wants.
+    Service(ServiceOrder),
     /// Leave the loop and close what is left.
     Exit,
     /// Panic, so that a test sees what a failing shard does to the process.

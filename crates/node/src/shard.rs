@@ -26,6 +26,7 @@ use crate::preset::Presets;
 use crate::quic::{QuicEndpoint, QuicState};
 use crate::relay::{NodeHomes, Relays};
 use crate::report::ShellCounters;
+use crate::service::Services;
 use crate::table::{RESERVED_INDEX, Table};
 use crate::tls::TlsListeners;
 use crate::uplink::Dialer;
@@ -149,6 +150,8 @@ pub(crate) struct Shard {
     pub(crate) stalled: bool,
     /// Whether connections are accepted.
     pub(crate) serving: bool,
+    /// What services within the process listen to.
+    pub(crate) services: Services,
     /// Who waits until the other shards know what this one has taken in.
     pub(crate) settled: Option<Sender<ShardId>>,
 }
@@ -219,6 +222,7 @@ impl Shard {
             store_full: false,
             stalled: false,
             serving,
+            services: Services::default(),
             settled: None,
         };
         if let Some(homes) = seed.homes {

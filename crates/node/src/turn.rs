@@ -179,6 +179,7 @@ impl Shard {
                 self.set_homes(homes.as_deref());
                 let _ = done.send(());
             }
+            Admin::Service(order) => self.take_service_order(order),
             Admin::Roster(order) => self.set_roster(*order),
             Admin::PeerNews(news) => self.record_peer_news(&news),
             Admin::Exit => self.stage = Stage::Exiting,
@@ -281,6 +282,7 @@ impl Shard {
                 }
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
+                Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
                 Event::Log(event) => self.log(&event),
             }
         }
@@ -399,6 +401,7 @@ impl Shard {
                 self.begin_close(key, reason);
             }
         }
+        self.feed_services();
         self.send_batches();
         self.gather_dirty();
         self.tell_settled();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::commands::{ban, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
+use crate::commands::{ban, core, dns, drain, manager, orchestrator, passwd, publish, request, subscribe, up, why};
 use crate::config::overrides::{Flags, split_setting};
 
 const ABOUT: &str = "An MQTT broker for 3.1, 3.1.1 and 5.0. Without a command it runs the broker.";
@@ -73,6 +73,7 @@ pub(crate) enum Command {
     /// Show the status, history and plan of a fleet, explain its decisions, simulate policies and make loads for them
     #[command(subcommand)]
     Fleet(crate::commands::fleet::FleetCommand),
+    Core(Box<core::Args>),
     /// Measure brokers, any of them, from outside: load, sampling, reports
     #[command(subcommand)]
     Lab(crate::commands::lab::LabCommand),

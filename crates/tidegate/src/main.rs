@@ -8,6 +8,7 @@ mod authentication;
 mod cli;
 mod commands;
 mod config;
+mod context;
 mod control;
 mod development;
 mod drain;

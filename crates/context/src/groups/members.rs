@@ -8,6 +8,9 @@ use crate::messages::GroupAdvertisement;
 /// Most definers that are kept in mind.
 pub const MAX_DEFINERS: usize = 256;
 
+/// Most names of groups that are remembered beyond the memberships themselves.
+const MAX_NAMES: usize = 16_384;
+
 /// Why an advertisement was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisementRefused {
@@ -45,6 +48,8 @@ pub struct Memberships {
     /// By node, what each definer said last.
     nodes: HashMap<Box<str>, BTreeMap<u16, Said>>,
     definers: Vec<String>,
+    /// All groups that were ever named, as far as there are not too many.
+    names: BTreeSet<String>,
 }
 
 impl Memberships {
@@ -90,6 +95,13 @@ impl Memberships {
         said.flat_map(|said| said.groups.iter().map(String::as_str)).collect()
     }
 
+    /// The groups of a node, and all others that were ever named: what is to be said of a node that nothing is known about.
+    pub fn standing(&self, node: &str) -> (Vec<String>, Vec<String>) {
+        let groups = self.groups(node);
+        let others = self.names.iter().filter(|name| !groups.contains(name.as_str())).cloned().collect();
+        (groups.into_iter().map(str::to_owned).collect(), others)
+    }
+
     /// How many nodes are in any group.
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -115,6 +127,11 @@ impl Memberships {
     fn say(&mut self, definer: u16, node: &str, groups: &[String], context: u64) -> Option<MembershipChange> {
         let owned = |groups: BTreeSet<&str>| -> BTreeSet<String> { groups.into_iter().map(str::to_owned).collect() };
         let before = owned(self.groups(node));
+        for group in groups {
+            if self.names.len() < MAX_NAMES && !self.names.contains(group) {
+                self.names.insert(group.clone());
+            }
+        }
         let said = self.nodes.entry(node.into()).or_default();
         said.insert(definer, Said { groups: groups.iter().cloned().collect(), context });
         let after = owned(self.groups(node));
@@ -176,6 +193,7 @@ mod tests {
         };
         assert_eq!(members.apply(&all).unwrap(), [change("n1", &[], &["a"]), change("n2", &["a"], &[])]);
         assert_eq!(members.groups("n1"), BTreeSet::from(["b"]));
+        assert_eq!(members.standing("n1"), (vec!["b".to_owned()], vec!["a".to_owned()]));
     }
 
     #[test]

@@ -62,6 +62,11 @@ impl NodeTable {
         Self { definition, nodes: HashMap::new(), hasher: RandomState::new(), counters: TableCounters::default() }
     }
 
+    /// What nodes are looked at by.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
     /// Takes in what was told of a node before, by an earlier process. It is told again only when it changes.
     pub fn restore(&mut self, node: &str, groups: &[String]) {
         let (groups, known) = self.definition.set_of(groups);

@@ -45,7 +45,7 @@ impl Points {
             candidates.iter().map(|candidate| values.get(&candidate.view.name).copied()).collect()
         };
         let ideal = ideal_numbers(nodes, &of(&shares));
-        let handovers = if self.settings.balance {
+        let handovers = if self.settings.balance && self.knows_all(now) {
             let holders = holders(&candidates, &ideal);
             let moves = self.reallocation.cycle(now, &holders);
             moves.iter().map(|one| handover(&candidates, one, wall_ms)).collect()
@@ -76,6 +76,14 @@ impl Points {
         }
     }
 
+    /// Whether all gateways that take part have said who is connected to them: one that has not only seems to be empty.
+    fn knows_all(&self, now: Duration) -> bool {
+        let mut active = self.table.all(now).filter(|(_, standing)| *standing != Standing::Inactive);
+        active.all(|(load, _)| {
+            self.connections.get(&load.report.gateway).is_some_and(|nodes| nodes.arrived >= load.began)
+        })
+    }
+
     fn depart(&mut self, now: Duration, handovers: &[Handover]) {
         self.counters.handovers += handovers.len() as u64;
         for handover in handovers {
@@ -89,6 +97,10 @@ impl Points {
         let places = |gateways: &[ListedGateway]| -> Vec<(String, String)> {
             gateways.iter().map(|gateway| (gateway.name.clone(), gateway.address.clone())).collect()
         };
+        if gateways.is_empty() && self.listed_at.is_none() {
+            // Nobody has been heard so far: that says nothing of what there is.
+            return None;
+        }
         let due = self.listed_at.is_none_or(|at| now.saturating_sub(at) >= self.settings.list_period);
         if !due && places(&gateways) == places(&self.listed.gateways) {
             return None;

@@ -110,11 +110,30 @@ fn the_list_is_sorted_by_score_and_told_when_it_changes() {
 }
 
 #[test]
+fn a_gateway_that_has_not_said_who_is_there_is_not_taken_for_empty() {
+    let mut points = points(|_| {});
+    assert!(points.cycle(s(1), 0).is_empty(), "nobody has been heard: there is no list to tell");
+    points.load(Some(s(2)), load("a", 1));
+    points.load(Some(s(2)), load("b", 1));
+    points.connected(s(2), nodes("a", 1, 0..100, true));
+    assert!(handovers(&points.cycle(s(2), 0)).is_empty());
+    points.connected(s(3), nodes("b", 1, 100..200, true));
+    assert!(handovers(&points.cycle(s(3), 0)).is_empty());
+    // Its next life is another gateway.
+    points.load(Some(s(4)), LoadReport { life: 2, ..load("b", 1) });
+    points.connected(s(4), nodes("a", 2, 0..200, true));
+    assert!(handovers(&points.cycle(s(4), 0)).is_empty());
+    points.connected(s(5), nodes("b", 2, 0..0, true));
+    assert!(!handovers(&points.cycle(s(5), 0)).is_empty());
+}
+
+#[test]
 fn a_draining_gateway_gives_its_nodes_away_and_is_not_listed() {
     let mut points = points(|_| {});
     points.load(Some(s(1)), LoadReport { draining: true, ..load("a", 1) });
     points.load(Some(s(1)), load("b", 1));
     points.connected(s(1), nodes("a", 1, 0..1, true));
+    points.connected(s(1), nodes("b", 1, 0..0, true));
     let actions = points.cycle(s(1), 0);
     assert_eq!((handovers(&actions).len(), lists(&actions)), (1, vec![vec!["b"]]));
 }
@@ -136,6 +155,7 @@ fn what_was_told_before_a_restart_is_not_told_again() {
     points.load(Some(s(1_000)), load("a", 1));
     points.load(Some(s(1_000)), load("b", 1));
     points.connected(s(1_000), nodes("a", 1, 0..4, true));
+    points.connected(s(1_000), nodes("b", 1, 0..0, true));
     for (node, age) in [("n0", 30), ("n1", 30), ("n2", 30), ("n3", 601)] {
         let handover =
             Handover { node: node.into(), from: "b".into(), to: "a".into(), address: "a:1".into(), at_ms: 0 };

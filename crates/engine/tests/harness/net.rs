@@ -142,6 +142,8 @@ pub(crate) struct Net {
     pub relaying: Vec<(usize, ConnectionKey, u16)>,
     /// Clients whose queues were asked for, whether there is one or not.
     pub asked_back: Vec<String>,
+    /// Clients that have acknowledged a ping.
+    pub pongs: Vec<String>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.
     audited: u64,
@@ -231,6 +233,7 @@ impl Net {
             dialing: VecDeque::new(),
             relaying: Vec::new(),
             asked_back: Vec::new(),
+            pongs: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
             next_acceptor: 0,
@@ -780,6 +783,7 @@ impl Net {
             Event::Dial { uplink, attempt } => self.dialing.push_back((uplink, attempt)),
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
+            Event::Pong { client_id, .. } => self.pongs.push(client_id),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

@@ -406,6 +406,12 @@ impl World {
         self.counters().dropped[reason.number()]
     }
 
+    /// Runs, and takes the names of the clients that have acknowledged a ping.
+    pub(crate) fn take_pongs(&self) -> Vec<String> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().pongs)
+    }
+
     /// Takes the names of the clients whose queues were asked for.
     pub(crate) fn take_asked_back(&self) -> Vec<String> {
         std::mem::take(&mut self.0.borrow_mut().asked_back)

@@ -35,6 +35,7 @@ mod refusals;
 mod rejecting;
 mod retained;
 mod review;
+mod service;
 mod sessions;
 mod shared;
 mod shutdown;

@@ -122,6 +122,12 @@ impl Quic {
         self.peer
     }
 
+    /// The smoothed round trip, microseconds.
+    pub(crate) fn rtt_us(&self) -> Option<u64> {
+        let open = !self.is_handshaking();
+        open.then(|| u64::try_from(self.connection.rtt().as_micros()).unwrap_or(u64::MAX))
+    }
+
     pub(crate) fn is_handshaking(&self) -> bool {
         matches!(self.phase, Phase::Handshake(_))
     }

@@ -2,6 +2,7 @@
 
 mod outbound;
 mod proxied;
+mod rtt;
 mod socket;
 mod stream;
 mod tls;
@@ -129,6 +130,14 @@ impl Transport {
             Self::WebSocket(web) => Some(web.stream_mut().socket_mut()),
             Self::Proxied(proxied) => proxied.inner.tcp(),
             Self::Outbound(tls) => Some(tls.stream_mut()),
+        }
+    }
+
+    /// The smoothed round trip of the transport, microseconds, where it is known.
+    pub(crate) fn rtt_us(&mut self) -> Option<u64> {
+        match self {
+            Self::Quic(quic) => quic.rtt_us(),
+            _ => self.tcp().and_then(|stream| rtt::of_tcp(stream)),
         }
     }
 

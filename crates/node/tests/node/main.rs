@@ -16,6 +16,7 @@ mod proxy;
 mod quic;
 mod quic_client;
 mod relay;
+mod service;
 mod start;
 mod telling;
 mod tls;

@@ -5,6 +5,7 @@ pub(crate) mod ban;
 pub(crate) mod cert;
 mod completions;
 mod config;
+pub(crate) mod core;
 pub(crate) mod dns;
 pub(crate) mod drain;
 pub(crate) mod fleet;
@@ -45,6 +46,7 @@ pub(crate) fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Cert(command)) => cert::run(&command).into(),
         Some(Command::Acl(command)) => acl::run(&command).into(),
         Some(Command::Fleet(command)) => fleet::run(&command).into(),
+        Some(Command::Core(args)) => core::run(&args).into(),
         Some(Command::Lab(command)) => lab::run(&command).into(),
         Some(Command::Up(args)) => up::run(&args).into(),
         Some(Command::Manager(args)) => manager::run(&args).into(),

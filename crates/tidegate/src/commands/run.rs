@@ -96,12 +96,11 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.orchestrates(config.clone(), homes);
     }
     let parts = reloadable(config, log, &node, &tenancy, authentication, rules, mirrored.clone());
+    let core = crate::context::start(config, &node, &status)?;
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
-    if let Err(error) = print(&ready_line(&node, console.as_ref())) {
-        tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
-    }
+    tell_ready(&node, console.as_ref());
     let signal = loop {
         match signals.wait() {
             Asked::Stop(signal) => break signal,
@@ -110,6 +109,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     };
     tracing::info!(signal, "stopping");
     status.stopping();
+    drop(core);
     let closing = mirrored.map(|mirrored| mirrored.stop_within(config.shutdown.grace)).transpose()?;
     let stopped = node.stop(config.shutdown.grace);
     if let Some(console) = console {
@@ -248,6 +248,12 @@ fn bind(at: &HostPort) -> Result<Console, String> {
     let found = at.resolve().map_err(|error| format!("cannot find the address of {at}: {error}"))?;
     let address = found.first().ok_or_else(|| format!("{at} has no address"))?;
     Console::bind(*address).map_err(|error: ConsoleError| error.to_string())
+}
+
+fn tell_ready(node: &Node, console: Option<&Admin>) {
+    if let Err(error) = print(&ready_line(node, console)) {
+        tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
+    }
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.

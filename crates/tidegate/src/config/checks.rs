@@ -36,7 +36,16 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
     address_settings::check(config, findings);
+    check_context(config, findings);
     crate::authentication::check(config, findings);
+}
+
+/// A gateway of mobile nodes reaches them by their addresses.
+fn check_context(config: &Config, findings: &mut Findings) {
+    if config.context.enabled && !config.addresses.enabled {
+        let problem = Problem::new("a gateway needs addresses: they are how nodes are told something");
+        findings.push(problem.hint("set `addresses.enabled = true`"), config.source_of("context", "enabled").clone());
+    }
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

@@ -39,6 +39,7 @@ use sections::access::AccessRules;
 use sections::address::Addresses;
 use sections::admission::{Admission, Flight};
 use sections::auth::{Auth, Authentication};
+use sections::context::Context;
 use sections::mirror::Mirror;
 use sections::orchestrator::Orchestrator;
 use sections::tenant::Tenant;
@@ -71,6 +72,7 @@ pub(crate) struct Config {
     pub(crate) authentication: Authentication,
     pub(crate) access: AccessRules,
     pub(crate) addresses: Addresses,
+    pub(crate) context: Context,
     pub(crate) limits: Limits,
     pub(crate) admission: Admission,
     pub(crate) flight: Flight,
@@ -172,6 +174,7 @@ impl Config {
             "authentication" => vec![&self.authentication],
             "access" => vec![&self.access],
             "addresses" => vec![&self.addresses],
+            "context" => vec![&self.context],
             "limits" => vec![&self.limits],
             "admission" => vec![&self.admission],
             "flight" => vec![&self.flight],
@@ -201,6 +204,7 @@ impl Config {
             "authentication" => &mut self.authentication,
             "access" => &mut self.access,
             "addresses" => &mut self.addresses,
+            "context" => &mut self.context,
             "limits" => &mut self.limits,
             "admission" => &mut self.admission,
             "flight" => &mut self.flight,

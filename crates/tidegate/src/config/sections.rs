@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod address;
 pub(crate) mod admission;
 pub(crate) mod auth;
+pub(crate) mod context;
 pub(crate) mod mirror;
 pub(crate) mod orchestrator;
 pub(crate) mod tenant;
@@ -345,6 +346,7 @@ pub(crate) static SECTIONS: &[&SectionKeys] = &[
     &access::ACCESS,
     &tenant::TENANT,
     &address::ADDRESSES,
+    &context::CONTEXT,
     &LIMITS,
     &admission::ADMISSION,
     &admission::FLIGHT,

@@ -486,6 +486,8 @@ const OPEN_TEXTS: &[&str] = &[
     "topic",
     "reasons",
     "prefix",
+    "score",
+    "bus_prefix",
     "sni",
     "users",
     "certificate_cn",

@@ -7,6 +7,7 @@ mod broker;
 mod clients;
 mod command_line;
 mod configuration;
+mod context;
 mod dns;
 mod drain;
 mod examples;

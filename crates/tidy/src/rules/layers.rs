@@ -43,7 +43,7 @@ const LAYERS: &[Layer] = &[
         name: "tidegate",
         ours: &[
             "mqtt", "engine", "store", "bus", "mirror", "auth", "acl", "node", "client", "console", "fleet", "dns",
-            "lab",
+            "lab", "context",
         ],
         tests: &["conformance"],
         others: None,

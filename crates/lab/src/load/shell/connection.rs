@@ -12,6 +12,9 @@ use crate::load::core::Output;
 /// Room that a read has at least, beside what is left of an incomplete packet.
 const ROOM: usize = 64 * 1024;
 
+/// Bytes that are sealed at a time.
+const SEALED_AT_ONCE: usize = 64 * 1024;
+
 /// A connection.
 pub(crate) struct Connection {
     stream: TcpStream,
@@ -119,11 +122,18 @@ impl Connection {
     /// Writes as much as the connection takes.
     pub(crate) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
         if let Some(layers) = &mut self.layers {
-            if layers.is_open() && output.len() > 0 && !layers.is_crowded() {
-                layers.seal(output.rest())?;
-                output.wrote(output.len(), keep);
+            if !self.is_connected {
+                return Ok(());
             }
-            return self.flush_own();
+            layers.write(&mut self.stream)?;
+            // What is sealed can wait, what is not yet is sealed once there is room: the next event then goes on.
+            while layers.is_open() && output.len() > 0 && !layers.is_crowded() {
+                let part = output.len().min(SEALED_AT_ONCE);
+                layers.seal(&output.rest()[..part])?;
+                output.wrote(part, keep);
+                layers.write(&mut self.stream)?;
+            }
+            return Ok(());
         }
         while self.is_connected && output.len() > 0 {
             match self.stream.write(output.rest()) {

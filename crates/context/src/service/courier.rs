@@ -1,0 +1,177 @@
+//! The bus as services use it: logs by their names in the register, waiting where a service has nothing else to do.
+
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogName, Partition, Place, Position, Reader, Record};
+
+use super::{Bell, Stop};
+use crate::partition::partition_of;
+use crate::register::Topic;
+
+/// How often something is asked again while the bus is away.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Carries what services say.
+#[derive(Clone)]
+pub struct Courier {
+    bus: Bus,
+    /// Partitions of the logs that nodes are dealt to.
+    partitions: u32,
+}
+
+impl std::fmt::Debug for Courier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Courier").field("partitions", &self.partitions).finish_non_exhaustive()
+    }
+}
+
+impl Courier {
+    /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the number.
+    pub fn new(bus: Bus, partitions: u32) -> Self {
+        Self { bus, partitions: partitions.max(1) }
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    pub(crate) fn partitions(&self) -> u32 {
+        self.partitions
+    }
+
+    /// Makes the logs of topics, as often as it takes. `None` when the service is to end before that.
+    pub(crate) fn prepare(&self, topics: &[Topic], stop: &Stop) -> Option<()> {
+        for topic in topics {
+            until(stop, || {
+                let spec = topic.spec(self.partitions).map_err(|_| BusError::Malformed("a topic's name is none"))?;
+                ask(stop, |done| self.bus.create(spec, done))
+            })?;
+        }
+        Some(())
+    }
+
+    /// What of a partition there is, asked as often as it takes.
+    pub(crate) fn bounds(&self, topic: Topic, partition: u32, stop: &Stop) -> Option<Bounds> {
+        let place = place(topic, partition)?;
+        until(stop, || ask(stop, |done| self.bus.bounds(&place, done)))
+    }
+
+    /// Reads a partition.
+    pub(crate) fn read(&self, topic: Topic, partition: u32, from: Position, bell: &Bell) -> Option<Reader> {
+        let place = place(topic, partition)?;
+        match self.bus.read(&place, from, bell.wake()) {
+            Ok(reader) => Some(reader),
+            Err(error) => {
+                tracing::error!(%error, log = topic.name(), "a log of the core cannot be read");
+                None
+            }
+        }
+    }
+
+    /// Appends to the partition of a key's node; what comes of it is told to `done`.
+    pub(crate) fn append_to(&self, topic: Topic, partition: u32, append: Append, done: Done<Position>) {
+        let Some(place) = place(topic, partition) else { return };
+        if let Err(error) = self.bus.append(&place, append, done) {
+            tracing::warn!(%error, log = topic.name(), "nothing could be appended to a log of the core");
+        }
+    }
+
+    /// Appends what is said again soon anyway: a failure is logged and nothing more.
+    pub(crate) fn tell(&self, topic: Topic, node: Option<&str>, key: &str, payload: Vec<u8>) {
+        let partition = node.map_or(0, |node| partition_of(node.as_bytes(), topic.partitions(self.partitions)));
+        let append = Append::new(payload).with_key(Bytes::copy_from_slice(key.as_bytes()));
+        let done: Done<Position> = Box::new(move |outcome| {
+            if let Err(error) = outcome {
+                tracing::warn!(%error, log = topic.name(), "something told by the core was not stored");
+            }
+        });
+        self.append_to(topic, partition, append, done);
+    }
+}
+
+/// Asks, and asks again while the bus is away.
+fn until<T>(stop: &Stop, mut attempt: impl FnMut() -> Result<T, BusError>) -> Option<T> {
+    let mut told = false;
+    loop {
+        if stop.is_asked() {
+            return None;
+        }
+        match attempt() {
+            Ok(found) => return Some(found),
+            Err(error) => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, "a service of the core waits for the bus");
+                }
+                let bell = Bell::default();
+                let until = Instant::now() + RETRY;
+                bell.wait_until(until);
+            }
+        }
+    }
+}
+
+/// Waits for the end of a call.
+fn ask<T: Send + 'static>(stop: &Stop, call: impl FnOnce(Done<T>) -> Result<(), BusError>) -> Result<T, BusError> {
+    let (sender, receiver) = sync_channel(1);
+    call(Box::new(move |outcome| drop(sender.send(outcome))))?;
+    loop {
+        match receiver.recv_timeout(RETRY) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) if stop.is_asked() => return Err(BusError::Stopped),
+            // The bus ends each call by itself.
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(BusError::Stopped),
+        }
+    }
+}
+
+fn place(topic: Topic, partition: u32) -> Option<Place> {
+    let log = LogName::new(topic.name()).ok()?;
+    Some(Place { log, partition: Partition(partition) })
+}
+
+/// The text of a record's key.
+pub(crate) fn key_of(record: &Record) -> Option<&str> {
+    std::str::from_utf8(&record.key).ok()
+}
+
+/// A reader that is opened again where it stopped when it ends with an error.
+pub(crate) struct Following {
+    topic: Topic,
+    partition: u32,
+    from: Position,
+    reader: Option<Reader>,
+}
+
+impl Following {
+    pub(crate) fn new(courier: &Courier, topic: Topic, partition: u32, from: Position, bell: &Bell) -> Self {
+        Self { topic, partition, from, reader: courier.read(topic, partition, from, bell) }
+    }
+
+    /// Takes what has come, at most so many records.
+    pub(crate) fn take(&mut self, courier: &Courier, bell: &Bell, max: usize) -> Vec<Record> {
+        let Some(reader) = &mut self.reader else { return Vec::new() };
+        match reader.take(max) {
+            Ok(taken) => {
+                self.from = taken.next;
+                if taken.records.len() == max {
+                    // There may be more.
+                    bell.ring();
+                }
+                taken.records
+            }
+            Err(error) => {
+                tracing::warn!(%error, log = self.topic.name(), "reading a log of the core ended; it is begun again");
+                self.reader = courier.read(self.topic, self.partition, self.from, bell);
+                Vec::new()
+            }
+        }
+    }
+
+    /// Everything below was taken.
+    pub(crate) fn next(&self) -> Position {
+        self.from
+    }
+}

@@ -1,0 +1,436 @@
+//! A gateway: what a node says to the services, and what it does as they ask.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use tidegate_bus::{Position, Record};
+
+use super::courier::{Courier, Following};
+use super::{Bell, Running, Stop};
+use crate::groups::{MAX_CONTEXT_BYTES, MembershipChange, Memberships};
+use crate::latency::{PingRound, PingWindow};
+use crate::messages::{
+    ConnectionReport, GWList, GroupAdvertisement, Handover, HelloPoA, LoadReport, NodeLink, Payload, PingConfig,
+};
+use crate::register::Topic;
+
+/// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
+const MAX_NODE_BYTES: usize = 512;
+/// Nodes in one part of a connection report, and pings and changes of groups made at once.
+const AT_ONCE: usize = 1_000;
+/// Records and messages that are taken at once.
+const TAKEN_AT_ONCE: usize = 1_024;
+
+/// Who a gateway is, and how often it reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewaySettings {
+    /// Its name: 1 to 64 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Where nodes reach it, as they are told in server references: `host:port`.
+    pub address: String,
+    /// Time between two load reports.
+    pub load_period: Duration,
+    /// Time between two connection reports.
+    pub connection_period: Duration,
+    /// Most connections that it takes; 0 for no limit. Rankings use it.
+    pub max_connections: u64,
+}
+
+/// What a node carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HostLoad {
+    /// Share of the machine's processors that is busy, 0 to 1.
+    pub cpu: f64,
+    /// Memory of the machine, bytes.
+    pub memory_total: u64,
+    /// Of that free for use, bytes.
+    pub memory_available: u64,
+    /// Length of the mean turn of the slowest event loop, milliseconds.
+    pub loop_lag_ms: u64,
+    /// Event loops.
+    pub shards: u64,
+    /// Connections now.
+    pub connections: u64,
+    /// Bytes that wait in queues.
+    pub queue_bytes: u64,
+    /// Whether it is about to go.
+    pub draining: bool,
+}
+
+/// A node that is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostNode {
+    /// Its client id.
+    pub id: String,
+    /// Round trip of its transport, microseconds.
+    pub rtt_us: Option<u64>,
+}
+
+/// A context that a node has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeContext {
+    /// Whose it is.
+    pub node: String,
+    /// The context; empty when the node has gone for good.
+    pub context: Vec<u8>,
+}
+
+/// What a gateway asks of its node. Calls may take milliseconds; none waits for the bus.
+pub trait Host: Send {
+    /// What it carries; `None` when it does not answer.
+    fn load(&mut self) -> Option<HostLoad>;
+    /// Who is connected; with `rtt` also how far away.
+    fn nodes(&mut self, rtt: bool) -> Option<Vec<HostNode>>;
+    /// Pings nodes; returns when each was sent its ping.
+    fn ping(&mut self, nodes: &[Arc<str>], window: Duration) -> Vec<Option<Instant>>;
+    /// Begins a round of pings: pongs of earlier ones are of no interest.
+    fn forget_pings(&mut self);
+    /// A pong that has come: whose and when.
+    fn pong(&mut self) -> Option<(String, Instant)>;
+    /// Advertisements of definers that are clients, at most so many: who publishes, and what.
+    fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)>;
+    /// Contexts that have come, at most so many.
+    fn contexts(&mut self, max: usize) -> Vec<NodeContext>;
+    /// Tells all nodes the list of gateways, now and when they come.
+    fn tell_list(&mut self, list: &[u8]);
+    /// Sends a node elsewhere.
+    fn hand_over(&mut self, node: &str, address: &str);
+    /// Changes groups of nodes.
+    fn set_groups(&mut self, changes: Vec<MembershipChange>);
+}
+
+/// Starts the thread of a gateway.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn start_gateway(
+    courier: Courier,
+    settings: GatewaySettings,
+    host: Box<dyn Host>,
+    bell: Bell,
+) -> std::io::Result<Running> {
+    Running::start("gateway", bell, move |bell, stop| {
+        if let Some(mut gateway) = Gateway::new(courier, settings, host, bell, stop) {
+            gateway.run(bell, stop);
+        }
+    })
+}
+
+struct Gateway {
+    courier: Courier,
+    settings: GatewaySettings,
+    host: Box<dyn Host>,
+    began: Instant,
+    life: u64,
+    config: Following,
+    lists: Following,
+    handovers: Following,
+    advertisements: Vec<Following>,
+    members: Memberships,
+    /// Who was connected when it was last looked.
+    known: HashSet<Arc<str>>,
+    pings: PingWindow,
+    round: u64,
+    pinged_at_ms: u64,
+    interval: Duration,
+    window: Duration,
+    last_round: Option<PingRound>,
+    next_ping: Option<Instant>,
+    next_load: Instant,
+    next_connections: Instant,
+    next_look: Instant,
+    load_number: u64,
+    connection_number: u64,
+}
+
+/// How often it is looked who has come, so that those get their groups.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+
+/// Milliseconds since 1970.
+pub(super) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Gateway {
+    fn new(courier: Courier, settings: GatewaySettings, host: Box<dyn Host>, bell: &Bell, stop: &Stop) -> Option<Self> {
+        courier.prepare(&Topic::ALL, stop)?;
+        // Handovers of before are done, or their nodes have gone anyway.
+        let from = courier.bounds(Topic::Handover, 0, stop)?.next;
+        let follow = |topic, partition, from| Following::new(&courier, topic, partition, from, bell);
+        let partitions = 0..courier.partitions();
+        let advertisements =
+            partitions.map(|partition| follow(Topic::GroupAdvertisement, partition, Position::START)).collect();
+        let (config, lists) =
+            (follow(Topic::PingConfig, 0, Position::START), follow(Topic::GWList, 0, Position::START));
+        let handovers = follow(Topic::Handover, 0, from);
+        let (began, life) = (Instant::now(), wall_ms());
+        let hello = HelloPoA { gateway: settings.name.clone(), address: settings.address.clone(), life };
+        courier.tell(Topic::HelloPoA, None, &settings.name, hello.write());
+        Some(Self {
+            config,
+            lists,
+            handovers,
+            advertisements,
+            members: Memberships::default(),
+            known: HashSet::new(),
+            pings: PingWindow::default(),
+            round: 0,
+            pinged_at_ms: 0,
+            interval: Duration::ZERO,
+            window: Duration::ZERO,
+            last_round: None,
+            next_ping: None,
+            next_load: began,
+            next_connections: began,
+            next_look: began,
+            load_number: 0,
+            connection_number: 0,
+            courier,
+            settings,
+            host,
+            began,
+            life,
+        })
+    }
+
+    fn run(&mut self, bell: &Bell, stop: &Stop) {
+        while !stop.is_asked() {
+            self.take_contexts(bell);
+            self.take_definers(bell);
+            self.take_pongs();
+            self.take_config(bell);
+            self.take_lists(bell);
+            self.take_handovers(bell);
+            self.take_advertisements(bell);
+            let now = Instant::now();
+            if self.next_look <= now {
+                self.next_look = now + LOOK_PERIOD;
+                self.look();
+            }
+            self.work_pings(now);
+            if self.next_load <= now {
+                self.next_load = now + self.settings.load_period;
+                self.report_load();
+            }
+            if self.next_connections <= now {
+                self.next_connections = now + self.settings.connection_period;
+                self.report_connections();
+            }
+            bell.wait_until(self.deadline());
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        let closes = self.pings.closes_at().map(|at| self.began + at);
+        let fixed = self.next_look.min(self.next_load).min(self.next_connections);
+        closes.into_iter().chain(self.next_ping.filter(|_| closes.is_none())).fold(fixed, Instant::min)
+    }
+
+    fn since(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.began)
+    }
+
+    fn take_contexts(&mut self, bell: &Bell) {
+        let contexts = self.host.contexts(TAKEN_AT_ONCE);
+        if contexts.len() == TAKEN_AT_ONCE {
+            bell.ring();
+        }
+        // Only the last one of a node counts, and a log keeps no more than that.
+        for NodeContext { node, context } in contexts {
+            if node.is_empty() || node.len() > MAX_NODE_BYTES || context.len() > MAX_CONTEXT_BYTES {
+                tracing::warn!(
+                    node = node.get(..64),
+                    bytes = context.len(),
+                    "a context is too long, or its node's name is"
+                );
+                continue;
+            }
+            self.courier.tell(Topic::ContextReport, Some(&node), &node, context);
+        }
+    }
+
+    /// Clients that are definers: what they say is put where all gateways hear it.
+    fn take_definers(&mut self, bell: &Bell) {
+        let said = self.host.advertisements(TAKEN_AT_ONCE);
+        if said.len() == TAKEN_AT_ONCE {
+            bell.ring();
+        }
+        for (definer, payload) in said {
+            match GroupAdvertisement::read(&payload) {
+                Ok(advertisement) if advertisement.definer == definer => {
+                    let key = advertisement.node.as_ref().map(|node| format!("{definer}/{node}"));
+                    let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
+                    self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
+                }
+                Ok(_) => {
+                    tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out");
+                }
+                Err(error) => tracing::warn!(definer, %error, "an advertisement was left out"),
+            }
+        }
+    }
+
+    fn take_pongs(&mut self) {
+        while let Some((node, at)) = self.host.pong() {
+            self.pings.pong(self.since(at), self.round, &node);
+        }
+    }
+
+    fn take_config(&mut self, bell: &Bell) {
+        for record in self.config.take(&self.courier, bell, TAKEN_AT_ONCE) {
+            let Some(config) = read::<PingConfig>(&record) else { continue };
+            if config.gateway == self.settings.name {
+                self.interval = Duration::from_millis(config.interval_ms);
+                self.window = Duration::from_millis(config.window_ms).min(self.interval);
+                let first = || Instant::now() + self.interval / 2;
+                self.next_ping = (!self.interval.is_zero()).then(|| self.next_ping.unwrap_or_else(first));
+            }
+        }
+    }
+
+    fn take_lists(&mut self, bell: &Bell) {
+        let records = self.lists.take(&self.courier, bell, TAKEN_AT_ONCE);
+        let newest = records.iter().rev().find_map(|record| read::<GWList>(record).map(|list| list.write()));
+        if let Some(list) = newest {
+            self.host.tell_list(&list);
+        }
+    }
+
+    fn take_handovers(&mut self, bell: &Bell) {
+        for record in self.handovers.take(&self.courier, bell, TAKEN_AT_ONCE) {
+            let Some(handover) = read::<Handover>(&record) else { continue };
+            if handover.from == self.settings.name && handover.to != handover.from {
+                self.host.hand_over(&handover.node, &handover.address);
+            }
+        }
+    }
+
+    fn take_advertisements(&mut self, bell: &Bell) {
+        let mut changes = Vec::new();
+        for log in &mut self.advertisements {
+            for record in log.take(&self.courier, bell, TAKEN_AT_ONCE) {
+                let Some(advertisement) = read::<GroupAdvertisement>(&record) else { continue };
+                match self.members.apply(&advertisement) {
+                    Ok(made) => changes.extend(made),
+                    Err(error) => {
+                        tracing::debug!(definer = advertisement.definer, %error, "an advertisement was left out");
+                    }
+                }
+            }
+        }
+        self.set_groups(changes);
+    }
+
+    fn set_groups(&mut self, mut changes: Vec<MembershipChange>) {
+        while !changes.is_empty() {
+            let rest = changes.split_off(changes.len().min(AT_ONCE));
+            self.host.set_groups(std::mem::replace(&mut changes, rest));
+        }
+    }
+
+    /// Looks who is here. Who has come since gets its groups: what was told of it before went to nobody.
+    fn look(&mut self) {
+        let Some(nodes) = self.host.nodes(false) else { return };
+        let nodes: HashSet<Arc<str>> = nodes.into_iter().map(|node| node.id.into()).collect();
+        let come = nodes.iter().filter(|node| !self.known.contains(*node));
+        // A session that is older than this process may also be in groups that its node has left.
+        let groups = |node: &Arc<str>| {
+            let (add, remove) = self.members.standing(node);
+            (!add.is_empty() || !remove.is_empty()).then(|| MembershipChange { node: node.to_string(), add, remove })
+        };
+        let changes = come.filter_map(groups).collect();
+        self.known = nodes;
+        self.set_groups(changes);
+    }
+
+    fn work_pings(&mut self, now: Instant) {
+        if let Some(round) = self.pings.close(self.since(now)) {
+            self.last_round = Some(round);
+            self.next_connections = now;
+        }
+        if self.pings.closes_at().is_none() && self.next_ping.is_some_and(|at| at <= now) {
+            self.next_ping = Some(now + self.interval);
+            self.open_round(now);
+        }
+    }
+
+    fn open_round(&mut self, now: Instant) {
+        self.host.forget_pings();
+        self.pinged_at_ms = wall_ms();
+        self.round = self.pings.open(self.since(now), self.window);
+        let nodes: Vec<Arc<str>> = self.known.iter().filter(|node| node.len() <= MAX_NODE_BYTES).cloned().collect();
+        for part in nodes.chunks(AT_ONCE) {
+            let sent = self.host.ping(part, self.window);
+            for (node, at) in part.iter().zip(sent) {
+                if let Some(at) = at {
+                    self.pings.sent(self.since(at), node);
+                }
+            }
+            self.take_pongs();
+        }
+    }
+
+    fn report_load(&mut self) {
+        let Some(load) = self.host.load() else { return };
+        self.load_number += 1;
+        let report = LoadReport {
+            gateway: self.settings.name.clone(),
+            address: self.settings.address.clone(),
+            life: self.life,
+            number: self.load_number,
+            period_ms: u64::try_from(self.settings.load_period.as_millis()).unwrap_or(u64::MAX),
+            cpu: load.cpu,
+            memory_total: load.memory_total,
+            memory_available: load.memory_available,
+            loop_lag_ms: load.loop_lag_ms,
+            shards: load.shards,
+            connections: load.connections,
+            max_connections: self.settings.max_connections,
+            queue_bytes: load.queue_bytes,
+            draining: load.draining,
+        };
+        self.courier.tell(Topic::LoadReport, None, &self.settings.name, report.write());
+    }
+
+    fn report_connections(&mut self) {
+        let Some(nodes) = self.host.nodes(true) else { return };
+        self.connection_number += 1;
+        let round = self.last_round.as_ref();
+        let pongs: HashMap<&str, Duration> =
+            round.iter().flat_map(|round| &round.answers).map(|(node, took)| (&**node, *took)).collect();
+        let link = |node: HostNode| {
+            let pong = pongs.get(node.id.as_str());
+            let pong_us = pong.map(|took| u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            NodeLink { pong_us, id: node.id, transport_us: node.rtt_us }
+        };
+        let links = nodes.into_iter().filter(|node| node.id.len() <= MAX_NODE_BYTES).map(link);
+        let mut links: Vec<NodeLink> = links.collect();
+        let parts = u32::try_from(links.len().div_ceil(AT_ONCE).max(1)).unwrap_or(u32::MAX);
+        for part in 0..parts {
+            let rest = links.split_off(links.len().min(AT_ONCE));
+            let report = ConnectionReport {
+                gateway: self.settings.name.clone(),
+                number: self.connection_number,
+                part,
+                parts,
+                pinged_at_ms: round.map_or(0, |_| self.pinged_at_ms),
+                window_ms: round.map_or(0, |round| u64::try_from(round.window.as_millis()).unwrap_or(u64::MAX)),
+                pinged: round.map_or(0, |round| round.pinged),
+                late: round.map_or(0, |round| round.late),
+                nodes: std::mem::replace(&mut links, rest),
+            };
+            let key = format!("{}/{part}", self.settings.name);
+            self.courier.tell(Topic::ConnectionReport, None, &key, report.write());
+        }
+    }
+}
+
+/// Reads a record; what is something else is left out, since anybody may append.
+pub(super) fn read<P: Payload>(record: &Record) -> Option<P> {
+    if record.payload.is_empty() {
+        return None;
+    }
+    P::read(&record.payload).inspect_err(|error| tracing::warn!(%error, "a record of the core was left out")).ok()
+}

@@ -1,0 +1,151 @@
+//! The manager of points of access as a service: one of all that run works, the others stand by.
+
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{GroupName, MemberName, Membership, MembershipEvent, Position};
+
+use super::courier::{Courier, Following};
+use super::gateway::{read, wall_ms};
+use super::{Bell, Running, ServiceError, Stop};
+use crate::messages::{ConnectionReport, Handover, HelloPoA, LoadReport, Payload};
+use crate::points::{Points, PointsAction};
+use crate::register::Topic;
+
+/// Records that are taken at once.
+const TAKEN_AT_ONCE: usize = 1_024;
+/// How long a manager listens before its first decisions.
+const FIRST_CYCLE: Duration = Duration::from_millis(500);
+/// The group in which one manager is chosen.
+const GROUP: &str = "points-of-access";
+/// So long ago is the beginning of a manager's clock, so that what was before it has a time as well.
+const BEFORE: Duration = Duration::from_secs(86_400);
+
+/// How a manager runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManagerSettings {
+    /// The name of this process among those that could be the manager.
+    pub member: String,
+    /// Time between two cycles.
+    pub cycle: Duration,
+}
+
+/// Starts the thread of a manager. `points` makes what decides, anew each time that it is this process's turn; without it the process
+/// stands by.
+///
+/// # Errors
+/// When the thread cannot be started, or the name of the member is none.
+pub fn start_manager(
+    courier: Courier,
+    settings: &ManagerSettings,
+    points: impl FnMut() -> Option<Points> + Send + 'static,
+) -> Result<Running, ServiceError> {
+    let (group, member) = (GroupName::new(GROUP)?, MemberName::new(&settings.member)?);
+    let (cycle, bell) = (settings.cycle, Bell::default());
+    let membership = courier.bus().join(&group, &member, 1, bell.wake())?;
+    let body = move |bell: &Bell, stop: &Stop| run(&courier, cycle, &membership, points, bell, stop);
+    Running::start("points", bell, body).map_err(ServiceError::Thread)
+}
+
+fn run(
+    courier: &Courier,
+    cycle: Duration,
+    membership: &Membership,
+    mut points: impl FnMut() -> Option<Points>,
+    bell: &Bell,
+    stop: &Stop,
+) {
+    if courier.prepare(&Topic::ALL, stop).is_none() {
+        return;
+    }
+    let mut work: Option<Work> = None;
+    while !stop.is_asked() {
+        for event in membership.take() {
+            match event {
+                MembershipEvent::Gained(_) => {
+                    work = points().and_then(|points| Work::begin(courier, points, bell, stop));
+                }
+                MembershipEvent::Losing(partition) => {
+                    work = None;
+                    membership.release(partition);
+                }
+                MembershipEvent::Lost(_) => work = None,
+            }
+        }
+        let until = match &mut work {
+            Some(work) => work.turn(courier, cycle, bell),
+            None => Instant::now() + Duration::from_secs(60),
+        };
+        bell.wait_until(until);
+    }
+}
+
+/// What the manager has while it is its turn.
+struct Work {
+    points: Points,
+    began: Instant,
+    hellos: Following,
+    loads: Following,
+    connections: Following,
+    handovers: Following,
+    next_cycle: Instant,
+}
+
+impl Work {
+    fn begin(courier: &Courier, points: Points, bell: &Bell, stop: &Stop) -> Option<Self> {
+        let now = Instant::now();
+        // What is reported from now on says how things stand; what was, says nothing.
+        let fresh = |topic| {
+            let from = courier.bounds(topic, 0, stop)?.next;
+            Some(Following::new(courier, topic, 0, from, bell))
+        };
+        tracing::info!("this process manages the points of access");
+        Some(Self {
+            points,
+            began: now,
+            hellos: fresh(Topic::HelloPoA)?,
+            loads: fresh(Topic::LoadReport)?,
+            connections: fresh(Topic::ConnectionReport)?,
+            handovers: Following::new(courier, Topic::Handover, 0, Position::START, bell),
+            next_cycle: now + FIRST_CYCLE,
+        })
+    }
+
+    /// Takes in what was said, and looks at everything when it is time. Returns when to come back.
+    fn turn(&mut self, courier: &Courier, cycle: Duration, bell: &Bell) -> Instant {
+        let now = BEFORE + self.began.elapsed();
+        for record in self.handovers.take(courier, bell, TAKEN_AT_ONCE) {
+            if let Some(handover) = read::<Handover>(&record) {
+                let age = Duration::from_millis(wall_ms().saturating_sub(handover.at_ms));
+                self.points.remember(now, age, &handover);
+            }
+        }
+        let mut actions = Vec::new();
+        for record in self.hellos.take(courier, bell, TAKEN_AT_ONCE) {
+            actions.extend(read::<HelloPoA>(&record).and_then(|hello| self.points.hello(&hello)));
+        }
+        for record in self.loads.take(courier, bell, TAKEN_AT_ONCE) {
+            actions.extend(read::<LoadReport>(&record).and_then(|report| self.points.load(Some(now), report)));
+        }
+        for record in self.connections.take(courier, bell, TAKEN_AT_ONCE) {
+            if let Some(report) = read::<ConnectionReport>(&record) {
+                self.points.connected(now, report);
+            }
+        }
+        if self.next_cycle <= Instant::now() {
+            self.next_cycle = Instant::now() + cycle;
+            actions.extend(self.points.cycle(now, wall_ms()));
+        }
+        for action in actions {
+            tell(courier, &action);
+        }
+        self.next_cycle
+    }
+}
+
+fn tell(courier: &Courier, action: &PointsAction) {
+    match action {
+        PointsAction::Configure(config) => courier.tell(Topic::PingConfig, None, &config.gateway, config.write()),
+        PointsAction::List(list) => courier.tell(Topic::GWList, None, Topic::GWList.name(), list.write()),
+        PointsAction::HandOver(handover) => courier.tell(Topic::Handover, None, &handover.node, handover.write()),
+    }
+}

@@ -1,0 +1,108 @@
+//! What services within the process do beside being subscribers: publish, ask who is connected, ping, and send clients elsewhere.
+
+use tidegate_mqtt::{QoS, TopicName};
+
+use crate::deliver::Terms;
+use crate::engine::Engine;
+use crate::event::Event;
+use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::message::Publication;
+use crate::now::{Millis, Now};
+use crate::publish::is_own_topic;
+use crate::reason::Reason;
+
+/// A message that a part of the broker publishes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InnerPublication {
+    /// The tenant in which it is published.
+    pub tenant: TenantId,
+    /// The topic name.
+    pub topic: String,
+    /// How surely it is delivered, as far as subscriptions allow.
+    pub qos: QoS,
+    /// Whether it is kept for later subscribers; an empty payload ends that.
+    pub retain: bool,
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// When it expires, or [`Millis::NEVER`].
+    pub expires_at: Millis,
+}
+
+impl Engine {
+    /// Publishes a message of the broker's own. No rules are asked. Returns whether the topic is one that may be published to:
+    /// a valid name, and not below `$SYS`.
+    pub fn publish_inner(&mut self, now: Now, message: &InnerPublication) -> bool {
+        if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
+            return false;
+        }
+        let retain = message.retain && self.settings.retained.available;
+        let (topic, payload) = (message.topic.as_str(), message.payload.as_slice());
+        let mut publication =
+            Publication::new(message.tenant, topic, message.qos, retain, &[], message.expires_at, payload, 0);
+        self.publish_inside(now, &mut publication, None);
+        self.after_frame(now);
+        true
+    }
+
+    /// All clients that are connected: tenant, client id and connection. Looks at every session of the shard.
+    pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
+        let clients = self.desk.sessions.iter();
+        clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
+    }
+
+    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told (0x9C), others are dropped.
+    /// Says whether there was one.
+    pub fn send_elsewhere(&mut self, now: Now, tenant: TenantId, client_id: &str, reference: &str) -> bool {
+        let session = self.session_named(tenant, client_id);
+        let Some(key) = session.and_then(|session| self.desk.sessions.get(session.0)?.connection) else { return false };
+        self.close_towards(now, key, Reason::UseAnotherServer, None, Some(reference));
+        self.after_frame(now);
+        true
+    }
+
+    /// Publishes to one connected client at QoS 1, whatever it has subscribed to; [`Event::Pong`] tells when it acknowledges. Says
+    /// whether it was sent: one who is away, or still owes acknowledgements or has messages waiting, is not asked.
+    pub fn ping(&mut self, now: Now, tenant: TenantId, client_id: &str, topic: &str, expires_at: Millis) -> bool {
+        let Some(key) = self.session_named(tenant, client_id).filter(|key| self.may_be_pinged(*key)) else {
+            return false;
+        };
+        let mut publication = Publication::new(tenant, topic, QoS::AtLeastOnce, false, &[], expires_at, &[], 0);
+        let terms = Terms {
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            subscription_ids: &[],
+            group: None,
+            publisher: None,
+            metered: false,
+        };
+        self.layouts.begin(1);
+        self.desk.deliver(now.monotonic, &mut publication, &mut self.layouts, key, &terms);
+        self.after_frame(now);
+        let flow = self.desk.sessions.get(key.0).and_then(|session| session.flow.as_ref());
+        let Some(sent) = flow.and_then(|flow| flow.inflight.iter().next_back()) else { return false };
+        self.pings.insert((key.0, sent.id().get()));
+        true
+    }
+
+    /// Forgets the pings that have not been acknowledged: what acknowledges them is told no more.
+    pub fn forget_pings(&mut self) {
+        self.pings.clear();
+    }
+
+    fn may_be_pinged(&self, key: SessionKey) -> bool {
+        let Some(session) = self.desk.sessions.get(key.0) else { return false };
+        let idle = session.flow.as_ref().is_none_or(|flow| flow.inflight.is_empty() && flow.queue.is_empty());
+        session.connection.is_some() && idle && !session.is_loading()
+    }
+
+    /// A packet id was acknowledged; perhaps it was that of a ping.
+    #[cold]
+    pub(crate) fn note_pong(&mut self, session: SessionKey, packet_id: u16) {
+        if self.pings.remove(&(session.0, packet_id))
+            && let Some(session) = self.desk.sessions.get(session.0)
+        {
+            let (tenant, client_id) = (session.tenant, session.client_id.to_string());
+            self.desk.events.push_back(Event::Pong { tenant, client_id });
+        }
+    }
+}

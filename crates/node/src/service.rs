@@ -1,0 +1,376 @@
+//! What services within the process may do at a node: publish, listen, ask who is connected and how far away, ping, and send
+//! clients elsewhere. All of it is bounded, and a shard waits for none of them.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tidegate_engine::{
+    InnerError, InnerKey, InnerMessage, InnerPublication, Millis, Place, ShardId, TenantId, partition_of,
+};
+use tidegate_mqtt::QoS;
+
+use crate::handle::{NoAnswer, NodeHandle, wait};
+use crate::inbox::{Admin, ToShard};
+use crate::shard::Shard;
+
+/// Messages that wait for a service outside of its session's queue.
+const FEED_MESSAGES: usize = 1_024;
+/// Pongs that wait for whoever pings; further ones are dropped, and their nodes count as silent in that round.
+const WAITING_PONGS: usize = 65_536;
+
+/// Is called when there is something to take. It only hands the news over.
+pub type ServiceWake = Arc<dyn Fn() + Send + Sync>;
+
+/// Who is to be pinged: tenant, client id, and the topic of the message.
+pub type Ping = (TenantId, String, String);
+
+/// A client that is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientLink {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: String,
+    /// The smoothed round trip of its transport, microseconds, where TCP or QUIC has measured one.
+    pub rtt_us: Option<u64>,
+}
+
+/// A client has acknowledged a ping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The client id.
+    pub client_id: String,
+    /// When its acknowledgement was read.
+    pub at: Instant,
+}
+
+/// Why a service was not given a feed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// The engine refused it.
+    #[error("cannot listen within the broker: {0}")]
+    Refused(InnerError),
+    /// The shard does not answer.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
+}
+
+/// An order of a service for a shard.
+pub(crate) enum ServiceOrder {
+    /// Publish this.
+    Publish(Box<InnerPublication>),
+    /// Open a feed.
+    Listen { seed: Box<FeedSeed>, answer: Sender<Result<(), InnerError>> },
+    /// A feed has room again.
+    Room,
+    /// Say who is connected, and how long the round trips of their transports take if that is wanted.
+    Links { rtt: bool, answer: Sender<Vec<ClientLink>> },
+    /// Tell pongs here from now on.
+    Pongs(SyncSender<Pong>, ServiceWake),
+    /// Ping these clients, and say when each was sent its ping.
+    Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
+    /// A new round of pings begins: acknowledgements of older ones are told no more.
+    ForgetPings,
+    /// Send a client elsewhere, and answer whether there was one.
+    SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
+}
+
+impl fmt::Debug for ServiceOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ServiceOrder")
+    }
+}
+
+/// What a feed is opened with.
+pub(crate) struct FeedSeed {
+    tenant: TenantId,
+    name: String,
+    filters: Vec<(String, QoS)>,
+    messages: SyncSender<InnerMessage>,
+    state: Arc<FeedState>,
+    wake: ServiceWake,
+}
+
+/// The shard's end of a feed.
+struct Source {
+    key: InnerKey,
+    seed: Box<FeedSeed>,
+    /// A message that found no room.
+    held: Option<InnerMessage>,
+    /// Whether the engine may give one more.
+    granted: bool,
+}
+
+/// What services listen to at a shard.
+#[derive(Default)]
+pub(crate) struct Services {
+    sources: Vec<Source>,
+    pongs: Option<(SyncSender<Pong>, ServiceWake)>,
+}
+
+/// What both ends of a feed know.
+#[derive(Default)]
+struct FeedState {
+    /// A message found no room.
+    full: AtomicBool,
+    /// The service has gone.
+    closed: AtomicBool,
+}
+
+/// Messages for a service. Dropping it ends the subscription.
+pub struct Feed {
+    messages: Mutex<Receiver<InnerMessage>>,
+    state: Arc<FeedState>,
+    node: NodeHandle,
+    shard: ShardId,
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed").field("shard", &self.shard).finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    /// Takes what has come, at most so many messages.
+    pub fn take(&self, max: usize) -> Vec<InnerMessage> {
+        let messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = messages.try_iter().take(max).collect();
+        // Some may be taken although none was refused: then the shard looks once in vain.
+        if self.state.full.swap(false, Ordering::AcqRel) {
+            self.node.tell(self.shard, ToShard::Admin(Admin::Service(ServiceOrder::Room)));
+        }
+        taken
+    }
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.state.closed.store(true, Ordering::Release);
+        self.node.tell(self.shard, ToShard::Admin(Admin::Service(ServiceOrder::Room)));
+    }
+}
+
+/// Pongs of all clients.
+#[derive(Debug)]
+pub struct Pongs(Receiver<Pong>);
+
+impl Pongs {
+    /// Takes a pong that has come.
+    pub fn take(&self) -> Option<Pong> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl NodeHandle {
+    fn home(&self, tenant: TenantId, name: &str) -> ShardId {
+        Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
+    }
+
+    fn tell_services(&self, shard: ShardId, order: ServiceOrder) {
+        self.tell(shard, ToShard::Admin(Admin::Service(order)));
+    }
+
+    /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
+    pub fn publish_inner(&self, message: InnerPublication) {
+        let shard = self.home(message.tenant, &message.topic);
+        self.tell_services(shard, ServiceOrder::Publish(Box::new(message)));
+    }
+
+    /// Subscribes within the process, under a name that no client may have. No rules are asked. Messages wait in the queue of a
+    /// session of this name, with the limits and the policy that hold for its name, and in a feed of 1,024.
+    ///
+    /// # Errors
+    /// When the name is taken, a filter is none, or the shard does not answer.
+    pub fn listen(
+        &self,
+        tenant: TenantId,
+        name: &str,
+        filters: Vec<(String, QoS)>,
+        wake: ServiceWake,
+    ) -> Result<Feed, FeedError> {
+        let shard = self.home(tenant, name);
+        let (sender, messages) = sync_channel(FEED_MESSAGES);
+        let state = Arc::new(FeedState::default());
+        let seed =
+            FeedSeed { tenant, name: name.to_owned(), filters, messages: sender, state: Arc::clone(&state), wake };
+        let (answer, answers) = channel();
+        self.tell_services(shard, ServiceOrder::Listen { seed: Box::new(seed), answer });
+        wait(shard, &answers)?.map_err(FeedError::Refused)?;
+        Ok(Feed { messages: Mutex::new(messages), state, node: self.clone(), shard })
+    }
+
+    /// All clients that are connected; with `rtt` also how long the round trips of their transports take, which costs a system call
+    /// for each TCP connection.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn client_links(&self, rtt: bool) -> Result<Vec<ClientLink>, NoAnswer> {
+        let all = self.ask_all(|answer| Admin::Service(ServiceOrder::Links { rtt, answer }))?;
+        Ok(all.into_iter().flatten().collect())
+    }
+
+    /// Tells pongs from now on; whoever asked before is told no more. Up to 65,536 wait.
+    pub fn pongs(&self, wake: &ServiceWake) -> Pongs {
+        let (sender, pongs) = sync_channel(WAITING_PONGS);
+        self.tell_all(|| Admin::Service(ServiceOrder::Pongs(sender.clone(), Arc::clone(wake))));
+        Pongs(pongs)
+    }
+
+    /// Begins a new round of pings: acknowledgements of earlier ones are told no more.
+    pub fn forget_pings(&self) {
+        self.tell_all(|| Admin::Service(ServiceOrder::ForgetPings));
+    }
+
+    /// Publishes to each of these clients at QoS 1 on a topic of its own, for a pong. Who is away, or has something to
+    /// acknowledge, is not asked. Returns when each was, in the order of `pings`.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn ping(&self, pings: Vec<Ping>, expires_at: Millis) -> Result<Vec<Option<Instant>>, NoAnswer> {
+        let mut sent = vec![None; pings.len()];
+        let mut by_shard: Vec<(Vec<usize>, Vec<Ping>)> = vec![Default::default(); usize::from(self.shards())];
+        for (at, ping) in pings.into_iter().enumerate() {
+            let home = self.home(ping.0, &ping.1);
+            if let Some((places, part)) = by_shard.get_mut(usize::from(home.0)) {
+                places.push(at);
+                part.push(ping);
+            }
+        }
+        for (shard, (places, pings)) in (0..).map(ShardId).zip(by_shard) {
+            if pings.is_empty() {
+                continue;
+            }
+            let (answer, answers) = channel();
+            self.tell_services(shard, ServiceOrder::Ping { pings, expires_at, answer });
+            for (at, when) in places.into_iter().zip(wait(shard, &answers)?) {
+                if let Some(place) = sent.get_mut(at) {
+                    *place = when;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Ends the connection of a client, which is to go on at `reference`: an MQTT 5 client is told so (0x9C), others are dropped.
+    /// Says whether there was one.
+    ///
+    /// # Errors
+    /// When its shard does not answer.
+    pub fn send_elsewhere(&self, tenant: TenantId, client_id: &str, reference: &str) -> Result<bool, NoAnswer> {
+        let shard = self.home(tenant, client_id);
+        let (answer, answers) = channel();
+        let (client_id, reference) = (client_id.to_owned(), reference.to_owned());
+        self.tell_services(shard, ServiceOrder::SendElsewhere { tenant, client_id, reference, answer });
+        wait(shard, &answers)
+    }
+}
+
+impl Shard {
+    pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
+        // Whoever asked may have given up waiting: answers that nobody takes are dropped.
+        match order {
+            ServiceOrder::Publish(message) => {
+                if !self.engine.publish_inner(self.now, &message) {
+                    tracing::warn!(topic = %message.topic, "a service published to what is no topic of its own");
+                }
+            }
+            ServiceOrder::Listen { seed, answer } => {
+                let _ = answer.send(self.open_source(seed));
+            }
+            // The feeds are looked at in each turn.
+            ServiceOrder::Room => {}
+            ServiceOrder::Links { rtt, answer } => {
+                let _ = answer.send(self.links(rtt));
+            }
+            ServiceOrder::Pongs(sender, wake) => self.services.pongs = Some((sender, wake)),
+            ServiceOrder::Ping { pings, expires_at, answer } => {
+                let ping = |(tenant, client_id, topic): &Ping| {
+                    let at = Instant::now();
+                    self.engine.ping(self.now, *tenant, client_id, topic, expires_at).then_some(at)
+                };
+                let _ = answer.send(pings.iter().map(ping).collect());
+            }
+            ServiceOrder::ForgetPings => self.engine.forget_pings(),
+            ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
+                let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
+            }
+        }
+    }
+
+    fn open_source(&mut self, seed: Box<FeedSeed>) -> Result<(), InnerError> {
+        let filters: Vec<(&str, QoS)> = seed.filters.iter().map(|(filter, qos)| (filter.as_str(), *qos)).collect();
+        let key = self.engine.open_inner(self.now, seed.tenant, &seed.name, &filters)?;
+        self.services.sources.push(Source { key, seed, held: None, granted: false });
+        Ok(())
+    }
+
+    fn links(&mut self, rtt: bool) -> Vec<ClientLink> {
+        let clients = self.engine.connected_clients();
+        let clients: Vec<_> = clients.map(|(tenant, id, key)| (tenant, id.to_owned(), key)).collect();
+        let table = &mut self.table;
+        let link = |(tenant, client_id, key)| {
+            let transport = rtt.then(|| table.get(key)).flatten();
+            ClientLink { tenant, client_id, rtt_us: transport.and_then(|(_, transport)| transport.rtt_us()) }
+        };
+        clients.into_iter().map(link).collect()
+    }
+
+    pub(crate) fn take_pong(&mut self, tenant: TenantId, client_id: String) {
+        if let Some((pongs, wake)) = &self.services.pongs
+            && pongs.try_send(Pong { tenant, client_id, at: Instant::now() }).is_ok()
+        {
+            wake();
+        }
+    }
+
+    /// Gives services what has come for them, as far as they have room.
+    pub(crate) fn feed_services(&mut self) {
+        let mut sources = std::mem::take(&mut self.services.sources);
+        sources.retain_mut(|source| {
+            let (mut fed, mut open) = (false, true);
+            while let Some(message) = self.next_for(source) {
+                match source.seed.messages.try_send(message) {
+                    Ok(()) => fed = true,
+                    Err(TrySendError::Full(message)) => {
+                        source.held = Some(message);
+                        source.seed.state.full.store(true, Ordering::Release);
+                        fed = true;
+                        break;
+                    }
+                    Err(TrySendError::Disconnected(_)) => {
+                        open = false;
+                        break;
+                    }
+                }
+            }
+            open &= !source.seed.state.closed.load(Ordering::Acquire);
+            if fed {
+                (source.seed.wake)();
+            }
+            if !open {
+                self.engine.close_inner(self.now, source.key);
+            }
+            open
+        });
+        self.services.sources = sources;
+    }
+
+    fn next_for(&mut self, source: &mut Source) -> Option<InnerMessage> {
+        if let Some(held) = source.held.take() {
+            return Some(held);
+        }
+        if !source.granted {
+            self.engine.grant_inner(source.key, 1);
+            source.granted = true;
+        }
+        let message = self.engine.poll_inner(self.now, source.key)?;
+        source.granted = false;
+        Some(message)
+    }
+}

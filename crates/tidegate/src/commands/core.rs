@@ -1,0 +1,101 @@
+//! `tidegate core`: services for mobile nodes without a broker.
+
+use clap::Args as ClapArgs;
+
+use crate::cli::ConfigArgs;
+use crate::context::{Service, start_services};
+use crate::exit::{Exit, print, report};
+use crate::logging::Log;
+use crate::signals::{Asked, BrokerSignals};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate core --bus nats://127.0.0.1:4222
+  tidegate core --bus nats://127.0.0.1:4222 --services groups --groups city.toml --member groups-2
+  tidegate core -c core.toml
+
+Gateways are brokers with context.enabled on the same bus. Each service may run several times, under different names:
+one manager works and the others stand by; definers of the same groups share the nodes. All settings are those of
+[context] in docs/configuration.md. A password in an address is seen in the process list: put it into the configuration
+file (context.bus) or into the environment (TIDEGATE_CONTEXT__BUS) instead.";
+
+/// Run services for mobile nodes beside their gateways: which node at which gateway, and in which groups
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Which services
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Service::Points, Service::Groups])]
+    services: Vec<Service>,
+
+    /// The bus that the gateways are on: nats://HOST:PORT, or kafka://HOST:PORT in a build with that feature
+    #[arg(long, value_name = "ADDRESS")]
+    bus: Option<String>,
+
+    /// A file of groups, for one definer; repeatable
+    #[arg(long, value_name = "FILE")]
+    groups: Vec<String>,
+
+    /// The name of this process among those that run the same services [default: core-PID]
+    #[arg(long, value_name = "NAME")]
+    member: Option<String>,
+
+    #[command(flatten)]
+    run: ConfigArgs,
+}
+
+impl Args {
+    fn sources(&self) -> ConfigArgs {
+        let mut sources = self.run.clone();
+        let mut set = Vec::new();
+        if !self.groups.is_empty() {
+            set.push(("context.groups".to_owned(), self.groups.join(",")));
+        }
+        set.extend(self.bus.iter().map(|bus| ("context.bus".to_owned(), bus.clone())));
+        // What was set by name wins over a flag, as everywhere.
+        set.append(&mut sources.set);
+        sources.set = set;
+        sources
+    }
+}
+
+/// Runs until it is told to stop.
+pub(crate) fn run(args: &Args) -> Exit {
+    let config = match super::config::load(&args.sources()) {
+        Ok(config) => config,
+        Err(exit) => return exit,
+    };
+    let log = match Log::start(config.log.level, config.log.format) {
+        Ok(log) => log,
+        Err(error) => {
+            report(&format_args!("cannot start the thread that writes the log: {error}"));
+            return Exit::Failure;
+        }
+    };
+    if config.context.bus.is_none() {
+        report(
+            &"tidegate core needs a bus that gateways are on, too: name it with --bus, or run a broker with context.enabled",
+        );
+        return Exit::Usage;
+    }
+    let outcome = serve(args, &config);
+    log.flush();
+    outcome.unwrap_or_else(|error| {
+        report(&error);
+        Exit::Failure
+    })
+}
+
+fn serve(args: &Args, config: &crate::config::Config) -> Result<Exit, String> {
+    let mut signals = BrokerSignals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+    let member = args.member.clone().unwrap_or_else(|| format!("core-{}", std::process::id()));
+    let core = start_services(config, &member, &args.services)?;
+    let line = format!("tidegate {} ready: core={member}\n", env!("CARGO_PKG_VERSION"));
+    if let Err(error) = print(&line) {
+        tracing::warn!(%error, "standard output is closed; nobody was told that the services run");
+    }
+    while signals.wait() == Asked::Reload {
+        tracing::info!("services of the core take a new configuration with a restart");
+    }
+    drop(core);
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,210 @@
+//! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
+
+mod host;
+mod machine;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_bus::{Address, Bus, Settings};
+use tidegate_context::groups::{Definition, read_groups};
+use tidegate_context::ranking::{ConnectionsInverse, Ranking, ScoreExpression, WeightedResources};
+use tidegate_context::service::{
+    Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
+    start_manager,
+};
+use tidegate_context::{Points, PointsSettings, ReallocationSettings, ReconfigSettings};
+use tidegate_node::{LocalAddress, Node};
+
+use crate::config::Config;
+use crate::config::sections::context::{Context, CoreServices, RankingName};
+use crate::status::BrokerStatus;
+
+use host::NodeHost;
+
+/// How long a service may be silent on the bus until others take its work over.
+const LEASE: Duration = Duration::from_secs(10);
+
+/// What runs of the core in this process. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// The gateway before the services, so that it is the first to go.
+    _running: Vec<Running>,
+}
+
+/// Starts what the configuration asks for beside a broker.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) -> Result<Option<Core>, String> {
+    let context = &config.context;
+    if !context.enabled {
+        return Ok(None);
+    }
+    let courier = open(context)?;
+    let mut running = vec![gateway(config, node, status, &courier)?];
+    let here = match context.services {
+        CoreServices::Auto => context.bus.is_none(),
+        CoreServices::Here => true,
+        CoreServices::Elsewhere => false,
+    };
+    if here {
+        running.extend(services(context, &gateway_name(config), &courier, &[Service::Points, Service::Groups])?);
+    }
+    Ok(Some(Core { _running: running }))
+}
+
+/// A service of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Service {
+    /// The manager of points of access: which node at which gateway
+    Points,
+    /// The group definers, one for each file of groups
+    Groups,
+}
+
+/// Starts services without a broker.
+///
+/// # Errors
+/// In words for people.
+pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<Core, String> {
+    let courier = open(&config.context)?;
+    Ok(Core { _running: services(&config.context, member, &courier, which)? })
+}
+
+fn open(context: &Context) -> Result<Courier, String> {
+    let text = context.bus.as_deref().unwrap_or("embedded");
+    let address: Address = text.parse().map_err(|error| format!("context.bus: {error}"))?;
+    let settings = Settings {
+        prefix: context.bus_prefix.clone(),
+        replicas: context.bus_replicas,
+        lease: LEASE,
+        max_release_time: LEASE / 4,
+        ..Settings::default()
+    };
+    let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
+    Ok(Courier::new(bus, u32::from(context.partitions)))
+}
+
+fn gateway_name(config: &Config) -> String {
+    if config.context.name.is_empty() { config.node.name.clone() } else { config.context.name.clone() }
+}
+
+fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, String> {
+    let context = &config.context;
+    let listened = node.local_addresses().iter().find_map(|address| match address {
+        LocalAddress::Tcp(at) => Some(at.to_string()),
+        _ => None,
+    });
+    let address = context.address.clone().or(listened).unwrap_or_default();
+    let settings = GatewaySettings {
+        name: gateway_name(config),
+        address,
+        load_period: context.load_period,
+        connection_period: context.connection_period,
+        max_connections: u64::from(config.limits.max_connections),
+    };
+    let bell = Bell::default();
+    let host = NodeHost::new(node.handle(), &config.addresses.prefix, Arc::clone(status), &bell)
+        .map_err(|error| format!("the gateway cannot listen to its nodes: {error}"))?;
+    start_gateway(courier.clone(), settings, Box::new(host), bell)
+        .map_err(|error| format!("cannot start a thread for the gateway: {error}"))
+}
+
+fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("a service of the core: {error}");
+    let member: String = member.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(64).collect();
+    let mut running = Vec::new();
+    if which.contains(&Service::Points) {
+        // Once here, so that a mistake is an error at the start.
+        points(context)?;
+        let (context, settings) = (context.clone(), ManagerSettings { member: member.clone(), cycle: context.cycle });
+        running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
+    }
+    if which.contains(&Service::Groups) {
+        for definition in definitions(context)? {
+            let settings = DefinerSettings { member: member.clone() };
+            let started = start_definer(courier.clone(), &settings, Arc::new(definition));
+            running.push(started.map_err(|error| failed(&error))?);
+        }
+    }
+    Ok(running)
+}
+
+fn definitions(context: &Context) -> Result<Vec<Definition>, String> {
+    let read = |path: &std::path::PathBuf| {
+        let shown = path.display();
+        let text = std::fs::read_to_string(path).map_err(|error| format!("context.groups: {shown}: {error}"))?;
+        read_groups(&text).map_err(|error| format!("context.groups: {shown}: {error}"))
+    };
+    let definitions: Vec<Definition> = context.groups.0.iter().map(read).collect::<Result<_, String>>()?;
+    let mut names: Vec<&str> = definitions.iter().map(Definition::definer).collect();
+    names.sort_unstable();
+    match names.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => {
+            Err(format!("context.groups: two files have the definer `{}`; each needs one of its own", pair[0]))
+        }
+        None => Ok(definitions),
+    }
+}
+
+fn points(context: &Context) -> Result<Points, String> {
+    let settings = PointsSettings {
+        missed_windows: context.missed_windows,
+        ping_interval: context.ping_interval,
+        ping_window: context.ping_window,
+        reconfig: ReconfigSettings {
+            enabled: context.ping_reconfigure,
+            floor: context.ping_window_min,
+            ceiling: context.ping_window_max,
+            ..ReconfigSettings::default()
+        },
+        reallocation: ReallocationSettings {
+            cooldown: context.handover_cooldown,
+            max_per_cycle: context.handovers_per_cycle as usize,
+            ..ReallocationSettings::default()
+        },
+        balance: context.balance,
+        ..PointsSettings::default()
+    };
+    let ranking: Box<dyn Ranking> = match context.ranking {
+        RankingName::Connections => Box::new(ConnectionsInverse),
+        RankingName::Resources => Box::new(WeightedResources::default()),
+        RankingName::Expression => {
+            let text = context.score.as_deref().ok_or("context.ranking = \"expression\" needs context.score")?;
+            Box::new(ScoreExpression::new(text).map_err(|error| format!("context.score: {error}"))?)
+        }
+    };
+    Points::new(settings, ranking).map_err(|error| format!("context: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_are_told_with_the_key() {
+        let mut context = Context { ranking: RankingName::Expression, ..Context::default() };
+        assert!(points(&context).err().unwrap().contains("needs context.score"));
+        context.score = Some("gateway.name".to_owned());
+        assert!(points(&context).err().unwrap().contains("context.score: the expression gives"));
+        context.score = Some("gateway.capacity".to_owned());
+        assert!(points(&context).is_ok());
+        context.ping_window_min = Duration::from_secs(60);
+        assert!(points(&context).err().unwrap().contains("shortest ping window"));
+        context.groups.0.push("no-such-file.toml".into());
+        assert!(definitions(&context).unwrap_err().contains("no-such-file.toml"));
+        context.bus = Some("http://127.0.0.1".to_owned());
+        assert!(open(&context).unwrap_err().contains("context.bus"));
+    }
+
+    #[test]
+    fn each_definer_has_one_file() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
+        let mut context = Context::default();
+        context.groups.0 = vec![file.into()];
+        assert_eq!(definitions(&context).unwrap()[0].definer(), "city");
+        context.groups.0.push(file.into());
+        assert!(definitions(&context).unwrap_err().contains("two files have the definer `city`"));
+    }
+}

@@ -1,0 +1,180 @@
+//! Gateways of mobile nodes and their services: one broker with everything, and several on a real NATS server.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use crate::broker::{Broker, Folder, PATIENCE, run};
+
+const GROUPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
+
+/// A gateway's configuration that suits a test.
+fn gateway(folder: &Folder, name: &str, rest: &str) -> Broker {
+    let text = format!(
+        "[addresses]\nenabled = true\nguarded = false\n[context]\nenabled = true\nname = '{name}'\n\
+         load_period = '100ms'\nconnection_period = '100ms'\ncycle = '100ms'\n{rest}"
+    );
+    let config = folder.write(&format!("{name}.toml"), &text);
+    Broker::start(&["--config", &config])
+}
+
+/// A mobile node of MQTT 5, which subscribes to nothing.
+struct Node(BufReader<TcpStream>);
+
+impl Node {
+    fn connect(address: &str, client_id: &str) -> Self {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let id = u8::try_from(client_id.len()).unwrap();
+        let head = [0x10, 13 + id, 0, 4, b'M', b'Q', b'T', b'T', 5, 2, 0, 0, 0, 0, id];
+        stream.write_all(&[&head[..], client_id.as_bytes()].concat()).unwrap();
+        let mut node = Self(BufReader::new(stream));
+        assert_eq!(node.packet().0, 0x20, "CONNACK");
+        node
+    }
+
+    /// The next packet: its first byte and its rest; all of them are short.
+    fn packet(&mut self) -> (u8, Vec<u8>) {
+        let mut head = [0; 2];
+        self.0.read_exact(&mut head).unwrap();
+        assert!(head[1] < 128, "a short packet");
+        let mut rest = vec![0; usize::from(head[1])];
+        self.0.read_exact(&mut rest).unwrap();
+        (head[0], rest)
+    }
+
+    fn publish(&mut self, topic: &str, payload: &str) {
+        let (topic_len, payload_len) = (u8::try_from(topic.len()).unwrap(), u8::try_from(payload.len()).unwrap());
+        let head = [0x30, 3 + topic_len + payload_len, 0, topic_len];
+        self.0.get_mut().write_all(&[&head[..], topic.as_bytes(), &[0], payload.as_bytes()].concat()).unwrap();
+    }
+}
+
+fn port_of(broker: &Broker) -> &str {
+    broker.address("mqtt://").rsplit_once(':').unwrap().1
+}
+
+/// What is retained on a topic, waited for.
+fn retained(broker: &Broker, topic: &str) -> String {
+    let ended = run(&["sub", "-p", port_of(broker), "-t", topic, "-C", "1", "-W", "30"]);
+    assert_eq!(ended.code, Some(0), "{topic}: {}", ended.err);
+    ended.out
+}
+
+#[test]
+fn one_broker_is_a_gateway_with_all_services() {
+    let folder = Folder::new();
+    let broker = gateway(&folder, "gw", &format!("groups = '{GROUPS}'\n"));
+    let list: serde_json::Value = serde_json::from_str(&retained(&broker, "ctx/gateways")).unwrap();
+    assert_eq!(list["gateways"][0]["name"], "gw");
+    assert_eq!(list["gateways"][0]["address"], broker.address("mqtt://"));
+    let mut node = Node::connect(broker.address("mqtt://"), "truck-7");
+    node.publish("ctx/context/truck-7", r#"{"speed": 90, "kind": "ambulance"}"#);
+    // Who is in the group gets it; until then it goes to nobody.
+    let address = broker.address("mqtt://").to_owned();
+    let operator = std::thread::spawn(move || {
+        let mut operator = Node::connect(&address, "operator");
+        for number in 0..2_000 {
+            operator.publish("ctx/to/group/ambulances/news", &number.to_string());
+            crate::homes::pause(10);
+        }
+    });
+    let (first, rest) = node.packet();
+    assert_eq!(first >> 4, 3, "PUBLISH");
+    assert!(rest[2..].starts_with(b"ctx/to/group/ambulances/news"));
+    drop((node, broker));
+    let _ = operator.join();
+}
+
+/// A NATS server with JetStream.
+struct Nats {
+    process: Child,
+    port: u16,
+    _folder: Folder,
+}
+
+impl Nats {
+    fn start() -> Self {
+        let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
+        let program = if installed.exists() { installed } else { "nats-server".into() };
+        let folder = Folder::new();
+        loop {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let mut command = Command::new(&program);
+            command.args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd", &folder.file("js")]);
+            let spawned = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn();
+            let mut process = spawned.expect("nats-server; ./test installs it");
+            let mut log = BufReader::new(process.stderr.take().unwrap());
+            let mut line = String::new();
+            while log.read_line(&mut line).unwrap() > 0 && !line.contains("Server is ready") {
+                line.clear();
+            }
+            if line.contains("Server is ready") {
+                std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+                return Self { process, port, _folder: folder };
+            }
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn gateways_on_nats_are_balanced_by_a_core_of_its_own() {
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let bus = format!("nats://127.0.0.1:{}", nats.port);
+    let rest = format!("bus = '{bus}'\npartitions = 4\n");
+    let (a, b) = (gateway(&folder, "a", &rest), gateway(&folder, "b", &rest));
+    let set = ["--set", "context.partitions=4", "--set", "context.cycle=100ms"];
+    let arguments = [&["core", "--bus", &bus, "--groups", GROUPS, "--member", "c1"][..], &set].concat();
+    let core = Broker::start_with(&arguments);
+    assert!(core.ready.contains("core=c1"), "{}", core.ready);
+    let mut nodes: Vec<Node> = (0..20).map(|node| Node::connect(a.address("mqtt://"), &format!("n{node}"))).collect();
+    // Half of them are told where the other gateway is.
+    let mut told = 0;
+    let began = Instant::now();
+    for node in &mut nodes {
+        node.0.get_ref().set_read_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
+    }
+    while told < 10 && began.elapsed() < PATIENCE {
+        nodes.retain_mut(|node| {
+            let mut head = [0; 2];
+            if node.0.read_exact(&mut head).is_err() || head[0] != 0xe0 {
+                return true;
+            }
+            let mut rest = vec![0; usize::from(head[1])];
+            node.0.read_exact(&mut rest).unwrap();
+            assert_eq!(rest[0], 0x9c, "use another server");
+            let reference = b.address("mqtt://").as_bytes();
+            assert!(rest.windows(reference.len()).any(|window| window == reference), "{rest:?}");
+            told += 1;
+            false
+        });
+    }
+    assert!(told >= 9, "{told} nodes were told to go on at the other gateway");
+    // A context that comes in at one gateway puts a node of the other one into its group.
+    let mut truck = Node::connect(b.address("mqtt://"), "truck-7");
+    Node::connect(a.address("mqtt://"), "relay").publish("ctx/context/truck-7", r#"{"kind": "ambulance"}"#);
+    let address = b.address("mqtt://").to_owned();
+    let operator = std::thread::spawn(move || {
+        let mut operator = Node::connect(&address, "operator");
+        for number in 0..2_000 {
+            operator.publish("ctx/to/group/ambulances/news", &number.to_string());
+            crate::homes::pause(10);
+        }
+    });
+    let (first, rest) = truck.packet();
+    assert_eq!(first >> 4, 3, "PUBLISH: {rest:?}");
+    core.signal("TERM");
+    assert_eq!(core.wait().code, Some(0));
+    drop((truck, a, b));
+    let _ = operator.join();
+}
