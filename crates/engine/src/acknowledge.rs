@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{Frame, PacketId, PacketType, PubAck, PubComp, PubRec, PubRel, QoS, ReasonCode, Version};
 
+use crate::addresses::Fate;
 use crate::desk::{Desk, open_output};
 use crate::durable::Key;
 use crate::engine::Engine;
@@ -148,8 +149,8 @@ fn put_ack(out: &mut Vec<u8>, first_byte: u8, id: PacketId, code: ReasonCode, ve
 impl Desk {
     /// A receiver has a QoS 2 message; returns the bytes that need not be kept any more, `None` if it was sent no such one.
     #[inline]
-    fn note_received(&mut self, session: SessionKey, id: PacketId) -> Option<u64> {
-        let session = self.sessions.get_mut(session.0)?;
+    fn note_received(&mut self, by: SessionKey, id: PacketId) -> Option<u64> {
+        let session = self.sessions.get_mut(by.0)?;
         let (stored, of_uplink) = (session.stored, session.is_uplink());
         let flow = session.flow.as_mut()?;
         let order = flow.number();
@@ -159,13 +160,16 @@ impl Desk {
         // What is left to finish needs no message any more.
         // A broker's is kept until it has come back.
         let dropped = if of_uplink { None } else { entry.item.delivery.take() };
-        let kept = dropped.map_or(0, |delivery| delivery.cost());
+        let kept = dropped.as_ref().map_or(0, Delivery::cost);
         if let Some(stored) = stored.filter(|_| news && entry.item.numbers.entry != 0) {
             entry.item.numbers.separate = true;
             self.journal.put_sent(stored, entry.item.numbers.entry, id, State::AwaitPubComp, order);
         }
         flow.inflight_bytes -= kept;
         self.memory -= kept;
+        if let Some(delivery) = dropped {
+            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
+        }
         Some(kept)
     }
 
@@ -195,6 +199,9 @@ impl Desk {
         }
         if let Some(stored) = stored {
             self.journal.delete_entry(stored, numbers);
+        }
+        if let Some(delivery) = delivery.as_ref().filter(|_| !code.is_error()) {
+            self.tell_fate_of(by, &delivery.message, Fate::Delivered);
         }
         if code.is_error() {
             match &delivery {

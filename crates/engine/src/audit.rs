@@ -80,7 +80,7 @@ impl Engine {
             found.equal("connections_by_listener", u64::from(*open), counted as u64);
         }
         let idle = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_close.is_empty();
-        let told = desk.roomy.is_empty() && !desk.has_dead_letters();
+        let told = desk.roomy.is_empty() && desk.receipts.is_empty() && !desk.has_dead_letters();
         found.holds(idle && told && desk.hungry.is_empty(), || "something that was caused is not worked off".into());
     }
 
@@ -102,7 +102,9 @@ impl Engine {
                 due.iter().flatten().filter(|due| **due != never).count()
             })
             .sum();
-        let of_sys = usize::from(self.sys.has_timer()) + usize::from(desk.loop_lag.has_timer());
+        let of_sys = usize::from(self.sys.has_timer())
+            + usize::from(desk.tallies.has_timer())
+            + usize::from(desk.loop_lag.has_timer());
         found.equal(
             "timers",
             desk.timers.len() as u64,

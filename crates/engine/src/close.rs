@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
+use crate::addresses::Fate;
 use crate::connect::keep_alive_deadline;
 use crate::connection::Phase;
 use crate::desk::Timer;
@@ -430,6 +431,11 @@ impl Engine {
     /// Drops a message of a session that is not there any more.
     fn give_up(&mut self, client_id: &str, reason: Reason, delivery: &Delivery) {
         self.desk.discard(reason, &delivery.message);
+        let message = &delivery.message;
+        if self.desk.has_addresses && !message.properties().is_empty() {
+            let (topic, properties, fate) = (message.topic(), message.properties(), Fate::Dropped(reason));
+            self.desk.tell_fate_named(message.tenant, client_id, topic, properties, message.qos, fate);
+        }
         self.desk.tell_given_up(reason, client_id, delivery.message.topic());
     }
 

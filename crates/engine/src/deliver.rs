@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::{PacketId, QoS};
 
+use crate::addresses::Fate;
 use crate::alias::Outbound;
 use crate::connection::Connection;
 use crate::desk::{Desk, open_output};
@@ -104,7 +105,7 @@ impl Desk {
         if promises && let Some(batch) = self.journal.hold(key) {
             output.hold(at, batch);
         }
-        self.counters.count_sent(qos, publication.payload.len());
+        self.note_sent(to, publication, qos);
     }
 
     #[cold]
@@ -141,6 +142,9 @@ impl Desk {
             if !self.make_room(now, &arriving) {
                 return;
             }
+        }
+        if self.sessions.get(to.0).is_some_and(|session| session.connection.is_none()) {
+            self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {
             self.read_ahead(to);
@@ -292,7 +296,16 @@ impl Desk {
         {
             output.hold(at, batch);
         }
+        self.note_sent(to, &publication, qos);
+    }
+
+    /// Counts a message that was sent. Below QoS 1 nobody says that it has come.
+    #[inline]
+    fn note_sent(&mut self, to: SessionKey, publication: &Publication<'_>, qos: QoS) {
         self.counters.count_sent(qos, publication.payload.len());
+        if qos == QoS::AtMostOnce {
+            self.tell_fate(to, publication.topic, publication.properties, qos, Fate::Delivered);
+        }
     }
 
     /// Lets those go on who waited for a queue that has room again.

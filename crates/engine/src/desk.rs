@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use tidegate_mqtt::PacketType;
 
+use crate::addresses::{Receipts, Tallies};
 use crate::connection::{Connection, Phase};
 use crate::counters::Counters;
 use crate::dead_letter::DeadLetters;
@@ -50,6 +51,8 @@ pub(crate) enum Timer {
     LoopLag,
     /// The next round of `$SYS`.
     Sys,
+    /// Counts of receipts are told.
+    Receipts,
     /// An uplink is probed, reached again, or given up.
     Uplink(UplinkKey),
     /// Brokers of an earlier process that nobody has named are given up.
@@ -68,6 +71,12 @@ pub(crate) struct Desk {
     pub loop_lag: LoopLag,
     /// Room that is kept in queues.
     pub reservations: Reservations,
+    /// Whether there are addresses of mobile nodes.
+    pub has_addresses: bool,
+    /// Receipts on their way to senders.
+    pub receipts: Receipts,
+    /// What becomes of messages to several nodes.
+    pub tallies: Tallies,
     /// Dropped messages on their way to being published again, if that is wanted.
     pub dead_letters: Option<DeadLetters>,
     /// Whether someone gave up waiting for a queue that the message at hand was promised to.
@@ -137,6 +146,7 @@ impl Desk {
         let journal = Journal::new(settings.durability, shard, now);
         let overflow = OverflowRules::new(&settings);
         let tenants = TenantUses::new(&settings);
+        let has_addresses = settings.addresses.is_some();
         let dead_letters = settings.dead_letter.clone().map(DeadLetters::new);
         Self {
             settings,
@@ -145,6 +155,9 @@ impl Desk {
             overload: Overload::default(),
             loop_lag: LoopLag::default(),
             reservations: Reservations::default(),
+            has_addresses,
+            receipts: Receipts::default(),
+            tallies: Tallies::default(),
             dead_letters,
             gave_up: false,
             telling: Telling::default(),

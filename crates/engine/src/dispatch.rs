@@ -217,6 +217,7 @@ impl Reach<'_> {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.
             self.set_publisher(publication, source);
         }
+        self.begin_receipts(now, route, publication, source, true);
         self.deliver_to(now, route, &route.targets()[..first.min(route.targets().len())], publication, source);
         if goes_on {
             if !publication.from_retained {
@@ -237,6 +238,7 @@ impl Reach<'_> {
         source: &Source,
     ) {
         self.count_withheld(route);
+        self.begin_receipts(now, route, publication, source, false);
         self.deliver_here(now, route, publication, source);
         if !publication.from_retained {
             self.deal(now, route, publication, source);

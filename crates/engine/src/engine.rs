@@ -353,6 +353,7 @@ impl Engine {
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
             Timer::Sys => self.publish_sys(now),
+            Timer::Receipts => self.handle_receipts_timer(),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
             Timer::FormerUplinks => self.handle_former_timer(now),
         }
@@ -430,7 +431,8 @@ impl Engine {
     pub(crate) fn after_frame(&mut self, now: Now) {
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        let nothing_to_tell = desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
+        let nothing_to_tell =
+            desk.receipts.is_empty() && desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
         if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
             return;
         }
@@ -463,7 +465,7 @@ impl Engine {
             } else if let Some(session) = self.desk.roomy.pop() {
                 let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
                 self.announce_presence(session, online);
-            } else if !self.publish_dead_letter(now) {
+            } else if !self.publish_receipt(now) && !self.publish_dead_letter(now) {
                 break;
             }
         }

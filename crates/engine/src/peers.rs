@@ -12,8 +12,8 @@ use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::Batch;
-use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, Ticket};
-use crate::link::record::{PUBLISH_KIND, ReadHead, Record};
+use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
+use crate::link::record::{PUBLISH_KIND, Record};
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
@@ -107,6 +107,7 @@ impl Engine {
                 self.handle_interest_seen(now, ticket);
             }
             Record::Mark { number } => self.links.send(from, Record::Marked { number }),
+            Record::Counted { number, counts } => self.take_counts(from, number, counts),
             Record::Marked { number } => self.links.marked(from, number),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);

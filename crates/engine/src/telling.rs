@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::addresses::Fate;
 use crate::desk::Desk;
 use crate::engine::Engine;
 use crate::event::{Attempt, Delay, Event, LogEvent};
@@ -87,6 +88,7 @@ impl Desk {
     #[cold]
     pub(crate) fn discard_for(&mut self, reason: Reason, to: SessionKey, message: &MessageRef) {
         self.discard(reason, message);
+        self.tell_fate_of(to, message, Fate::Dropped(reason));
         self.tell_dropped(reason, to, message.topic(), None);
     }
 
@@ -99,6 +101,7 @@ impl Desk {
         publication: &mut Publication<'_>,
     ) {
         self.discard_publication(reason, publication);
+        self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Dropped(reason));
         self.tell_dropped(reason, to, publication.topic, None);
     }
 
@@ -107,6 +110,7 @@ impl Desk {
     pub(crate) fn discard_arriving(&mut self, reason: Reason, arriving: &Arriving<'_>) {
         let message = &arriving.delivery.message;
         self.discard(reason, message);
+        self.tell_fate_of(arriving.to, message, Fate::Dropped(reason));
         self.tell_dropped(reason, arriving.to, message.topic(), arriving.publisher);
     }
 

@@ -11,12 +11,17 @@ mod groups;
 mod mailbox;
 mod name;
 mod nodes;
+mod receipts;
 mod restore;
 mod rights;
 mod route;
+mod tally;
 
 pub use groups::{MembershipChange, MembershipError, MembershipOutcome};
+use name::encoded;
 pub(crate) use name::{Address, is_address};
 pub(crate) use nodes::Nodes;
+pub(crate) use receipts::{Fate, Receipts};
 pub(crate) use restore::NODE_GROUP;
 pub use rights::Right;
+pub(crate) use tally::{Counts, Tallies};

@@ -75,6 +75,18 @@ fn decoded(level: &str) -> Cow<'_, str> {
     Cow::Owned(id)
 }
 
+/// A client id as a level of an address.
+pub(super) fn encoded(id: &str) -> String {
+    let mut level = String::with_capacity(id.len());
+    for character in id.chars() {
+        match ESCAPED.iter().find(|(other, _)| *other == character) {
+            Some((_, escape)) => level.push_str(escape),
+            None => level.push(character),
+        }
+    }
+    level
+}
+
 /// Whether a name can be a group's: one level of a topic name.
 pub(super) fn is_group_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= GROUP_NAME_MAX && !name.contains(['/', '+', '#', '\0'])
@@ -145,6 +157,7 @@ mod tests {
             ("%zz\u{e9}%", "%zz\u{e9}%"),
         ] {
             assert_eq!(decoded(level), id, "{level}");
+            assert_eq!(decoded(&encoded(id)), id);
         }
         assert!(matches!(decoded("plain"), Cow::Borrowed("plain")));
     }

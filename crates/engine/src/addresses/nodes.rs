@@ -22,6 +22,8 @@ pub(crate) struct Nodes {
     pub(super) groups: NodeGroups,
     /// How many of them are mailboxes.
     pub(super) mailboxes: u64,
+    /// Messages to several nodes whose senders have asked for receipts.
+    pub(super) asked: u64,
     /// Whether a route to a group or to all was made since nodes changed last.
     pub(super) routed: bool,
 }

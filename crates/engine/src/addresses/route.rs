@@ -2,8 +2,12 @@
 
 use super::Address;
 use super::nodes::ADDRESSED;
+use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId, partition_of};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::roster::Shards;
 use crate::topics::{Route, RouteSlot};
 
 impl Engine {
@@ -48,6 +52,54 @@ impl Engine {
                 let extend = |route: &mut Route| route.add_addressed(all.map(|(key, _)| SessionKey(key)));
                 self.cache.fill(&mut self.index, tenant, topic, extend)
             }
+        }
+    }
+}
+
+impl Reach<'_> {
+    /// Begins to tell the sender of a message what becomes of it, where it is one to nodes. `entered` says whether it has come from
+    /// a client of this shard.
+    #[inline]
+    pub(crate) fn begin_receipts(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &Publication<'_>,
+        source: &Source,
+        entered: bool,
+    ) {
+        if self.desk.has_addresses && !publication.properties.is_empty() {
+            self.begin_receipts_of(now, route, publication, source, entered);
+        }
+    }
+
+    #[cold]
+    fn begin_receipts_of(
+        &mut self,
+        now: Now,
+        route: &Route,
+        publication: &Publication<'_>,
+        source: &Source,
+        entered: bool,
+    ) {
+        let settings = std::sync::Arc::clone(&self.desk.settings);
+        let address = settings.addresses.as_ref().and_then(|it| Address::read(&it.prefix, publication.topic));
+        let is_node = |key: SessionKey| self.desk.sessions.get(key.0).is_some_and(|it| it.standing.is_node());
+        match address {
+            Some(Address::Node(id)) => {
+                let here = self.roster.home_of(partition_of(publication.tenant, &id)) == self.place.shard;
+                if here && !self.desk.find_session(publication.tenant, &id).is_some_and(is_node) {
+                    self.desk.tell_unknown(&id, publication);
+                }
+            }
+            Some(Address::Group(_) | Address::All) => {
+                let members = route.targets().iter().filter(|target| is_node(target.session)).count();
+                let mut shards = Shards(route.remote_bits());
+                shards.add(self.place.shard);
+                let awaited = entered.then_some(shards);
+                self.desk.begin_tally(now, publication, members as u32, source.origin, awaited);
+            }
+            Some(Address::Receipts(_)) | None => {}
         }
     }
 }

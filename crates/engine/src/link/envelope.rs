@@ -317,6 +317,31 @@ impl<'a> Envelope<'a> {
     }
 }
 
+/// Numbers the envelopes of a batch while it is read.
+#[derive(Debug)]
+pub(crate) struct ReadHead {
+    head: BatchHead,
+    sequence: u64,
+}
+
+impl ReadHead {
+    pub(crate) fn new(head: BatchHead) -> Self {
+        Self { head, sequence: head.first_sequence }
+    }
+
+    /// The envelope that stands next.
+    #[inline]
+    pub(crate) fn envelope<'a>(
+        &mut self,
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Envelope<'a>, WireError> {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        Envelope::read(self.head, sequence, reader, shared)
+    }
+}
+
 /// Bytes that every envelope has: version, purpose, flags, tenant, and the lengths of topic, properties and payload.
 const FIXED_LEN: usize = 16;
 

@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, ReasonCode};
 
+use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
-use crate::link::envelope::{BatchHead, Envelope, Ticket, put_connection, put_ticket, read_connection, read_ticket};
+use crate::link::envelope::{
+    BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
+};
 use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -101,6 +104,8 @@ pub(crate) enum Record<'a> {
     Mark { number: u64 },
     /// Everything sent before this mark has arrived.
     Marked { number: u64 },
+    /// What became of a message at the nodes of the sender, for the shard where it entered.
+    Counted { number: u64, counts: Counts },
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -147,31 +152,6 @@ fn read_some_connection(reader: &mut WireReader<'_>) -> Result<ConnectionKey, Wi
 
 /// The kind of [`Record::Publish`], which nearly all records are.
 pub(crate) const PUBLISH_KIND: u8 = 1;
-
-/// Numbers the envelopes of a batch while it is read.
-#[derive(Debug)]
-pub(crate) struct ReadHead {
-    head: BatchHead,
-    sequence: u64,
-}
-
-impl ReadHead {
-    pub(crate) fn new(head: BatchHead) -> Self {
-        Self { head, sequence: head.first_sequence }
-    }
-
-    /// The envelope that stands next.
-    #[inline]
-    pub(crate) fn envelope<'a>(
-        &mut self,
-        reader: &mut WireReader<'a>,
-        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
-    ) -> Result<Envelope<'a>, WireError> {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        Envelope::read(self.head, sequence, reader, shared)
-    }
-}
 
 impl<'a> Record<'a> {
     /// The envelope within, if there is one.
@@ -338,6 +318,11 @@ impl<'a> Record<'a> {
                 put_member(out, *member);
                 put_ticket(out, *ticket);
             }
+            Self::Counted { number, counts } => {
+                out.put_u8(60);
+                out.put_u64(*number);
+                counts.write(out);
+            }
             Self::GroupLeave { group, session } => {
                 out.put_u8(8);
                 put_group(out, group);
@@ -474,6 +459,7 @@ impl<'a> Record<'a> {
             },
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
+            60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },
             14 => Self::Credit { bytes: reader.u64("a credit")? },
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })

@@ -2,8 +2,8 @@
 
 use tidegate_mqtt::QoS;
 
+use super::envelope::ReadHead;
 use super::envelope::{DELIVER, Envelope};
-use super::record::ReadHead;
 use super::*;
 use crate::ids::TenantId;
 use crate::message::{Publication, SHARED_PAYLOAD_MIN};

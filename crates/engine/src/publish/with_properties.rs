@@ -42,6 +42,10 @@ impl Engine {
             self.next_message_id(now, Some(session), raw.retain).append(&mut forwarded);
         } else {
             properties.copy_forwardable(&mut forwarded);
+            if self.cache.traits(slot).is_address {
+                let topic = self.cache.get(slot).0.to_owned();
+                self.add_receipts(session, &topic, &properties, &mut forwarded);
+            }
         }
         let forwarding = Forwarding { properties: &forwarded, expires_at };
         self.publish(now, key, session, tenant, slot, raw, &forwarding);

@@ -6,8 +6,10 @@ use tidegate_mqtt::ReasonCode;
 
 use crate::harness::*;
 
+mod leaving;
 mod mailbox;
 mod names;
+mod receipts;
 
 /// Everybody may publish to everybody.
 fn open(settings: &mut Settings) {

@@ -1,0 +1,153 @@
+//! What senders are told of what they have sent to nodes.
+
+use tidegate_engine::{ListenerSettings, Reason};
+
+use super::*;
+
+fn asking(topic: &str, what: &str) -> Message {
+    message(topic, "x").qos1().user("receipt", what)
+}
+
+/// The receipts that have come, without what they are about.
+fn told(client: &Client) -> Vec<String> {
+    let word = |got: Delivered| {
+        let text = got.text();
+        let after = text.strip_prefix("{\"receipt\":\"").unwrap_or(&text).to_owned();
+        after.split('"').next().unwrap().to_owned()
+    };
+    client.messages_among_others().into_iter().map(word).collect()
+}
+
+fn texts(client: &Client) -> Vec<String> {
+    client.messages_among_others().iter().map(Delivered::text).collect()
+}
+
+#[test]
+fn a_sender_is_told_what_becomes_of_a_message_to_one_node() {
+    everywhere_with(open, |world| {
+        let sender = world.connect(v5("the/sender"));
+        let node = world.connect(v311("n"));
+        for qos in [AtMostOnce, AtLeastOnce, ExactlyOnce] {
+            sender.publish_later(asking("ctx/to/node/n/a", "delivered").qos(qos).response("no/where", b"12"));
+            sender.publish_later(message("ctx/to/node/n", "nobody asked").qos(qos));
+        }
+        world.run();
+        node.messages_among_others();
+        assert_eq!(sender.messages_among_others().len(), 0);
+        sender.subscribe("replies", AtLeastOnce);
+        sender.publish_later(asking("ctx/to/node/n/a", "delivered").response("replies", b"12"));
+        let got = sender.messages_among_others();
+        assert_eq!(got.len(), 1);
+        assert_eq!((got[0].topic.as_str(), got[0].correlation_data.as_deref()), ("replies", Some(&b"12"[..])));
+        assert_eq!(got[0].text(), "{\"receipt\":\"delivered\",\"node\":\"n\",\"topic\":\"ctx/to/node/n/a\"}");
+        sender.publish_later(asking("ctx/to/node/n", "delivered"));
+        assert_eq!(sender.messages_among_others()[0].topic, "ctx/receipts/the%2Fsender", "it is a node itself");
+        sender.publish_later(asking("ctx/to/node/nobody", "delivered"));
+        assert_eq!(told(&sender), ["unknown"]);
+        node.disconnect();
+        sender.publish_later(asking("ctx/to/node/n", "delivered"));
+        assert_eq!(told(&sender), Vec::<String>::new());
+        sender.publish_later(asking("ctx/to/node/n", "all"));
+        assert_eq!(told(&sender), ["stored"]);
+        let node = world.connect(v311("n"));
+        assert_eq!(node.messages_among_others().len(), 2);
+        assert_eq!(told(&sender), ["delivered", "delivered"]);
+    });
+}
+
+#[test]
+fn a_sender_is_told_why_a_message_is_given_up() {
+    let world = World::with(3, |settings| {
+        open(settings);
+        settings.queue.max_messages = 2;
+        settings.addresses.as_mut().unwrap().node_expiry_seconds = 100;
+    });
+    let sender = world.connect(v5("sender"));
+    world.connect(v311("n")).disconnect();
+    sender.publish_later(asking("ctx/to/node/n", "delivered").expiry(10));
+    sender.publish_later(asking("ctx/to/node/n", "delivered"));
+    sender.publish_later(asking("ctx/to/node/n", "delivered"));
+    let got = sender.messages_among_others();
+    assert_eq!(got.len(), 1);
+    assert!(got[0].text().contains("\"dropped\"") && got[0].text().contains("\"reason\":\"queue_full_drop_newest\""));
+    world.advance(seconds(11));
+    let node = world.connect(v311("n").manual());
+    assert_eq!(node.messages().len(), 1);
+    assert_eq!(told(&sender), ["expired"]);
+    node.lose();
+    world.advance(seconds(101));
+    assert_eq!(told(&sender), ["dropped"]);
+    assert_eq!(world.dropped(Reason::SessionExpired), 1);
+}
+
+#[test]
+fn a_sender_is_told_counts_of_a_message_to_many() {
+    everywhere_with(open, |world| {
+        let plain = world.connect(v5("plain"));
+        assert_eq!(change(world, "plain", &["h"], &[]), MembershipOutcome::Done);
+        let nodes: Vec<Client> = (0..8).map(|number| world.connect(v311(&format!("n{number}")))).collect();
+        for number in 0..8 {
+            assert_eq!(change(world, &format!("n{number}"), &["g"], &[]), MembershipOutcome::Done);
+        }
+        for node in &nodes[5..] {
+            node.disconnect();
+        }
+        plain.publish_later(asking("ctx/to/group/g/x", "delivered").expiry(100));
+        assert_eq!(plain.messages_among_others().len(), 0);
+        world.advance(seconds(3));
+        let counts = |d: u32, e: u32, done: bool| {
+            format!(
+                "{{\"receipt\":\"counts\",\"topic\":\"ctx/to/group/g/x\",\"members\":8,\"delivered\":{d},\"stored\":3,\
+                 \"expired\":{e},\"dropped\":0,\"final\":{done}}}"
+            )
+        };
+        assert_eq!(texts(&plain), [counts(5, 0, false)]);
+        world.connect(v311("n5"));
+        world.connect(v311("n6"));
+        world.advance(seconds(3));
+        assert_eq!(texts(&plain).last(), Some(&counts(7, 0, false)));
+        world.advance(seconds(100));
+        world.connect(v311("n7"));
+        world.advance(seconds(3));
+        assert_eq!(texts(&plain), [counts(7, 1, true)]);
+        world.advance(seconds(10));
+        assert_eq!(texts(&plain), Vec::<String>::new());
+        plain.publish_later(asking("ctx/to/group/nobody", "delivered"));
+        world.advance(seconds(3));
+        let got = texts(&plain);
+        assert!(got.len() == 1 && got[0].contains("\"members\":0") && got[0].contains("\"final\":true"), "{got:?}");
+    });
+}
+
+#[test]
+fn receipts_do_not_go_where_their_sender_may_not_publish() {
+    let world = World::with(2, |settings| {
+        settings.addresses = Some(AddressSettings::default());
+        settings.listeners.push(ListenerSettings { mobile_nodes: false, ..ListenerSettings::default() });
+    });
+    let _node = world.connect(v311("n"));
+    let sender = world.connect(v5("sender"));
+    let other = world.connect(v5("other").through(1));
+    other.subscribe("#", AtLeastOnce);
+    for forbidden in ["ctx/to/all", "$SYS/x"] {
+        sender.publish_later(asking("ctx/to/node/n", "delivered").response(forbidden, b""));
+        let got = sender.messages_among_others();
+        assert_eq!(got.len(), 1, "{forbidden}");
+        assert_eq!(got[0].topic, "ctx/receipts/sender");
+    }
+    // What is nobody's else is read by nobody else.
+    assert_eq!(other.messages_among_others().len(), 0);
+}
+
+#[test]
+fn only_so_many_are_counted() {
+    let world = World::with(1, open);
+    let sender = world.connect(v5("sender"));
+    world.connect(v311("n")).disconnect();
+    for _ in 0..1_030 {
+        sender.publish_later(asking("ctx/to/all", "delivered").qos(AtMostOnce));
+    }
+    sender.messages_among_others();
+    world.advance(seconds(2));
+    assert_eq!(told(&sender).len(), 1_024);
+}
