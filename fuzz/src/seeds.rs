@@ -99,6 +99,9 @@ pub fn proxy_protocol() -> Vec<Seed> {
 }
 
 /// Seeds of the target `cluster_link`: each frame, and a whole session.
+///
+/// # Panics
+/// When the names in it are none of nodes.
 pub fn cluster_link() -> Vec<Seed> {
     let name = |name| NodeName::new(name).expect("a name");
     let hello = Hello {
