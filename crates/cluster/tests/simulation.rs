@@ -258,7 +258,8 @@ impl World {
         let due: Vec<Restoring> = self.nodes[index].restoring.extract_if(.., |it| it.at <= now).collect();
         for Restoring { partitions, former, .. } in due {
             for partition in partitions {
-                let tidegate_cluster::Standing::Restoring { since, .. } = self.nodes[index].follower.standing(partition)
+                let tidegate_cluster::Standing::Restoring { since, .. } =
+                    self.nodes[index].follower.standing(partition)
                 else {
                     continue;
                 };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tidegate_bus::{Bus, LogName, Place, Position};
+use tidegate_bus::{Bus, LogName, LogSpec, Place, Position};
 use tidegate_store::{Disk, RealDisk};
 
 use crate::ask::ask;
@@ -20,6 +20,7 @@ const ATTEMPTS: u32 = 8;
 /// When the bus is away, there is no such log or nothing in it, it is damaged, or the directory cannot be used.
 pub fn fetch(bus: &Bus, log: &LogName, directory: &Path, fence: bool) -> Result<OpenReport, MirrorError> {
     let local = RealDisk::create(directory)?;
+    bus.know(LogSpec::fenced(log.clone(), 1));
     let place = Place::new(log.clone(), 0);
     let end = if fence { claim(bus, &place, local.random())?.position } else { end_of(bus, &place)? };
     for _ in 0..ATTEMPTS {

@@ -31,6 +31,6 @@ mod settings;
 pub use disk::{MirrorDisk, MirrorStatus};
 pub use error::{Lost, MirrorError};
 pub use fetch::fetch;
-pub use open::{OpenReport, OpenedMirror, open};
 pub use local::is_copy;
+pub use open::{OpenReport, OpenedMirror, open};
 pub use settings::{OnLost, Settings, log_of};

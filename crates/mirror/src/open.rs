@@ -86,8 +86,7 @@ fn create(bus: &Bus, place: &Place, settings: &Settings) -> Result<(), MirrorErr
     // The servers count otherwise than we do: their limit must not be the first that is reached.
     let max_bytes = settings.max_bytes + settings.max_bytes / 8 + RESERVE_BYTES * 4;
     let spec = LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(place.log.clone(), 1) };
-    ask(&|| false, |done| bus.create(spec, done))
-        .map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
+    ask(&|| false, |done| bus.create(spec, done)).map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
 }
 
 pub(crate) struct Claimed {

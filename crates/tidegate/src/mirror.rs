@@ -217,8 +217,7 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         && let Err(error) = log_of(&config.cluster.name)
     {
         let hint = "choose another name, or set cluster.mirror to false";
-        findings
-            .push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
+        findings.push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
     }
     let Some(address) = &mirror.bus else {
         if !mirror.name.is_empty() {

@@ -105,8 +105,7 @@ impl Control {
             kept: setup.kept,
             ..Advert::default()
         };
-        let follower =
-            Follower::new(setup.name.as_str(), 0, remembered.holdings).with_arrivals(remembered.arrived);
+        let follower = Follower::new(setup.name.as_str(), 0, remembered.holdings).with_arrivals(remembered.arrived);
         Self {
             setup,
             logs,

@@ -86,8 +86,8 @@ impl Logs {
         let cluster = &config.cluster;
         let address: Address =
             cluster.bus.as_deref().unwrap_or_default().parse().map_err(|error| format!("cluster.bus: {error}"))?;
-        let bus =
-            Bus::open(&address, settings(config), Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
+        let bus = Bus::open(&address, settings(config), Arc::new(|_| {}))
+            .map_err(|error| format!("the bus {address}: {error}"))?;
         let place = |name: &str| LogName::new(name).map(|name| Place::new(name, 0)).map_err(|error| error.to_string());
         let logs = Self {
             bus,

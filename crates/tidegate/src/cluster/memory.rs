@@ -110,7 +110,11 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        let memory = Memory { life: Some(u64::MAX), holdings: BTreeMap::from([(0, 7), (63, 1)]), arrived: BTreeMap::from([(5, 256)]) };
+        let memory = Memory {
+            life: Some(u64::MAX),
+            holdings: BTreeMap::from([(0, 7), (63, 1)]),
+            arrived: BTreeMap::from([(5, 256)]),
+        };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
         assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);
         assert_eq!(MemoryFile::of(None, None).load(), Ok(Memory::default()));

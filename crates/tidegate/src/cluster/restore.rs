@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_bus::{Bus, BusError};
 use tidegate_cluster::Former;
@@ -15,15 +15,17 @@ use tidegate_store::{Durability, RealDisk, Store, keep_all};
 use super::memory::{Memory, MemoryFile};
 use super::work::{set_of, without_retained};
 
+/// How long the bus may refuse until it counts as having nothing.
+const REFUSALS: Duration = Duration::from_secs(60);
 /// The directory in which what is fetched is for a while, within the data directory where there is one.
 const SCRATCH: &str = "taken-over";
 
 /// Partitions that are to be served here, when it is here what dead nodes had of them.
 pub(super) struct Task {
-    /// Since which epoch each is at home here.
-    pub(super) partitions: BTreeMap<u16, u64>,
-    /// Who may have left it, the latest first.
-    pub(super) former: Vec<Former>,
+    /// Since which epoch each is at home here, and who may have left it, the latest first.
+    pub(super) partitions: BTreeMap<u16, (u64, Vec<Former>)>,
+    /// The nodes of these, the same for all.
+    pub(super) nodes: Vec<String>,
     /// Nodes that are members again: their logs are in use.
     pub(super) living: BTreeSet<String>,
     /// When it was begun, and when it is tried next.
@@ -47,6 +49,8 @@ pub(super) struct Restored {
 pub(super) enum Hindrance {
     /// It may work later.
     Passing(String),
+    /// The bus refuses, which may pass.
+    Refused(String),
     /// It never will.
     Lasting(String),
 }
@@ -55,7 +59,7 @@ impl From<MirrorError> for Hindrance {
     fn from(error: MirrorError) -> Self {
         let text = error.to_string();
         match error {
-            MirrorError::Bus { source: BusError::Unknown(_), .. } => Self::Lasting(text),
+            MirrorError::Bus { source: BusError::Refused { .. }, .. } => Self::Refused(text),
             MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
             _ => Self::Lasting(text),
         }
@@ -113,26 +117,31 @@ impl Restorer {
     pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
         let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
         let mut restored = Restored::default();
-        for former in &task.former {
+        for (at, node) in task.nodes.iter().enumerate() {
             if missing.is_empty() {
                 break;
             }
-            if former.node == self.name {
+            let had = |memory: &Memory, partition: &u16| {
+                let former = task.partitions.get(partition).and_then(|(_, former)| former.get(at));
+                former.is_some_and(|former| has(memory, *partition, former))
+            };
+            if *node == self.name {
                 // It was never given away: nobody has fetched it since.
-                missing.retain(|partition| !has(own, *partition, former));
+                missing.retain(|partition| !had(own, partition));
                 continue;
             }
-            let place = match self.fetch(&former.node, !task.living.contains(&former.node)) {
+            let place = match self.fetch(node, !task.living.contains(node)) {
                 Ok(place) => place,
-                Err(Hindrance::Lasting(why)) => {
-                    tracing::error!(node = former.node, why, "what a dead node had cannot be fetched");
+                Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
+                Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                    tracing::error!(node, why, "what a dead node had cannot be fetched");
                     continue;
                 }
                 Err(passing) => return Err(passing),
             };
-            let (there, rest) = missing.into_iter().partition(|partition| has(&place.memory, *partition, former));
+            let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
             missing = rest;
-            self.take(&former.node, &place, &there, &mut restored)?;
+            self.take(node, &place, &there, &mut restored)?;
         }
         restored.lost = missing;
         Ok(restored)
@@ -149,10 +158,10 @@ impl Restorer {
             let memory = MemoryFile::of(directory.to_str(), None).load().map_err(Hindrance::Lasting)?;
             let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
             // Nobody needs these files after this process.
-            let durability = Durability::Relaxed { window: std::time::Duration::from_secs(60) };
+            let durability = Durability::Relaxed { window: Duration::from_secs(60) };
             let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
-            let opened =
-                tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all()).map_err(|error| lasting(&error))?;
+            let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
+                .map_err(|error| lasting(&error))?;
             Ok(Place { store: opened.store, memory, directory: directory.clone() })
         };
         open().inspect_err(|_| remove(&directory))

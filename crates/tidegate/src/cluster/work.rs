@@ -1,13 +1,13 @@
 //! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile by others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate_cluster::Step;
+use tidegate_cluster::{Former, Step};
 use tidegate_engine::{Owed, PARTITIONS, PartitionId, PartitionImage, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
@@ -116,18 +116,21 @@ impl Worker {
             (self.life, self.tasks) = (work.life, VecDeque::new());
         }
         for task in &mut self.tasks {
-            task.partitions.retain(|partition, since| work.restoring.get(partition) == Some(since));
+            task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
         }
         self.tasks.retain(|task| !task.partitions.is_empty());
-        let now = Instant::now();
+        // What comes from the same nodes is fetched at once.
+        let mut together: BTreeMap<Vec<String>, BTreeMap<u16, (u64, Vec<Former>)>> = BTreeMap::new();
         for step in &work.steps {
             let Step::Restore { partitions, former } = step else { continue };
-            let since = |partition: &u16| Some((*partition, *work.restoring.get(partition)?));
-            let living = work.told.names.iter().cloned().collect();
-            let partitions: BTreeMap<u16, u64> = partitions.iter().filter_map(since).collect();
-            let nodes: Vec<&String> = former.iter().map(|it| &it.node).collect();
+            let nodes = former.iter().map(|it| it.node.clone()).collect();
+            let wanted = |partition: &u16| Some((*partition, (*work.restoring.get(partition)?, former.clone())));
+            together.entry(nodes).or_default().extend(partitions.iter().filter_map(wanted));
+        }
+        let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
+        for (nodes, partitions) in together {
             tracing::warn!(partitions = partitions.len(), ?nodes, "going on with what a dead node had");
-            self.tasks.push_back(Task { partitions, former: former.clone(), living, began: now, due: now });
+            self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
         }
         self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
     }
@@ -145,14 +148,16 @@ impl Worker {
                 task.due = Instant::now() + RESTORE_PAUSE;
                 return self.tasks.push_back(task);
             }
-            Err(Hindrance::Lasting(why)) => {
+            Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
                 tracing::error!(why, "what a dead node had cannot be taken in");
                 self.forget(Restorer::set(&task));
                 super::restore::Restored { lost: task.partitions.keys().copied().collect(), ..Default::default() }
             }
         };
         let mut memory = own;
-        memory.holdings.extend(&task.partitions);
+        let since: BTreeMap<u16, u64> =
+            task.partitions.iter().map(|(partition, (since, _))| (*partition, *since)).collect();
+        memory.holdings.extend(&since);
         self.remember(&memory);
         if self.saved.as_ref() != Some(&memory) {
             // Nobody may take it for restored before it is remembered.
@@ -169,7 +174,7 @@ impl Worker {
         if !lost.is_empty() {
             tell_lost(lost.len());
         }
-        let _ = self.events.send(Event::Restored { life: self.life, partitions: task.partitions });
+        let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
     }
 
     /// Does what a table asks for. A shard that does not answer hangs or ends, and the node with it.
