@@ -20,10 +20,12 @@ const REFUSALS: Duration = Duration::from_secs(60);
 /// The directory in which what is fetched is for a while, within the data directory where there is one.
 const SCRATCH: &str = "taken-over";
 
+/// Partitions, since which epoch each is at home here, and who may have left it, the latest first.
+pub(super) type Wanted = BTreeMap<u16, (u64, Vec<Former>)>;
+
 /// Partitions that are to be served here, when it is here what dead nodes had of them.
 pub(super) struct Task {
-    /// Since which epoch each is at home here, and who may have left it, the latest first.
-    pub(super) partitions: BTreeMap<u16, (u64, Vec<Former>)>,
+    pub(super) partitions: Wanted,
     /// The nodes of these, the same for all.
     pub(super) nodes: Vec<String>,
     /// Nodes that are members again: their logs are in use.

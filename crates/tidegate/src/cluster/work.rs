@@ -7,7 +7,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tidegate_cluster::{Former, Step};
+use tidegate_cluster::Step;
 use tidegate_engine::{Owed, PARTITIONS, PartitionId, PartitionImage, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
@@ -15,7 +15,7 @@ use super::control::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts;
-use super::restore::{Hindrance, Restorer, Task};
+use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::Told;
 use crate::homes::owed_json;
@@ -120,7 +120,7 @@ impl Worker {
         }
         self.tasks.retain(|task| !task.partitions.is_empty());
         // What comes from the same nodes is fetched at once.
-        let mut together: BTreeMap<Vec<String>, BTreeMap<u16, (u64, Vec<Former>)>> = BTreeMap::new();
+        let mut together: BTreeMap<Vec<String>, Wanted> = BTreeMap::new();
         for step in &work.steps {
             let Step::Restore { partitions, former } = step else { continue };
             let nodes = former.iter().map(|it| it.node.clone()).collect();
@@ -151,7 +151,7 @@ impl Worker {
             Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
                 tracing::error!(why, "what a dead node had cannot be taken in");
                 self.forget(Restorer::set(&task));
-                super::restore::Restored { lost: task.partitions.keys().copied().collect(), ..Default::default() }
+                Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
             }
         };
         let mut memory = own;
@@ -168,7 +168,7 @@ impl Worker {
         let counters = &self.shared.counters;
         counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
         counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
-        let super::restore::Restored { sessions, messages, retained, bans, lost } = restored;
+        let Restored { sessions, messages, retained, bans, lost } = restored;
         let partitions = task.partitions.len();
         tracing::info!(partitions, sessions, messages, retained, bans, ms, "what a dead node had is served here");
         if !lost.is_empty() {
