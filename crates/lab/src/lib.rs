@@ -9,6 +9,7 @@
 //! - [`scenario`] has what is measured, as data.
 //! - [`run`] runs a scenario against brokers, again and again.
 //! - [`sweep`] raises a load until a service level breaks.
+//! - [`priority`] finds out who goes first where messages wait, and how many may wait.
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it.
 pub mod compare;
@@ -16,6 +17,7 @@ pub mod double;
 pub mod drivers;
 pub mod load;
 pub mod peer;
+pub mod priority;
 pub mod probe;
 pub mod report;
 pub mod results;

@@ -29,6 +29,10 @@ pub struct Order {
     pub repeat: u32,
     /// Where all chance begins.
     pub seed: u64,
+    /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
+    pub processes: u32,
+    /// Addresses that clients connect from in turn, where the scenario names none.
+    pub sources: Vec<std::net::IpAddr>,
     /// Where brokers are installed and keep their files.
     pub place: Place,
     /// Where brokers listen.
@@ -213,6 +217,8 @@ mod tests {
             time_scale: 1.0,
             repeat: 3,
             seed: 1,
+            processes: 1,
+            sources: Vec::new(),
             place: Place::usual().unwrap(),
             host: "127.0.0.1".to_owned(),
             ports: Ports::default(),

@@ -7,6 +7,7 @@ mod probe;
 mod report;
 mod run;
 mod sweep;
+mod work;
 
 use std::path::PathBuf;
 use std::thread;
@@ -72,6 +73,9 @@ pub(crate) enum LabCommand {
     /// List or install brokers to compare with
     #[command(after_help = PEERS)]
     Peers(peers::Args),
+    /// A worker of the load generator: told on the standard input what to do
+    #[command(hide = true)]
+    Work,
 }
 
 /// Where scenarios and templates of brokers are, beside those that are shipped.
@@ -96,6 +100,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Peers(args) => peers::run(args),
+        LabCommand::Work => work::run(),
     }
 }
 
