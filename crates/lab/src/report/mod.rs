@@ -13,6 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use markup::{escape, put};
 pub use number::shown;
 pub use page::page;
 

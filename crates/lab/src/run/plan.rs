@@ -9,7 +9,7 @@ use super::execute::{ExecuteError, Task};
 use super::series::Order;
 use crate::drivers;
 use crate::load::LoadPlan;
-use crate::load::plan::{Credentials, Node, Protocol, Target, Transport};
+use crate::load::plan::{ClientGroup, Credentials, Node, Protocol, Role, Target, Transport};
 use crate::priority::{Asked, Check};
 use crate::scenario::{Case, Scenario, ScenarioError, scaled};
 
@@ -49,6 +49,10 @@ pub(super) fn carrier_of(order: &Order, task: &Task<'_>, address: &str) -> Resul
         return check_of(order, task, check, target, protocol);
     }
     let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
+    if let Some(duration) = order.duration {
+        plan.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        plan.groups.iter_mut().for_each(unbounded);
+    }
     // A driver works in one process.
     if protocol.is_none() {
         plan.processes = plan.processes.max(order.processes).max(plan.processes_needed());
@@ -58,6 +62,13 @@ pub(super) fn carrier_of(order: &Order, task: &Task<'_>, address: &str) -> Resul
     }
     let carrier = Carrier::of(&plan, protocol).map_err(ExecuteError::Carrier)?;
     Ok((plan, carrier))
+}
+
+/// Lets the time alone end what a group publishes.
+fn unbounded(group: &mut ClientGroup) {
+    if let Role::Publisher(publishing) | Role::Requester { requests: publishing, .. } = &mut group.role {
+        publishing.messages = None;
+    }
 }
 
 /// How long the study's subscriber slept.

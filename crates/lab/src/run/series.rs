@@ -27,6 +27,8 @@ pub struct Order {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
+    /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
+    pub duration: Option<std::time::Duration>,
     /// Where all chance begins.
     pub seed: u64,
     /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
@@ -216,6 +218,7 @@ mod tests {
             out: PathBuf::new(),
             time_scale: 1.0,
             repeat: 3,
+            duration: None,
             seed: 1,
             processes: 1,
             sources: Vec::new(),

@@ -133,6 +133,7 @@ pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
         out: args.out.clone(),
         time_scale: args.time_scale,
         repeat: args.repeat,
+        duration: None,
         seed: args.seed.unwrap_or(now.as_secs()),
         processes: args.processes,
         sources: args.sources.clone(),
