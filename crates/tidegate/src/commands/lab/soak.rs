@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
 use tidegate_lab::run::{Bars, RunError, run as run_series};
-use tidegate_lab::soak::{Drifted, drifts, found};
+use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 
 use super::run::{Args as RunArgs, order};
 use super::{report, stop_on_signals};
@@ -89,7 +89,11 @@ fn line(drifted: &Drifted, text: &mut String) {
             shown(drift.from),
             shown(drift.to),
             shown(drift.per_hour),
-            if *is_worse { ": WORSE" } else { "" }
+            match drift.verdict() {
+                _ if *is_worse => ": WORSE",
+                Verdict::Steady => ": steady",
+                _ => "",
+            }
         ),
     };
 }
