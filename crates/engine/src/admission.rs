@@ -171,7 +171,7 @@ impl Engine {
         let wanted = Wanted { tenant: publication.tenant, topic, qos: publication.qos, cost };
         match before {
             Reserving::Granted { number, shards } => {
-                self.commit(number, shards, route.remote_bits());
+                self.commit(number, shards, self.roster.living(route.remote_bits()));
                 return self.admitted(key);
             }
             Reserving::Asked(number) => {
@@ -183,7 +183,7 @@ impl Engine {
             Reserving::Refused | Reserving::Not => {}
         }
         let publisher = BlockedPublisher { shard: self.place.shard, connection: key };
-        let remote = route.remote_bits();
+        let remote = self.roster.living(route.remote_bits());
         match self.desk.rejecting(route, &wanted, Some(session), Some(publisher).filter(|_| waits && !leaving)) {
             Err(_) if leaving && waits => Admission::Over,
             Err(full) if waits => self.withhold(now, key, full.asked, Some(full.first)),

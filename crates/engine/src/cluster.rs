@@ -6,12 +6,14 @@
 
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, ShardId};
+use crate::event::Attempt;
+use crate::ids::{ConnectionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
-use crate::roster::Roster;
+use crate::roster::{Roster, Shards};
+use crate::topics::RouteSlot;
 
 /// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
@@ -28,11 +30,16 @@ impl Engine {
         let (before, after) = (self.roster.peers(), roster.peers());
         for peer in before.without(after) {
             self.end_peer(now, peer);
+            self.heard = self.heard.without(Shards::of(peer));
+            // As long as somebody is to go on with what it owed, what was wanted there is remembered.
+            self.gone.add(peer);
         }
         let old = std::mem::replace(&mut self.roster, roster);
         for peer in after.without(before) {
+            self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
         }
+        self.forget_those_replaced();
         self.reseat_members(now, &old);
         self.after_frame(now);
     }
@@ -51,6 +58,48 @@ impl Engine {
         self.welcomes += 1;
     }
 
+    /// A shard of another node has told all that is wanted there.
+    pub(crate) fn note_heard(&mut self, peer: ShardId) {
+        self.heard.add(peer);
+        self.forget_those_replaced();
+    }
+
+    /// What was wanted at nodes that are gone is wanted where their clients are now, and all of that is known.
+    fn forget_those_replaced(&mut self) {
+        let unheard = self.roster.peers().without(self.heard);
+        if !self.roster.misses_any() && unheard == Shards::default() {
+            self.forget_gone(self.gone);
+        }
+    }
+
+    fn forget_gone(&mut self, peers: Shards) {
+        for peer in peers {
+            if self.gone.has(peer) {
+                self.index.remove_remote(peer);
+            }
+        }
+        self.gone = self.gone.without(peers);
+    }
+
+    /// Whether a message would miss somebody whom it is for: sessions, or the home of its topic, at a node that is gone and whose place
+    /// another one has yet to take.
+    pub(crate) fn would_miss_somebody(&self, slot: RouteSlot, tenant: TenantId, retain: bool) -> bool {
+        let (topic, route) = self.cache.get(slot);
+        let remote = route.remote_bits();
+        let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
+        self.roster.misses_any() && (remote != self.roster.living(remote) || is_home_gone())
+    }
+
+    /// Nobody gets a message that would miss somebody. Its publisher's connection ends, so that it is sent again.
+    #[cold]
+    pub(crate) fn send_back(&mut self, now: Now, key: ConnectionKey, topic: &str) {
+        self.desk.counters.drop_message(Reason::NodeLost);
+        if let Some(session) = self.desk.session_of(key) {
+            self.desk.tell_denied(Attempt::Publish, session, topic, Reason::NodeLost);
+        }
+        self.close_connection(now, key, Reason::NodeLost, None);
+    }
+
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
     pub fn is_known_to_nodes(&self) -> bool {
         self.welcomes == 0
@@ -59,7 +108,6 @@ impl Engine {
     /// A shard of another node is no more.
     fn end_peer(&mut self, now: Now, peer: ShardId) {
         let (waiting, awaited) = self.links.close(peer);
-        self.index.remove_remote(peer);
         for publisher in waiting {
             self.unpark(now, publisher);
         }

@@ -211,7 +211,7 @@ impl Reach<'_> {
     ) -> Dispatched {
         let mut done = Dispatched { waits: 0, full: 0, reached: !route.is_empty() };
         self.count_withheld(route);
-        let remote = route.remote_bits();
+        let remote = self.roster.living(route.remote_bits());
         let goes_on = remote != 0 || (publication.retain && !publication.retain_is_done) || !route.groups().is_empty();
         if goes_on {
             // Before anyone keeps the message: a group that it comes back to deals it by its publisher again.

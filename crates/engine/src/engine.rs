@@ -25,7 +25,7 @@ use crate::output::Output;
 use crate::reason::Reason;
 use crate::retained::Retained;
 use crate::retained_fetch::Fetches;
-use crate::roster::Roster;
+use crate::roster::{Roster, Shards};
 use crate::session::Flow;
 use crate::settings::Settings;
 use crate::sys::Sys;
@@ -64,6 +64,10 @@ pub struct Engine {
     pub(crate) interest_under_way: u64,
     /// Shards of other nodes that do not know yet all that is wanted here.
     pub(crate) welcomes: u64,
+    /// Shards of other nodes that are no more, and what was wanted there is still owed.
+    pub(crate) gone: Shards,
+    /// Shards of other nodes that have told all that is wanted there.
+    pub(crate) heard: Shards,
     /// For client ids that the server assigns.
     pub(crate) assigned: AssignedNames,
     pub(crate) stopping: bool,
@@ -148,6 +152,8 @@ impl Engine {
             rules: Rules::default(),
             interest_under_way: 0,
             welcomes: 0,
+            gone: Shards::default(),
+            heard: Shards::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
             redirecting: None,

@@ -90,6 +90,9 @@ impl Engine {
                 self.handle_interest(now, from, tenant, filter, present, ticket);
             }
             Record::InterestBarrier { ticket } => {
+                if ticket.connection.index == WELCOME_INDEX {
+                    self.note_heard(from);
+                }
                 if ticket.connection.index == RESTORING_INDEX {
                     self.note_restored(now);
                 }

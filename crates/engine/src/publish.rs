@@ -171,7 +171,7 @@ impl Engine {
             return self.hold_back(raw);
         }
         let traits = self.cache.traits(slot);
-        if (traits.may_reject || self.desk.journal.full)
+        if (traits.may_reject || self.desk.journal.full || self.roster.misses_any())
             && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
         {
             return;
@@ -269,6 +269,10 @@ impl Engine {
         let goes_on = raw.packet_id.is_none() || self.is_repeated(session, raw);
         if goes_on || is_own_topic(&topic) || !self.may_publish(session, &topic, raw.qos, raw.retain) {
             return false;
+        }
+        if self.would_miss_somebody(slot, tenant, raw.retain) {
+            self.send_back(now, key, &topic);
+            return true;
         }
         let properties = forwarding.properties;
         let expires_at = forwarding.expires_at;

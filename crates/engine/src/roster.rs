@@ -12,16 +12,19 @@ pub struct Roster {
     place: Place,
     /// All that live, this one included, one bit each.
     live: u64,
+    /// Partitions that nobody serves for now and somebody will, with all that was owed there, one bit each.
+    absent: u64,
     homes: [ShardId; PARTITIONS as usize],
 }
 
 const _: () = assert!(MAX_SHARDS as u32 == u64::BITS, "a set of shards is a number");
+const _: () = assert!(PARTITIONS as u32 <= u64::BITS, "a set of partitions is a number");
 
 impl Roster {
     /// That of a process that is no node of a cluster.
     pub fn alone(place: Place) -> Self {
         let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
-        Self { place, live: own, homes: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))) }
+        Self { place, live: own, absent: 0, homes: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))) }
     }
 
     /// Adds a shard of another node; a number of this process's own shards, or beyond [`MAX_SHARDS`], changes nothing.
@@ -42,6 +45,24 @@ impl Roster {
             *home = shard;
         }
         self
+    }
+
+    /// Says that nobody serves a partition for now: its node is gone, and another one, or the same, will go on with all that it owes.
+    #[must_use]
+    pub fn with_absent(mut self, partition: PartitionId) -> Self {
+        self.absent |= 1 << (partition.0 & 63);
+        self
+    }
+
+    /// Whether nobody serves some partition for now.
+    #[inline]
+    pub(crate) fn misses_any(&self) -> bool {
+        self.absent != 0
+    }
+
+    /// Whether nobody serves this partition for now.
+    pub(crate) fn misses(&self, partition: PartitionId) -> bool {
+        self.absent >> (partition.0 & 63) & 1 != 0
     }
 
     /// Whether a shard is in it.
@@ -97,6 +118,12 @@ impl Roster {
     /// All shards of a filter with wildcards: where its retained messages can be.
     pub(crate) fn homes_for(&self, filter: &str) -> Shards {
         Shards(self.others_for(filter).0 | 1 << self.place.shard.0)
+    }
+
+    /// Those of some shards, one bit each, that live.
+    #[inline]
+    pub(crate) fn living(&self, shards: u64) -> u64 {
+        shards & self.live
     }
 
     /// The shards of other nodes.

@@ -94,7 +94,7 @@ impl Reach<'_> {
             }
             Some(Address::Group(_) | Address::All) => {
                 let members = route.targets().iter().filter(|target| is_node(target.session)).count();
-                let mut shards = Shards(route.remote_bits());
+                let mut shards = Shards(self.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
                 self.desk.begin_tally(now, publication, members as u32, source.origin, awaited);

@@ -300,6 +300,18 @@ impl World {
         self.run();
     }
 
+    /// A node of the cluster dies, and others will go on with what it owed.
+    pub(crate) fn await_node(&self, node: usize) {
+        self.0.borrow_mut().await_node(node);
+        self.run();
+    }
+
+    /// They do.
+    pub(crate) fn replace_node(&self, node: usize) {
+        self.0.borrow_mut().replace_node(node);
+        self.run();
+    }
+
     /// It comes back with nothing.
     pub(crate) fn begin_node(&self, node: usize) {
         self.0.borrow_mut().begin_node(node);

@@ -90,6 +90,35 @@ fn who_waits_for_a_node_that_dies_asks_again_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_a_node_wanted_is_not_acknowledged_until_others_go_on_with_what_it_owed() {
+    for qos in [AtLeastOnce, ExactlyOnce] {
+        let (world, clients) = three();
+        clients[1].subscribe("wanted/#", qos);
+        let connect = |stem| world.connect(v5(&world.name_on(0, stem)));
+        let [first, second, third] = ["first ", "second ", "third "].map(connect);
+        let topic = world.name_on(1, "topic ");
+        world.await_node(1);
+        // Nobody who is gone wants these.
+        first.publish(message("other", "x").qos(qos));
+        first.send_publish(message("wanted/a", "x").qos(QoS::AtMostOnce));
+        world.run();
+        first.expect_open();
+        first.send_publish(message("wanted/a", "x").qos(qos));
+        world.run();
+        first.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(first.expect_closed(), Reason::NodeLost);
+        // A value whose home is gone would be missed there.
+        second.send_publish(message(&topic, "x").qos(qos).retain());
+        world.run();
+        second.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(second.expect_closed(), Reason::NodeLost);
+        world.replace_node(1);
+        third.publish(message("wanted/a", "x").qos(qos));
+        third.publish(message(&topic, "x").qos(qos).retain());
+    }
+}
+
+#[test]
 fn others_hear_nothing_of_a_node_that_dies() {
     let (world, clients) = three();
     let subscriber = world.connect(v5(&world.name_on(2, "s")));

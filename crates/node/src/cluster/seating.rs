@@ -19,9 +19,17 @@ pub(super) fn roster(
         roster = roster.with_peer(*shard);
     }
     for (partition, home) in (0..PARTITIONS).map(PartitionId).zip(&view.homes) {
+        if view.restoring.has(partition) {
+            roster = roster.with_absent(partition);
+        }
         let Some(home) = home.as_ref().filter(|home| *home != oneself) else { continue };
         // As long as there is no session with a home, the node itself takes its place.
-        let Some(seats) = seats.get(home) else { continue };
+        let Some(seats) = seats.get(home) else {
+            if view.kept.has(partition) {
+                roster = roster.with_absent(partition);
+            }
+            continue;
+        };
         let there = Place { shard: ShardId(0), shards: (seats.len() as u16).max(1) };
         if let Some(shard) = seats.get(usize::from(there.home_of(partition).0)) {
             roster = roster.with_home(partition, *shard);

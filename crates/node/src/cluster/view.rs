@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tidegate_engine::PARTITIONS;
+use tidegate_engine::{PARTITIONS, Partitions};
 
 use super::NodeName;
 
@@ -25,6 +25,10 @@ pub struct ClusterView {
     /// Who works each partition: the retained messages and shared groups in it; `None` for the node itself. As long as there is no
     /// session with the node that does, the node itself takes its place.
     pub homes: [Option<NodeName>; PARTITIONS as usize],
+    /// Partitions whose nodes keep what they owe where others find it: while one of these nodes is away, messages that it wanted are sent back.
+    pub kept: Partitions,
+    /// Partitions of a dead node that their new home, maybe this one, is still fetching.
+    pub restoring: Partitions,
     /// The number of the view, for whoever looks at [`ClusterStatus`](super::ClusterStatus).
     pub epoch: u64,
 }
@@ -32,6 +36,7 @@ pub struct ClusterView {
 impl ClusterView {
     /// That of a node that knows of no other.
     pub fn alone() -> Self {
-        Self { peers: Vec::new(), homes: [const { None }; PARTITIONS as usize], epoch: 0 }
+        let homes = [const { None }; PARTITIONS as usize];
+        Self { peers: Vec::new(), homes, kept: Partitions::default(), restoring: Partitions::default(), epoch: 0 }
     }
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tidegate_cluster::{Advert, Follower, PARTITIONS as CLUSTER_PARTITIONS, Table};
-use tidegate_engine::{Home, Homes, Millis, PARTITIONS};
+use tidegate_engine::{Home, Homes, Millis, PARTITIONS, PartitionId};
 use tidegate_node::{ClusterView, NodeHomes, NodeName, PeerNode};
 
 const _: () = assert!(CLUSTER_PARTITIONS == PARTITIONS, "a cluster shares out what engines have");
@@ -80,6 +80,13 @@ pub(super) fn tell(
             Some(place) if at != own && table.move_of(partition).is_none() => Home::At(place),
             _ => Home::Nowhere,
         };
+        let id = PartitionId(partition);
+        if table.home(partition).is_some_and(|home| !home.former.is_empty()) {
+            view.restoring.add(id);
+        }
+        if adverts.get(at).is_some_and(|advert| advert.kept) {
+            view.kept.add(id);
+        }
         *works = NodeName::new(at).ok().filter(|name| view.peers.iter().any(|peer| peer.name == *name));
     }
     told.view = view;

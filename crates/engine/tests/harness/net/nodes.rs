@@ -16,16 +16,18 @@ pub(crate) struct Nodes {
     shards: u16,
     /// Those that are dead, one bit each.
     dead: u64,
+    /// Those of them whose place another one is to take, one bit each.
+    awaited: u64,
 }
 
 impl Nodes {
     /// A process that is no node of a cluster.
     pub(crate) fn one(shards: u16) -> Self {
-        Self { count: 1, shards, dead: 0 }
+        Self { count: 1, shards, dead: 0, awaited: 0 }
     }
 
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
-        Self { count: nodes, shards, dead: 0 }
+        Self { count: nodes, shards, dead: 0, awaited: 0 }
     }
 
     pub(crate) fn are_several(self) -> bool {
@@ -100,6 +102,10 @@ impl Nodes {
             let mut homes = [Home::Here; PARTITIONS as usize];
             for partition in (0..PARTITIONS).map(PartitionId) {
                 let home = self.home_of(partition);
+                let first = usize::from(partition.0) % usize::from(self.engines());
+                if self.awaited >> self.node_of(first) & 1 != 0 {
+                    roster = roster.with_absent(partition);
+                }
                 roster = roster.with_home(partition, self.number(of, home));
                 if self.node_of(home) != self.node_of(of) {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
@@ -146,6 +152,20 @@ impl Net {
             }
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+
+    /// A node dies, and others will go on with what it owed.
+    pub(crate) fn await_node(&mut self, node: usize) {
+        self.nodes.awaited |= 1 << node;
+        self.end_node(node);
+    }
+
+    /// Others go on with what a dead node owed.
+    pub(crate) fn replace_node(&mut self, node: usize) {
+        self.trace.note(format!("node {node} is replaced"));
+        self.nodes.awaited &= !(1 << node);
         self.nodes.introduce(&mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }

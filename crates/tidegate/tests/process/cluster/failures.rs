@@ -70,13 +70,13 @@ fn clients_stay_connected_while_the_bus_is_away_for_less_than_a_lease() {
     let mut cluster = Cluster::with_lease(2, "8s");
     let id = cluster.id_at(B, "patient");
     let mut client = connect(cluster.port(A), &id).unwrap();
-    cluster.nats.kill();
+    cluster.bus.kill();
     pause(2_000);
     client.write_all(&publish_packet("a", 1)).unwrap();
     let mut answer = [0; 2];
     client.read_exact(&mut answer).unwrap();
     assert_eq!(answer[0], PUBACK);
-    cluster.nats.resume();
+    cluster.bus.resume();
     cluster.wait_even();
     assert_eq!(cluster.view(B)["memberships_lost"], 0);
     let mut rest = vec![0; answer[1].into()];
@@ -93,11 +93,11 @@ fn nobody_is_served_while_the_bus_is_away_for_longer_and_all_are_when_it_is_back
     cluster.subscribe(A, &id);
     cluster.publish(A, "in/x", 0..4);
     let mut client = connect(cluster.port(A), &cluster.id_at(A, "waits")).unwrap();
-    cluster.nats.kill();
+    cluster.bus.kill();
     let mut goodbye = Vec::new();
     let _ = client.read_to_end(&mut goodbye);
     assert!(connect(cluster.port(A), "anybody").is_none());
-    cluster.nats.resume();
+    cluster.bus.resume();
     cluster.wait_even();
     cluster.expect_owed(A, &id, 4);
 }

@@ -2,6 +2,8 @@
 
 mod failover;
 mod failures;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod members;
 mod messages;
 mod nats;
@@ -17,9 +19,19 @@ use self::nats::Nats;
 use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::homes::pause;
 
+/// The servers of a bus, at an address that they keep.
+trait Bus {
+    fn address(&self) -> String;
+
+    /// As by power loss.
+    fn kill(&mut self);
+
+    fn resume(&mut self);
+}
+
 /// Nodes `a`, `b` and so on, and their bus.
 struct Cluster {
-    nats: Nats,
+    bus: Box<dyn Bus>,
     nodes: Vec<Option<Broker>>,
     lease: &'static str,
     /// Where nodes keep what they have, if they do.
@@ -50,16 +62,16 @@ impl Cluster {
     }
 
     fn with_lease(nodes: usize, lease: &'static str) -> Self {
-        Self::of(nodes, lease, None)
+        Self::of(nodes, lease, None, Box::new(Nats::start()))
     }
 
     /// Nodes that keep what they have in directories, and on the bus.
     fn durable(nodes: usize, lease: &'static str) -> Self {
-        Self::of(nodes, lease, Some(Folder::new()))
+        Self::of(nodes, lease, Some(Folder::new()), Box::new(Nats::start()))
     }
 
-    fn of(nodes: usize, lease: &'static str, data: Option<Folder>) -> Self {
-        let mut cluster = Self { nats: Nats::start(), nodes: Vec::new(), lease, data };
+    fn of(nodes: usize, lease: &'static str, data: Option<Folder>, bus: Box<dyn Bus>) -> Self {
+        let mut cluster = Self { bus, nodes: Vec::new(), lease, data };
         for _ in 0..nodes {
             cluster.add();
         }
@@ -77,7 +89,7 @@ impl Cluster {
 
     fn run(&mut self, which: usize) {
         let lease = format!("cluster.lease={}", self.lease);
-        let bus = self.nats.address();
+        let bus = self.bus.address();
         let mut arguments = vec!["--node", NAMES[which], "--bus", &bus, "--shards", "1", "--set", &lease];
         let directory = self.data.as_ref().map(|data| data.file(NAMES[which]));
         if let Some(directory) = &directory {

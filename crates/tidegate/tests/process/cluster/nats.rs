@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use super::Bus;
 use crate::broker::Folder;
 
 /// A server with JetStream, at a port that it keeps over a restart.
@@ -27,18 +28,20 @@ impl Nats {
         nats.resume();
         nats
     }
+}
 
-    pub(super) fn address(&self) -> String {
+impl Bus for Nats {
+    fn address(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    pub(super) fn kill(&mut self) {
+    fn kill(&mut self) {
         let mut process = self.process.take().unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
     }
 
-    pub(super) fn resume(&mut self) {
+    fn resume(&mut self) {
         let mut command = Command::new(program());
         command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(self.folder.file("nats"));
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
