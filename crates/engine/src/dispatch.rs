@@ -123,6 +123,9 @@ impl Engine {
         if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
             self.retain(now, publication);
         }
+        if traits.is_record {
+            self.tell_record(publication, session, None);
+        }
         let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
         reach!(self).dispatch(now, route, publication, &source);
@@ -450,7 +453,7 @@ impl Reach<'_> {
             priority,
             hops: source.hops,
             // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| ticket.is_some() || tells),
+            from: source.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
             ticket,
         }
     }
