@@ -128,3 +128,6 @@ fn run(
         bell.wait_until(retry.unwrap_or_else(|| Instant::now() + SLEEP));
     }
 }
+
+#[cfg(test)]
+mod tests;
