@@ -5,7 +5,6 @@ mod host;
 mod machine;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_bus::{Address, Bus, Settings};
 use tidegate_context::groups::{Definition, read_groups};
@@ -23,9 +22,6 @@ use crate::status::BrokerStatus;
 
 pub(crate) use applications::are_on_bus;
 use host::{NodeHost, decoded as level_decoded};
-
-/// How long a service may be silent on the bus until others take its work over.
-const LEASE: Duration = Duration::from_secs(10);
 
 /// What runs of the core in this process. Dropping it ends it.
 #[derive(Debug)]
@@ -96,8 +92,8 @@ fn open(config: &Config) -> Result<Courier, String> {
     let settings = Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,
-        lease: LEASE,
-        max_release_time: LEASE / 4,
+        lease: context.lease,
+        max_release_time: context.lease / 4,
         ..Settings::default()
     };
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
@@ -211,7 +207,7 @@ mod tests {
         assert!(points(context).err().unwrap().contains("context.score: the expression gives"));
         context.score = Some("gateway.capacity".to_owned());
         assert!(points(context).is_ok());
-        context.ping_window_min = Duration::from_secs(60);
+        context.ping_window_min = std::time::Duration::from_secs(60);
         assert!(points(context).err().unwrap().contains("shortest ping window"));
         context.groups.0.push("no-such-file.toml".into());
         assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));

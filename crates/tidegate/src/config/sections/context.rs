@@ -104,6 +104,8 @@ section! {
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of what is kept on the bus: 1 where one server is the whole bus.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over.
+        lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(500, HOUR));
         /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As many processes can
         /// share the work of one group definer.
         partitions: u16 = 16, in Kind::Integer(Range::of(1, 1_024));
