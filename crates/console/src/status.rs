@@ -277,7 +277,7 @@ pub struct CoreNumbers {
     pub records_waiting: u64,
     /// Records of applications that were given to the broker, for nodes.
     pub records_in: u64,
-    /// Records of applications that were no messages, and were put into RejectedRecords; an alarm should watch it.
+    /// Records of applications that were no messages, and were put into `RejectedRecords`; an alarm should watch it.
     pub records_rejected: u64,
     /// Records of applications whose time was over when they were read.
     pub records_expired: u64,

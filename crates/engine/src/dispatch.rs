@@ -43,6 +43,19 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A client of this shard.
+    #[inline]
+    pub(crate) fn client(
+        origin: ShardId,
+        now: Now,
+        session: SessionKey,
+        connection: ConnectionKey,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        let (session, connection) = (Some(session), Some(connection));
+        Self { session, connection, origin, ticket, entered_at: now.monotonic, hops: 0 }
+    }
+
     /// The broker itself: wills, `$SYS`.
     pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
         Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }

@@ -192,14 +192,7 @@ impl Engine {
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
             return self.deny_publish(now, key, session, slot, raw, mark);
         }
-        let source = Source {
-            session: Some(session),
-            connection: Some(key),
-            origin: self.place.shard,
-            ticket,
-            entered_at: now.monotonic,
-            hops: 0,
-        };
+        let source = Source::client(self.place.shard, now, session, key, ticket);
         let mut refused = None;
         if raw.retain {
             refused = self.retain_published(now, slot, raw, forwarding, tenant, session);

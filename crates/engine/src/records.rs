@@ -195,7 +195,10 @@ impl Engine {
 
     /// All batches up to this one are committed.
     pub(crate) fn tell_taken(&mut self, committed: u64) {
-        while let Some((_, number)) = self.awaited.held.pop_front_if(|(batch, _)| *batch <= committed) {
+        while let Some((batch, number)) = self.awaited.held.front().copied()
+            && batch <= committed
+        {
+            self.awaited.held.pop_front();
             self.desk.events.push_back(Event::Taken { number, taken: true });
         }
     }

@@ -13,19 +13,19 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| out.one(of(it, |core| core.gateways)),
     ),
     one("tidegate_context_load_reports_total", Counter, "Load reports told by this gateway.", |it, out| {
-        out.one(of(it, |core| core.load_reports))
+        out.one(of(it, |core| core.load_reports));
     }),
     one("tidegate_context_connection_reports_total", Counter, "Connection reports told by this gateway.", |it, out| {
-        out.one(of(it, |core| core.connection_reports))
+        out.one(of(it, |core| core.connection_reports));
     }),
     one("tidegate_context_reports_total", Counter, "Contexts of nodes told by this gateway.", |it, out| {
-        out.one(of(it, |core| core.context_reports))
+        out.one(of(it, |core| core.context_reports));
     }),
     one("tidegate_context_pings_total", Counter, "Nodes that were pinged, in rounds that are over.", |it, out| {
-        out.one(of(it, |core| core.pings))
+        out.one(of(it, |core| core.pings));
     }),
     one("tidegate_context_pongs_total", Counter, "Pongs that came within the window.", |it, out| {
-        out.one(of(it, |core| core.pongs))
+        out.one(of(it, |core| core.pongs));
     }),
     one(
         "tidegate_context_late_pongs_total",
@@ -58,7 +58,7 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| out.one(of(it, |core| core.contexts_evaluated)),
     ),
     one("tidegate_context_advertisements_total", Counter, "Changes of groups that they have told.", |it, out| {
-        out.one(of(it, |core| core.advertisements))
+        out.one(of(it, |core| core.advertisements));
     }),
     one(
         "tidegate_context_records_out_total",

@@ -141,10 +141,13 @@ fn envelopes_of_applications_are_read_as_configured_or_as_their_header_says() {
     assert_eq!((read.address.as_str(), read.payload), ("node/n", vec![9]));
 }
 
+/// A topic, a key, headers, and what is said of them.
+type Case = (Topic, &'static str, &'static [(&'static str, &'static str)], &'static str);
+
 #[test]
 fn bad_records_are_told_apart() {
     let private = Topic::PrivateMessageTopic;
-    let cases: [(Topic, &str, &[(&str, &str)], &str); 11] = [
+    let cases: [Case; 11] = [
         (private, "", &[], "it names no node"),
         (Topic::GroupMessageTopic, "", &[], "it names no group"),
         (Topic::GroupMessageTopic, "a/b", &[], "the name of a group"),

@@ -97,7 +97,7 @@ impl NodeApplications {
         let now = self.node.now().monotonic;
         let message = message_of(record.message(), &self.prefix, now);
         let confirm: Confirm = Box::new(move || record.confirm());
-        ApplicationEvent::Message { message, confirm }
+        ApplicationEvent::Message { message: Box::new(message), confirm }
     }
 }
 

@@ -92,7 +92,8 @@ impl Inbound {
             pending.2 = true;
         }
         let mut next = None;
-        while let Some((_, after, _)) = lane.pending.pop_front_if(|(_, _, done)| *done) {
+        while let Some((_, after, true)) = lane.pending.front().copied() {
+            lane.pending.pop_front();
             next = Some(after);
         }
         if let Some(next) = next {

@@ -33,7 +33,7 @@ pub enum ApplicationEvent {
     /// A node has published this for applications.
     Message {
         /// The message.
-        message: NodeMessage,
+        message: Box<NodeMessage>,
         /// Who waits for it.
         confirm: Confirm,
     },
@@ -82,7 +82,7 @@ pub struct ApplicationSettings {
 pub fn start_applications(
     courier: Courier,
     settings: ApplicationSettings,
-    host: Box<dyn ApplicationHost>,
+    mut host: Box<dyn ApplicationHost>,
     bell: Bell,
 ) -> Result<Running, ServiceError> {
     let membership = match &settings.sharing {
@@ -92,14 +92,14 @@ pub fn start_applications(
         }
         Sharing::Each => None,
     };
-    let body = move |bell: &Bell, stop: &Stop| run(courier, settings, host, membership, bell, stop);
+    let body = move |bell: &Bell, stop: &Stop| run(&courier, &settings, &mut *host, membership, bell, stop);
     Running::start("applications", bell, body).map_err(ServiceError::Thread)
 }
 
 fn run(
-    courier: Courier,
-    settings: ApplicationSettings,
-    mut host: Box<dyn ApplicationHost>,
+    courier: &Courier,
+    settings: &ApplicationSettings,
+    host: &mut dyn ApplicationHost,
     membership: Option<Membership>,
     bell: &Bell,
     stop: &Stop,
@@ -107,8 +107,8 @@ fn run(
     if courier.prepare(&Topic::APPLICATIONS, stop).is_none() {
         return;
     }
-    let mut outbound = Outbound::new(&settings, bell);
-    let mut inbound = Inbound::new(&courier, &settings, membership, bell);
+    let mut outbound = Outbound::new(settings, bell);
+    let mut inbound = Inbound::new(courier, settings, membership, bell);
     while !stop.is_asked() {
         let mut taken = 0;
         while taken < TAKEN_AT_ONCE
@@ -116,15 +116,15 @@ fn run(
         {
             taken += 1;
             match event {
-                ApplicationEvent::Message { message, confirm } => outbound.send(&courier, &message, confirm),
-                ApplicationEvent::Taken { number, taken } => inbound.taken(&mut *host, number, taken),
+                ApplicationEvent::Message { message, confirm } => outbound.send(courier, &message, confirm),
+                ApplicationEvent::Taken { number, taken } => inbound.taken(host, number, taken),
             }
         }
         if taken == TAKEN_AT_ONCE {
             bell.ring();
         }
-        let retry = outbound.turn(&courier);
-        inbound.turn(&courier, &mut *host, bell, stop);
+        let retry = outbound.turn(courier);
+        inbound.turn(courier, host, bell, stop);
         bell.wait_until(retry.unwrap_or_else(|| Instant::now() + SLEEP));
     }
 }

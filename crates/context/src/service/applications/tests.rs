@@ -123,7 +123,7 @@ fn message(node: &str, payload: &str, confirmed: &Sender<String>) -> Application
         payload: payload.into(),
         ..NodeMessage::default()
     };
-    ApplicationEvent::Message { message, confirm: Box::new(move || drop(confirmed.send(what))) }
+    ApplicationEvent::Message { message: Box::new(message), confirm: Box::new(move || drop(confirmed.send(what))) }
 }
 
 #[test]
