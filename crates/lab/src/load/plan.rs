@@ -15,7 +15,7 @@ pub use group::{
 };
 pub use pace::{Arrival, Pace, Rate};
 pub use ramp::{Begin, Ramp};
-pub use target::{Credentials, Protocol, Target, Transport};
+pub use target::{Credentials, Place, Protocol, Target, Transport};
 pub use validate::{CLIENTS_PER_PROCESS, PlanError};
 
 /// Everything that a run depends on.
@@ -103,6 +103,16 @@ impl LoadPlan {
             processes: default_processes(),
             seed: 0,
             deadline_ms: None,
+        }
+    }
+
+    /// For a broker that knows no addresses: who would be reached by one subscribes, with a session that lasts.
+    pub fn subscribe_to_addresses(&mut self) {
+        for group in &mut self.groups {
+            if let Some(subscribing) = group.role.subscribing_mut().filter(|subscribing| subscribing.addressed) {
+                subscribing.addressed = false;
+                group.connect.clean = false;
+            }
         }
     }
 

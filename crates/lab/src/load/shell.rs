@@ -48,7 +48,8 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Box<Connection>>>,
     open: usize,
-    address: SocketAddr,
+    /// The places of the target.
+    addresses: Vec<SocketAddr>,
     layers: Option<LayerSettings>,
     buffer: Vec<u8>,
     /// Connections that had more to read than their turn allowed.
@@ -87,7 +88,7 @@ impl<'a> Shell<'a> {
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.client_count() * 2).map(|_| None).collect();
         Ok(Self {
-            address: resolve(&plan.target.host, plan.target.port)?,
+            addresses: plan.target.places().map(|(host, port)| resolve(host, port)).collect::<Result<_, _>>()?,
             layers: LayerSettings::of(&plan)?,
             core,
             plan,
@@ -295,7 +296,8 @@ impl<'a> Shell<'a> {
                 Some(self.plan.sources[self.next_source % count])
             }
         };
-        let stream = dial(self.address, source).and_then(|mut stream| {
+        let address = self.addresses[self.core.place_of(connection)];
+        let stream = dial(address, source).and_then(|mut stream| {
             let interest = Interest::READABLE | Interest::WRITABLE;
             self.waiter.registry().register(&mut stream, Token(connection as usize), interest)?;
             Ok(stream)

@@ -8,7 +8,7 @@ use super::plan::plan_of;
 use super::progress::{Report, Said};
 use super::series::Order;
 use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress, Second};
-use crate::peer::{Peer, PeerError, Ports, Running, Stopped};
+use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Stopped};
 use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Action, Case, Event, ScenarioError};
@@ -63,7 +63,10 @@ pub(super) fn execute(
     let limited = limit(task, cgroups)?;
     let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
     let mut broker = Broker::start(order, task, &joins, ports, stop)?;
-    let plan = plan_of(&order.scenario, task.case, &broker.address, task.seed, order.time_scale)?;
+    let mut plan = plan_of(&order.scenario, task.case, &broker.address, task.seed, order.time_scale)?;
+    if !broker.has_addresses() {
+        plan.subscribe_to_addresses();
+    }
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = Watched::default();
@@ -185,6 +188,11 @@ impl Broker {
         }
     }
 
+    /// Whether it brings messages to clients by their address.
+    fn has_addresses(&self) -> bool {
+        self.running.as_ref().is_some_and(Running::has_addresses)
+    }
+
     fn pid(&self) -> Option<u32> {
         self.running.as_ref().and_then(Running::pid).or(self.pid)
     }
@@ -219,6 +227,14 @@ impl Broker {
                 running.kill();
                 watched.set(None);
                 Ok("broker killed")
+            }
+            Action::KillGateway => {
+                running.signal_gateways(GatewayOrder::Kill)?;
+                Ok("second gateway killed")
+            }
+            Action::StartGateway => {
+                running.signal_gateways(GatewayOrder::Start)?;
+                Ok("second gateway started again")
             }
             Action::Start => {
                 running.start_again(stop)?;

@@ -3,7 +3,7 @@
 use toml::{Table, Value};
 
 use crate::load::LoadPlan;
-use crate::load::plan::{Credentials, Target, Transport};
+use crate::load::plan::{Credentials, Place, Target, Transport};
 use crate::scenario::{Case, Scenario, ScenarioError, scaled};
 
 /// The plan of a case against an address, with all times of phases multiplied by a factor.
@@ -35,7 +35,7 @@ fn placeholder() -> Table {
     table
 }
 
-/// Reads an address such as `mqtt://user:password@host:port` or `wss://host:port/path`.
+/// Reads an address such as `mqtt://user:password@host:port` or `wss://host:port/path`, or several as in `mqtt://host:port,host:port`.
 ///
 /// # Errors
 /// In words, when it is none.
@@ -51,6 +51,14 @@ pub fn target_of(address: &str) -> Result<Target, String> {
         _ => return Err(wrong()),
     };
     let (authority, path) = rest.find('/').map_or((rest, None), |slash| (&rest[..slash], Some(&rest[slash..])));
+    let mut places = authority.split(',');
+    let authority = places.next().unwrap_or_default();
+    let others = places.map(|place| {
+        let (host, digits) = place.rsplit_once(':').ok_or_else(wrong)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Place { host, port: digits.parse().map_err(|_| wrong())? })
+    });
+    let others = others.collect::<Result<Vec<_>, String>>()?;
     let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
     let (host, port) = match place.rsplit_once(':') {
         Some((host, digits)) if !digits.ends_with(']') => (host, digits.parse().map_err(|_| wrong())?),
@@ -62,6 +70,7 @@ pub fn target_of(address: &str) -> Result<Target, String> {
     }
     let mut target = Target::tcp(host, port);
     target.transport = transport;
+    target.others = others;
     if let Some(path) = path {
         path.clone_into(&mut target.path);
     }
@@ -83,7 +92,9 @@ mod tests {
         assert_eq!(target.transport, Transport::WebSocket);
         assert_eq!(target.credentials.unwrap().password, "secret");
         assert_eq!(target_of("mqtts://broker.example").unwrap().port, 8883);
-        for wrong in ["localhost:1883", "http://h:1", "mqtt://", "mqtt://h:x"] {
+        let several = target_of("mqtt://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3").unwrap();
+        assert_eq!(several.places().map(|(_, port)| port).collect::<Vec<_>>(), [1, 2, 3]);
+        for wrong in ["mqtt://h:1,h", "mqtt://h:1,h:x", "localhost:1883", "http://h:1", "mqtt://", "mqtt://h:x"] {
             assert!(target_of(wrong).is_err(), "{wrong}");
         }
     }

@@ -28,6 +28,20 @@ pub struct Target {
     /// What all clients log in with.
     #[serde(default)]
     pub credentials: Option<Credentials>,
+    /// Other ways in, such as further gateways. Clients are dealt to all of them in turn; whose connection fails or is
+    /// lost tries the next one.
+    #[serde(default)]
+    pub others: Vec<Place>,
+}
+
+/// A host and a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 fn default_path() -> String {
@@ -45,7 +59,14 @@ impl Target {
             server_name: None,
             path: default_path(),
             credentials: None,
+            others: Vec::new(),
         }
+    }
+
+    /// All ways in, this one first.
+    pub fn places(&self) -> impl Iterator<Item = (&str, u16)> {
+        let first = std::iter::once((self.host.as_str(), self.port));
+        first.chain(self.others.iter().map(|place| (place.host.as_str(), place.port)))
     }
 }
 
