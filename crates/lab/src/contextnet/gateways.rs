@@ -1,7 +1,7 @@
 //! The bus and its gateways, as processes.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::thread;
@@ -42,6 +42,10 @@ pub struct Gateways {
     pub services: Vec<Part>,
     /// Where they are started.
     pub directory: PathBuf,
+    /// Where connections are accepted once all are ready, `HOST:PORT`.
+    pub gate: String,
+    /// How long they are left to themselves before that.
+    pub settle: Duration,
 }
 
 /// Why they do not run.
@@ -54,6 +58,14 @@ pub enum GatewaysError {
         name: String,
         /// Its program.
         program: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Nobody could be told that all are ready.
+    #[error("cannot listen on {at}: {source}")]
+    Gate {
+        /// Where.
+        at: String,
         /// What the system says.
         source: io::Error,
     },
@@ -125,6 +137,10 @@ impl Gateways {
             let started = alive.last_mut().map_or(Ok(()), |last| ready(last, stop));
             started?;
         }
+        // Nodes of a cluster that have just met still share out their work.
+        stop.wait(self.settle);
+        let _gate =
+            TcpListener::bind(&self.gate).map_err(|source| GatewaysError::Gate { at: self.gate.clone(), source })?;
         let victim = self.gateways.get(VICTIM).map(|part| part.name.clone());
         while !stop.wait(LOOK) {
             let victim = alive.iter_mut().find(|process| Some(&process.part.name) == victim.as_ref());
@@ -246,6 +262,8 @@ mod tests {
             gateways: vec![part("first", "exec sleep 600"), part("second", second)],
             services: Vec::new(),
             directory,
+            gate: "127.0.0.1:0".to_owned(),
+            settle: Duration::ZERO,
         }
     }
 
