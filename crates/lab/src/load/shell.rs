@@ -48,7 +48,7 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Box<Connection>>>,
     open: usize,
-    /// The places of the target.
+    /// The nodes of the broker; the core knows which client goes where.
     addresses: Vec<SocketAddr>,
     layers: Option<LayerSettings>,
     buffer: Vec<u8>,
@@ -165,7 +165,7 @@ impl<'a> Shell<'a> {
         {
             self.core.begin(at_ns);
         }
-        if self.core.phase() == Phase::Publishing && self.core.all_sent() {
+        if self.core.phase() == Phase::Publishing && self.core.all_sent(now_ns) {
             self.measured.to.get_or_insert_with(|| (now_ns, Clock::cpu_ns()));
             if self.totals.is_empty() {
                 self.totals = self.core.totals();
@@ -196,8 +196,8 @@ impl<'a> Shell<'a> {
         outcome.zero_unix_ns = self.clock.zero_unix_ns();
         if let (Some(from), Some(to)) = (self.measured.from, self.measured.to) {
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
-            let share = (to.1 - from.1) as f64 / (to.0 - from.0).max(1) as f64;
-            outcome.generator.cpu_ns = to.1 - from.1;
+            let share = to.1.saturating_sub(from.1) as f64 / to.0.saturating_sub(from.0).max(1) as f64;
+            outcome.generator.cpu_ns = to.1.saturating_sub(from.1);
             outcome.generator.busiest = share;
         }
         outcome

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::outcome::LoadOutcome;
 use super::plan::{
-    Arrival, ClientGroup, ConnectOptions, Disturbance, LoadPlan, Pace, Payload, Place, Protocol, Publishing, Ramp,
-    Rate, Role, Subscribing, Target, Topics,
+    Arrival, ClientGroup, ConnectOptions, Disturbance, LoadPlan, Node, Pace, Payload, Protocol, Publishing, Ramp, Rate,
+    Role, Slow, Subscribing, Target, Topics,
 };
 use super::simulated::Simulated;
 use crate::double::{Behaviour, Delay, Records, Stall};
@@ -214,6 +214,10 @@ fn a_ladder_lets_clients_in_step_by_step() {
     }
     assert!(begun.contains(&(0, 4)) && begun.contains(&(1_000, 8)) && begun.contains(&(2_000, 10)), "{begun:?}");
     let outcome = simulated.conclude();
+    assert!(
+        begun.last().is_some_and(|(at_ms, _)| *at_ms >= 2_100),
+        "where nobody publishes, clients stay for the time: {begun:?}"
+    );
     assert_eq!(outcome.connections.accepted + outcome.connections.refused, 10);
     assert!(outcome.connections.refused > 0);
 }
@@ -264,7 +268,7 @@ fn work_that_comes_faster_than_it_is_done_waits() {
 #[test]
 fn clients_are_dealt_to_all_places_and_go_where_they_are_sent() {
     let mut plan = plan(1_000, mesh(4, 2, 1, open(10.0)));
-    plan.target.others = vec![Place { host: "double".to_owned(), port: 1884 }];
+    plan.target.others = vec![Node { host: "double".to_owned(), port: 1884 }];
     plan.groups[1].connect.places = 1;
     let mut simulated = Simulated::new(plan, Behaviour::default());
     while simulated.core.phase() != super::core::Phase::Publishing {

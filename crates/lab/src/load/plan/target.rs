@@ -12,6 +12,10 @@ pub struct Target {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Further nodes of the same broker, or gateways: clients go to one after the other in turn, and whose connection fails or is
+    /// lost tries the next one.
+    #[serde(default)]
+    pub others: Vec<Node>,
     /// What carries MQTT.
     #[serde(default)]
     pub transport: Transport,
@@ -28,20 +32,6 @@ pub struct Target {
     /// What all clients log in with.
     #[serde(default)]
     pub credentials: Option<Credentials>,
-    /// Other ways in, such as further gateways. Clients are dealt to all of them in turn; whose connection fails or is
-    /// lost tries the next one.
-    #[serde(default)]
-    pub others: Vec<Place>,
-}
-
-/// A host and a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Place {
-    /// A name or an address.
-    pub host: String,
-    /// The port.
-    pub port: u16,
 }
 
 fn default_path() -> String {
@@ -54,12 +44,12 @@ impl Target {
         Self {
             host: host.to_owned(),
             port,
+            others: Vec::new(),
             transport: Transport::Tcp,
             ca_file: None,
             server_name: None,
             path: default_path(),
             credentials: None,
-            others: Vec::new(),
         }
     }
 
@@ -68,6 +58,16 @@ impl Target {
         let first = std::iter::once((self.host.as_str(), self.port));
         first.chain(self.others.iter().map(|place| (place.host.as_str(), place.port)))
     }
+}
+
+/// A node of a broker that has several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 /// A user name and a password.
