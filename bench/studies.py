@@ -78,6 +78,7 @@ def run(args):
         scale = order.short if args.short else order.scale
         command = [str(binary), "lab", "run", order.scenario, "--out", str(args.out / order.folder), "--time-scale", str(scale)]
         command += ["--seed", "7", "--repeat", str(args.repeat), "--ports", args.ports, *order.args]
+        command += ["--peers", str(args.peers)] if args.peers else []
         for peer in order.peers:
             command += ["--peer", peer]
         begun = time.monotonic()
@@ -388,6 +389,7 @@ def main():
     runs.add_argument("study", nargs="+")
     runs.add_argument("--out", type=pathlib.Path, required=True)
     runs.add_argument("--binary", type=pathlib.Path)
+    runs.add_argument("--peers", type=pathlib.Path, help="a folder with templates of brokers")
     runs.add_argument("--short", action="store_true")
     runs.add_argument("--repeat", type=int, default=1)
     runs.add_argument("--minutes", type=float, help="begin nothing, and stop, after so long")

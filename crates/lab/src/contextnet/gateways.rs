@@ -4,7 +4,6 @@ use std::io;
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -202,11 +201,15 @@ fn ready(process: &mut Alive, stop: &Stop) -> Result<(), GatewaysError> {
 fn end(alive: &mut [Alive]) {
     let (bus, others) = alive.split_first_mut().map_or((None, &mut [][..]), |(bus, others)| (Some(bus), others));
     let since = Instant::now();
-    others.iter().for_each(|process| process.signal(Signal::TERM));
+    for process in others.iter() {
+        process.signal(Signal::TERM);
+    }
+    // Nobody asks it: it is the clock of the wait.
+    let never = Stop::default();
     while others.iter_mut().any(|process| process.child.is_some() && process.ended().is_none())
         && since.elapsed() < STOP_LIMIT
     {
-        thread::sleep(LOOK);
+        never.wait(LOOK);
     }
     for process in others.iter_mut().chain(bus) {
         if let Some(mut child) = process.child.take() {
@@ -283,7 +286,7 @@ mod tests {
         let stop = Stop::default();
         let mut never = Once { directory: PathBuf::from("/nowhere"), killed: true, stop: stop.clone() };
         let error = gateways.run(&stop, &mut never).unwrap_err().to_string();
-        assert!(error.contains("second") && error.contains("3"), "{error}");
+        assert!(error.contains("second") && error.contains('3'), "{error}");
         std::fs::remove_dir_all(&gateways.directory).unwrap();
     }
 }

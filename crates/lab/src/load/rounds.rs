@@ -107,7 +107,9 @@ impl RoundBooks {
         let together = self.order.len().div_ceil(STEPS).max(1);
         for (place, steps) in self.order.chunks(together).enumerate() {
             let mut step = Step { first: (place * together) as u32, ..Step::default() };
-            steps.iter().for_each(|other| step.add(*other));
+            for other in steps {
+                step.add(*other);
+            }
             rounds.order.push(step);
         }
         rounds
