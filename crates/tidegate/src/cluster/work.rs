@@ -1,8 +1,8 @@
 //! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile by others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::control::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts;
+use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::Told;
 use crate::homes::owed_json;
@@ -22,6 +23,10 @@ use crate::homes::parcel::Parcel;
 
 /// How long queues may take that are read from the store.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before it is tried again to fetch what a dead node had.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait of a thread that has nothing to do.
+const IDLE: Duration = Duration::from_secs(3_600);
 /// Pause before it is looked again whether they have come.
 const LOAD_PAUSE: Duration = Duration::from_millis(5);
 
@@ -41,7 +46,9 @@ pub(super) struct TableWork {
     pub(super) life: u64,
     /// What is here when the steps are done.
     pub(super) memory: Memory,
-    /// What is here and served by nobody, since it moves.
+    /// What is to be fetched of dead nodes, and since which epoch it is at home here.
+    pub(super) restoring: BTreeMap<u16, u64>,
+    /// What is here and served by nobody, since it moves, or is not all here.
     pub(super) held: Partitions,
     /// What is served here.
     pub(super) served: Partitions,
@@ -52,12 +59,14 @@ pub(super) fn begin(
     node: NodeHandle,
     logs: Logs,
     memory: MemoryFile,
+    restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
 ) -> Result<Sender<Work>, String> {
     let (work, inbox) = channel();
     let name = name.to_string();
-    let worker = Worker { name, node, logs, memory, saved: None, shared, events, arriving: BTreeMap::new() };
+    let (arriving, tasks) = (BTreeMap::new(), VecDeque::new());
+    let worker = Worker { name, node, logs, memory, saved: None, shared, events, arriving, restorer, tasks, life: 0 };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
@@ -72,6 +81,11 @@ struct Worker {
     events: Sender<Event>,
     /// What is to come, by move.
     arriving: BTreeMap<u64, Partitions>,
+    restorer: Restorer,
+    /// What is to be fetched of dead nodes.
+    tasks: VecDeque<Task>,
+    /// The life of the last table.
+    life: u64,
 }
 
 pub(super) fn set_of(partitions: &[u16]) -> Partitions {
@@ -84,12 +98,83 @@ fn all() -> Partitions {
 
 impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
-        while let Ok(work) = inbox.recv() {
-            match work {
-                Work::Table(work) => self.follow(&work),
-                Work::TakeIn { id, parcel } => self.take_in(id, &parcel),
+        loop {
+            let wait = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
+            match inbox.recv_timeout(wait.unwrap_or(IDLE)) {
+                Ok(Work::Table(work)) => self.follow(&work),
+                Ok(Work::TakeIn { id, parcel }) => self.take_in(id, &parcel),
+                Err(RecvTimeoutError::Timeout) => self.restore(),
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
+    }
+
+    /// Takes note of what is to be fetched of dead nodes, and forgets what is no more.
+    fn plan_to_restore(&mut self, work: &TableWork) {
+        if self.life != work.life {
+            // The new life says itself what it misses.
+            (self.life, self.tasks) = (work.life, VecDeque::new());
+        }
+        for task in &mut self.tasks {
+            task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
+        }
+        self.tasks.retain(|task| !task.partitions.is_empty());
+        // What comes from the same nodes is fetched at once.
+        let mut together: BTreeMap<Vec<String>, Wanted> = BTreeMap::new();
+        for step in &work.steps {
+            let Step::Restore { partitions, former } = step else { continue };
+            let nodes = former.iter().map(|it| it.node.clone()).collect();
+            let wanted = |partition: &u16| Some((*partition, (*work.restoring.get(partition)?, former.clone())));
+            together.entry(nodes).or_default().extend(partitions.iter().filter_map(wanted));
+        }
+        let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
+        for (nodes, partitions) in together {
+            tracing::warn!(partitions = partitions.len(), ?nodes, "going on with what a dead node had");
+            self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
+        }
+        self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+    }
+
+    /// Fetches what is due, one task of it.
+    fn restore(&mut self) {
+        let now = Instant::now();
+        let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
+        let Some(mut task) = self.tasks.remove(at) else { return };
+        let own = self.saved.clone().unwrap_or_default();
+        let restored = match self.restorer.restore(&task, &own) {
+            Ok(restored) => restored,
+            Err(Hindrance::Passing(why)) => {
+                tracing::warn!(why, "what a dead node had is not here yet; it is tried again");
+                task.due = Instant::now() + RESTORE_PAUSE;
+                return self.tasks.push_back(task);
+            }
+            Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                tracing::error!(why, "what a dead node had cannot be taken in");
+                self.forget(Restorer::set(&task));
+                Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
+            }
+        };
+        let mut memory = own;
+        let since: BTreeMap<u16, u64> =
+            task.partitions.iter().map(|(partition, (since, _))| (*partition, *since)).collect();
+        memory.holdings.extend(&since);
+        self.remember(&memory);
+        if self.saved.as_ref() != Some(&memory) {
+            // Nobody may take it for restored before it is remembered.
+            task.due = Instant::now() + RESTORE_PAUSE;
+            return self.tasks.push_back(task);
+        }
+        let ms = u64::try_from(task.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let counters = &self.shared.counters;
+        counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
+        counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+        let Restored { sessions, messages, retained, bans, lost } = restored;
+        let partitions = task.partitions.len();
+        tracing::info!(partitions, sessions, messages, retained, bans, ms, "what a dead node had is served here");
+        if !lost.is_empty() {
+            tell_lost(lost.len());
+        }
+        let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
     }
 
     /// Does what a table asks for. A shard that does not answer hangs or ends, and the node with it.
@@ -104,6 +189,7 @@ impl Worker {
         for step in &work.steps {
             self.take_note(step);
         }
+        self.plan_to_restore(work);
         if let Err(error) = self.put_in_force(work) {
             tracing::error!(%error, "the table of the cluster is not in force everywhere");
         }
@@ -154,10 +240,7 @@ impl Worker {
             }
             Step::Begin { partitions, lost: true } => {
                 self.shared.counters.note_anew(partitions.len());
-                tracing::warn!(
-                    partitions = partitions.len(),
-                    "partitions begin anew here: sessions and retained messages that their last node had are lost"
-                );
+                tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {
                 tracing::warn!(
@@ -165,7 +248,7 @@ impl Worker {
                     "a move was called off; its partitions are served here on"
                 );
             }
-            Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } => {}
+            Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } | Step::Restore { .. } => {}
         }
     }
 
@@ -226,7 +309,13 @@ impl Worker {
     fn take_in(&mut self, id: u64, parcel: &[u8]) {
         let Some(expected) = self.arriving.get(&id).copied() else { return };
         match self.arrive(expected, parcel) {
-            Ok(()) => drop(self.events.send(Event::Arrived(id))),
+            Ok(()) => {
+                // Before anybody hears of it: when this node dies, others look here for what it was sent.
+                let mut memory = self.saved.clone().unwrap_or_default();
+                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
+                self.remember(&memory);
+                drop(self.events.send(Event::Arrived(id)));
+            }
             Err(error) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = error, "partitions that came were not taken in; they stay where they were");
@@ -260,7 +349,14 @@ impl Worker {
     }
 }
 
+fn tell_lost(partitions: usize) {
+    tracing::warn!(
+        partitions,
+        "partitions begin anew here: sessions and retained messages that their last node had are lost"
+    );
+}
+
 /// What is owed to sessions. Of retained messages a newer one may be here already.
-fn without_retained(owed: Owed) -> Value {
+pub(super) fn without_retained(owed: Owed) -> Value {
     owed_json(&Owed { retained: 0, ..owed })
 }
