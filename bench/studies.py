@@ -23,6 +23,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BROKERS = ["tidegate", "mosquitto"]
 MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
+PROTOCOLS = ["tidegate", "nats:nats", "rabbitmq:amqp", "qpid", "zeromq"]
 
 # Name of the folder, scenario, peers, time scale, scale when short, further arguments.
 Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
@@ -34,6 +35,7 @@ ORDERS = [
     Order("lavva", "lavva-3", "lavva-3", BROKERS, 1.0, 0.02, []),
     Order("lavva", "lavva-4", "lavva-4", BROKERS, 1.0, 0.02, []),
     Order("middleware", "middleware-throughput", "middleware-throughput", MANY, 1.0, 0.1, ["--only", "1024 bytes"]),
+    Order("middleware", "middleware-protocols", "middleware-throughput", PROTOCOLS, 1.0, 0.1, ["--only", "1024 bytes, QoS 0"]),
     Order("middleware", "middleware-latency", "middleware-latency", MANY, 1.0, 0.2, ["--only", "1000 in a second"]),
     Order("middleware", "middleware-one-second", "middleware-one-second", MANY, 1.0, 1.0, ["--only", "1024 bytes"]),
     Order("middleware", "middleware-scalability", "middleware-scalability", MANY, 1.0, 0.2, []),
@@ -50,17 +52,17 @@ ORDERS = [
         ("suite-connection", 0.1), ("suite-fan-out", 0.1), ("suite-point-to-point", 0.15), ("suite-shared", 0.15), ("churn", 0.3),
         ("reconnect-storm", 0.3), ("takeover", 0.4), ("retained-flood", 0.3), ("slow-readers", 0.3), ("kill-restart", 0.5)]),
 ]
-# Seventeen minutes on two cores: the figures that one would look at first.
+# A quarter of an hour on two cores: the figures that one would look at first, the most important ones first.
 QUIET = [
     Order("quiet", "lavva-2", "lavva-2", BROKERS, 0.1, 0.1, ["--only", "1000 devices"]),
-    Order("quiet", "pi-ladder", "pi-ladder", BROKERS, 0.04, 0.04, []),
-    Order("quiet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.1, 0.1, ["--only", "8: "]),
-    Order("quiet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.1, 0.1, []),
+    Order("quiet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.08, 0.08, ["--only", "8: "]),
+    Order("quiet", "pi-ladder", "pi-ladder", BROKERS, 0.03, 0.03, []),
+    Order("quiet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, 0.06, []),
     Order("quiet", "middleware-throughput", "middleware-throughput", MANY, 0.2, 0.2, ["--only", "1024 bytes"]),
     Order("quiet", "middleware-latency", "middleware-latency", MANY, 0.2, 0.2, ["--only", "1000 in a second"]),
-    Order("quiet", "middleware-scalability", "middleware-scalability", BROKERS + ["nats", "mochi"], 0.2, 0.2, []),
-    Order("quiet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.25, 0.25, []),
-    Order("quiet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.5, 0.5, []),
+    Order("quiet", "middleware-protocols", "middleware-throughput", PROTOCOLS, 0.2, 0.2, ["--only", "1024 bytes, QoS 0"]),
+    Order("quiet", "middleware-scalability", "middleware-scalability", [*BROKERS, "nats", "mochi"], 0.15, 0.15, []),
+    Order("quiet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.4, 0.4, []),
 ]
 
 
@@ -334,6 +336,7 @@ TABLES = {
     "pi-many-to-many": lambda results: grid(results, SUITE),
     "lavva-1": lavva, "lavva-2": lavva, "lavva-3": lavva, "lavva-4": lavva,
     "middleware-throughput": lambda results: grid(results, THROUGHPUT),
+    "middleware-protocols": lambda results: grid(results, THROUGHPUT),
     "middleware-latency": lambda results: grid(results, LATENCY),
     "middleware-one-second": lambda results: grid(results, [("Deadline missed", "later than a second or never, %")]),
     "middleware-scalability": lambda results: grid(results, [("Throughput", "deliveries/s")]),
