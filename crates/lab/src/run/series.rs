@@ -21,6 +21,8 @@ pub struct Order {
     pub peers: Vec<Peer>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
+    /// Only so many cases, the first ones of those.
+    pub cases: Option<u32>,
     /// Where finished runs are kept.
     pub out: PathBuf,
     /// The factor of all times of phases.
@@ -139,14 +141,16 @@ fn take_in(results: &mut Results, run: Run, info: PeerInfo) {
 }
 
 fn chosen_cases(order: &Order) -> Result<Vec<Case>, RunError> {
-    let cases = order.scenario.cases()?;
-    let Some(only) = &order.only else { return Ok(cases) };
-    let known: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
-    let chosen: Vec<Case> = cases.into_iter().filter(|case| case.name.contains(only.as_str())).collect();
-    if chosen.is_empty() {
-        return Err(RunError::NoCase { scenario: order.scenario.name.clone(), only: only.clone(), known });
+    let mut cases = order.scenario.cases()?;
+    if let Some(only) = &order.only {
+        let known: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        cases.retain(|case| case.name.contains(only.as_str()));
+        if cases.is_empty() {
+            return Err(RunError::NoCase { scenario: order.scenario.name.clone(), only: only.clone(), known });
+        }
     }
-    Ok(chosen)
+    cases.truncate(order.cases.map_or(usize::MAX, |cases| cases as usize));
+    Ok(cases)
 }
 
 /// Every case with every broker, in each repetition in another order.
@@ -215,6 +219,7 @@ mod tests {
             scenario,
             peers: peers.to_vec(),
             only: None,
+            cases: None,
             out: PathBuf::new(),
             time_scale: 1.0,
             repeat: 3,
