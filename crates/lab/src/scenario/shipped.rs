@@ -47,6 +47,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "retained-flood",
     "slow-readers",
     "kill-restart",
+    "cluster",
 ];
 
 /// All scenarios by name.

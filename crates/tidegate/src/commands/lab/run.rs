@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
 use tidegate_lab::run::{Bars, Order, RunError, run as run_series};
-use tidegate_lab::scenario::{Library, Scenario, ScenarioError};
+use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
 use super::{Folders, report, stop_on_signals};
 use crate::exit::{Exit, complain, report as tell};
@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
+    /// Limit brokers to what a small board has: raspberry-pi-2, raspberry-pi-3 or raspberry-pi-zero
+    #[arg(long, value_name = "BOARD", value_parser = board)]
+    board: Option<Board>,
+
     /// Only so many cases of each scenario, the first ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cases: Option<u32>,
@@ -67,6 +71,11 @@ pub(crate) struct Args {
 fn factor(text: &str) -> Result<f64, String> {
     let factor: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err("not between 0.001 and 100".to_owned()) }
+}
+
+fn board(name: &str) -> Result<Board, String> {
+    let known = || BOARDS.map(|board| board.name).join(", ");
+    Board::named(name).ok_or_else(|| format!("no board; there are {}", known()))
 }
 
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
@@ -160,6 +169,7 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
         peers: peers?,
         only: args.only.clone(),
         cases: args.cases,
+        board: args.board,
         out: args.out.clone(),
         time_scale: args.time_scale,
         repeat: args.repeat,
