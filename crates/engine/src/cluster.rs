@@ -6,7 +6,7 @@
 
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, ShardId};
+use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
@@ -30,6 +30,8 @@ impl Engine {
             self.end_peer(now, peer);
         }
         let old = std::mem::replace(&mut self.roster, roster);
+        let moved = |partition: &PartitionId| old.home_of(*partition) != self.roster.home_of(*partition);
+        self.end_cuts_of((0..PARTITIONS).map(PartitionId).filter(moved).collect());
         for peer in after.without(before) {
             self.welcome_peer(peer);
         }
@@ -49,6 +51,7 @@ impl Engine {
         self.links.send(peer, Record::InterestBarrier { ticket });
         self.interest_under_way += 1;
         self.welcomes += 1;
+        self.tell_of_transfers(peer);
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
@@ -59,6 +62,7 @@ impl Engine {
     /// A shard of another node is no more.
     fn end_peer(&mut self, now: Now, peer: ShardId) {
         let (waiting, awaited) = self.links.close(peer);
+        self.end_transfers_of(peer);
         self.index.remove_remote(peer);
         for publisher in waiting {
             self.unpark(now, publisher);

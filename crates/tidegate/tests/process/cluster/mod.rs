@@ -3,6 +3,7 @@
 mod failures;
 mod members;
 mod messages;
+mod moves;
 mod nats;
 
 use std::io::{Read, Write};
