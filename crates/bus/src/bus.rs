@@ -104,6 +104,12 @@ impl Bus {
         Ok(())
     }
 
+    /// Takes a log for made, as another process has made it: nothing is asked of the servers, and nothing of it is changed.
+    pub fn know(&self, spec: LogSpec) {
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.entry(spec.name.clone()).or_insert_with(|| Arc::new(spec));
+    }
+
     /// Makes the caller the owner of a partition of a fenced log. From then on appends of earlier owners are refused, also
     /// of those who do not know it yet.
     ///

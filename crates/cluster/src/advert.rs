@@ -1,6 +1,6 @@
 //! What a node says of itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,12 @@ pub struct Advert {
     pub arrived: BTreeSet<u64>,
     /// Moves that this node cannot do its part of.
     pub refused: BTreeSet<u64>,
+    /// What it acknowledges is on the bus of the cluster before: others can go on with it.
+    #[serde(default)]
+    pub kept: bool,
+    /// Partitions of dead nodes that were fetched, and since which epoch they are here.
+    #[serde(default)]
+    pub restored: BTreeMap<u16, u64>,
 }
 
 impl Advert {

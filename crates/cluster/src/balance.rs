@@ -52,6 +52,9 @@ fn widest(table: &Table, shares: &BTreeMap<String, usize>) -> Option<Move> {
     };
     let (from, surplus) = by(usize::saturating_sub)?;
     let (to, room) = by(|has, share| share.saturating_sub(has))?;
-    let partitions = table.of(&from).into_iter().take(surplus.min(room).min(MOVE_AT_ONCE)).collect();
-    Some(Move { id: 0, partitions, from, to })
+    // What is still to be fetched cannot be sent.
+    let is_whole = |partition: &u16| table.home(*partition).is_some_and(|home| home.former.is_empty());
+    let whole = table.of(&from).into_iter().filter(is_whole);
+    let partitions: Vec<u16> = whole.take(surplus.min(room).min(MOVE_AT_ONCE)).collect();
+    (!partitions.is_empty()).then_some(Move { id: 0, partitions, from, to })
 }

@@ -40,10 +40,11 @@ pub fn decide(table: &Table, seen: &Seen) -> Option<Table> {
     let mut next = table.clone();
     let epoch = table.epoch + 1;
     commit_arrived(&mut next, seen, epoch);
+    note_restored(&mut next, seen);
     take_note_of_lives(&mut next, seen);
     cancel_moves(&mut next, table, seen);
     let willing = present(&next, seen, |advert| !advert.leaving);
-    give_orphans(&mut next, &willing, epoch);
+    give_orphans(&mut next, seen, &willing, epoch);
     if seen.may_move {
         let leaving = present(&next, seen, |advert| advert.leaving);
         balance::plan(&mut next, &willing, &leaving, epoch);
@@ -68,6 +69,16 @@ fn commit_arrived(next: &mut Table, seen: &Seen, epoch: u64) {
     for it in arrived {
         for partition in it.partitions {
             next.give(partition, &it.to, epoch, Some(it.id));
+        }
+    }
+}
+
+/// What was fetched need not be kept by who had it.
+fn note_restored(next: &mut Table, seen: &Seen) {
+    for (partition, home) in (0..).zip(&mut next.homes) {
+        let Some(home) = home.as_mut().filter(|home| !home.former.is_empty()) else { continue };
+        if seen.adverts.get(&home.node).is_some_and(|advert| advert.restored.get(&partition) == Some(&home.since)) {
+            home.former.clear();
         }
     }
 }
@@ -115,18 +126,20 @@ fn present(next: &Table, seen: &Seen, says: impl Fn(&Advert) -> bool) -> Vec<Str
     next.lives.keys().filter(is_meant).cloned().collect()
 }
 
-/// Partitions of nobody, and of those who are no more, begin anew where there is least.
-fn give_orphans(next: &mut Table, willing: &[String], epoch: u64) {
+/// Partitions of nobody, and of those who are no more, go to where there is least.
+fn give_orphans(next: &mut Table, seen: &Seen, willing: &[String], epoch: u64) {
     let mut load: BTreeMap<String, usize> = willing.iter().map(|name| (name.clone(), next.of(name).len())).collect();
     for partition in 0..crate::PARTITIONS {
-        if next.home(partition).is_some_and(|home| next.lives.contains_key(&home.node)) {
+        let before = next.home(partition).map(|home| home.node.clone());
+        if before.as_ref().is_some_and(|node| next.lives.contains_key(node)) {
             continue;
         }
+        let is_kept = before.and_then(|node| seen.adverts.get(&node)).is_some_and(|advert| advert.kept);
         // Of several with as little, the first by name.
         let Some((name, count)) = load.iter_mut().min_by_key(|(_, count)| **count) else { return };
         *count += 1;
         let name = name.clone();
-        next.give(partition, &name, epoch, None);
+        next.inherit(partition, &name, epoch, is_kept);
     }
     debug_assert!(next.moves.iter().all(|it| it.partitions.iter().all(|p| is_at(next.home(*p), &it.from))));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{PARTITIONS, Table};
+use crate::{Former, Home, PARTITIONS, Table};
 
 /// How a partition stands with a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,18 @@ pub enum Standing {
     /// It is served here, since this epoch.
     Here {
         /// As in [`crate::Home`].
+        since: u64,
+    },
+    /// It is to be served here since this epoch, when what a dead node had is fetched.
+    Restoring {
+        /// As in [`crate::Home`].
+        since: u64,
+        /// What is here of it was served here since this epoch, and may be what has to be fetched.
+        aside: Option<u64>,
+    },
+    /// Another node has it, and may not have fetched what is here of it since this epoch.
+    Aside {
+        /// Since when it was served here.
         since: u64,
     },
     /// It is here, served by nobody, and goes to another node by this move.
@@ -64,6 +76,13 @@ pub enum Step {
     },
     /// What is here from an earlier life is served again.
     Keep(Vec<u16>),
+    /// Fetch what dead nodes had of them, from the first of these that had them; then [`Follower::restored`].
+    Restore {
+        /// These partitions.
+        partitions: Vec<u16>,
+        /// Who may have left them on the bus, the latest first.
+        former: Vec<Former>,
+    },
     /// They begin with nothing.
     Begin {
         /// These partitions.
@@ -81,6 +100,8 @@ pub struct Follower {
     standings: Vec<Standing>,
     /// Since when each partition was served here that an earlier life has served last.
     remembered: BTreeMap<u16, u64>,
+    /// By which move each partition has come as a whole that is not served here yet.
+    arrived: BTreeMap<u16, u64>,
     epoch: u64,
     /// Whether the table has this life.
     member: bool,
@@ -90,7 +111,29 @@ impl Follower {
     /// A life that begins. `remembered` is what the earlier one served last, and since which epoch, as far as it is still there.
     pub fn new(name: &str, life: u64, remembered: BTreeMap<u16, u64>) -> Self {
         let standings = vec![Standing::Unknown; usize::from(PARTITIONS)];
-        Self { name: name.to_owned(), life, standings, remembered, epoch: 0, member: false }
+        Self { name: name.to_owned(), life, standings, remembered, arrived: BTreeMap::new(), epoch: 0, member: false }
+    }
+
+    /// With what has come to an earlier life by moves of which it did not see the end.
+    #[must_use]
+    pub fn with_arrivals(self, arrived: BTreeMap<u16, u64>) -> Self {
+        Self { arrived, ..self }
+    }
+
+    /// The partitions of a move are here as a whole.
+    pub fn arrived(&mut self, id: u64) {
+        let here = (0..PARTITIONS).filter(|partition| self.standing(*partition) == Standing::Arriving { id });
+        let here: Vec<u16> = here.collect();
+        self.arrived.extend(here.into_iter().map(|partition| (partition, id)));
+    }
+
+    /// What has come as a whole and is not known to be served here, by which move, for a next life.
+    pub fn arrivals(&self) -> BTreeMap<u16, u64> {
+        let is_open = |partition: u16, by: u64| {
+            let standing = self.standing(partition);
+            standing == Standing::Unknown || standing == Standing::Arriving { id: by }
+        };
+        self.arrived.iter().filter(|(partition, by)| is_open(**partition, **by)).map(|(it, by)| (*it, *by)).collect()
     }
 
     /// The epoch of the last table.
@@ -115,21 +158,39 @@ impl Follower {
 
     /// What of partitions is here as it should be, and since when, for a next life.
     pub fn holdings(&self) -> BTreeMap<u16, u64> {
-        let mut held = BTreeMap::new();
-        for (partition, standing) in (0..).zip(&self.standings) {
-            match standing {
-                Standing::Here { since } | Standing::Leaving { since, .. } => {
-                    held.insert(partition, *since);
-                }
-                Standing::Unknown => {
-                    if let Some(since) = self.remembered.get(&partition) {
-                        held.insert(partition, *since);
-                    }
-                }
-                Standing::Elsewhere | Standing::Arriving { .. } => {}
-            }
+        (0..PARTITIONS).filter_map(|partition| Some((partition, self.held(partition, None)?))).collect()
+    }
+
+    /// What a dead node had of a partition is here. Says whether it is served now: not, when another table has come meanwhile.
+    pub fn restored(&mut self, partition: u16, since: u64) -> bool {
+        let Some(standing) = self.standings.get_mut(usize::from(partition)) else { return false };
+        let is_meant = matches!(*standing, Standing::Restoring { since: meant, .. } if meant == since);
+        if is_meant {
+            *standing = Standing::Here { since };
         }
-        held
+        is_meant
+    }
+
+    /// Since when what is here of a partition was served here, or was to be.
+    fn held(&self, partition: u16, home: Option<&Home>) -> Option<u64> {
+        match self.standing(partition) {
+            Standing::Here { since } | Standing::Leaving { since, .. } | Standing::Aside { since } => Some(since),
+            Standing::Restoring { aside, .. } => aside,
+            Standing::Unknown => {
+                self.remembered.get(&partition).copied().or_else(|| self.came_by(home, *self.arrived.get(&partition)?))
+            }
+            Standing::Arriving { id } => self.came_by(home, id),
+            Standing::Elsewhere => None,
+        }
+    }
+
+    /// Since when a partition was to be served here that has come by a move.
+    fn came_by(&self, home: Option<&Home>, id: u64) -> Option<u64> {
+        let home = home?;
+        if home.node == self.name && home.by == Some(id) {
+            return Some(home.since);
+        }
+        home.former.iter().find(|it| it.node == self.name && it.by == Some(id)).map(|it| it.since)
     }
 
     /// A table has come; what is to be done. One that is not newer is passed over.
@@ -157,31 +218,41 @@ impl Follower {
     }
 
     fn wanted(&self, table: &Table, partition: u16) -> Standing {
-        let here = table.home(partition).filter(|home| home.node == self.name).map(|home| home.since);
-        let moving = table.move_of(partition);
-        match (here, moving) {
-            (Some(since), Some(it)) => Standing::Leaving { id: it.id, since },
-            (Some(since), None) => Standing::Here { since },
+        let home = table.home(partition);
+        let here = home.filter(|home| home.node == self.name);
+        let held = self.held(partition, home);
+        match (here, table.move_of(partition)) {
+            (Some(home), Some(it)) => Standing::Leaving { id: it.id, since: home.since },
+            (Some(home), None) if home.former.is_empty() || held == Some(home.since) => {
+                Standing::Here { since: home.since }
+            }
+            (Some(home), None) => {
+                let aside = held.filter(|since| self.is_former(Some(home), *since));
+                Standing::Restoring { since: home.since, aside }
+            }
             (None, Some(it)) if it.to == self.name => Standing::Arriving { id: it.id },
-            (None, _) => Standing::Elsewhere,
+            (None, _) => match held.filter(|since| self.is_former(home, *since)) {
+                Some(since) => Standing::Aside { since },
+                None => Standing::Elsewhere,
+            },
         }
+    }
+
+    /// Whether what is here since an epoch may have to be fetched by the home.
+    fn is_former(&self, home: Option<&Home>, since: u64) -> bool {
+        home.is_some_and(|home| home.former.iter().any(|it| it.node == self.name && it.since == since))
     }
 
     /// Between one table and the next that is read here there may be others.
     fn change(&self, table: &Table, partition: u16, was: Standing, is: Standing, plan: &mut Plan) {
         let home = table.home(partition);
-        let held = match was {
-            Standing::Here { since } | Standing::Leaving { since, .. } => Some(since),
-            Standing::Unknown => self.remembered.get(&partition).copied(),
-            Standing::Arriving { id } => home.filter(|home| home.by == Some(id)).map(|home| home.since),
-            Standing::Elsewhere => None,
-        };
+        let held = self.held(partition, home);
         match is {
             Standing::Here { since } | Standing::Leaving { since, .. } if held == Some(since) => match was {
                 Standing::Unknown => plan.keep.push(partition),
                 Standing::Arriving { id } => plan.taken.entry(id).or_default().push(partition),
                 Standing::Leaving { .. } => plan.resume.push(partition),
-                Standing::Here { .. } | Standing::Elsewhere => {}
+                _ => {}
             },
             Standing::Here { .. } | Standing::Leaving { .. } => {
                 if was != Standing::Elsewhere {
@@ -189,6 +260,14 @@ impl Follower {
                 }
                 plan.begin.push(partition);
             }
+            Standing::Restoring { aside, .. } => {
+                if was != Standing::Elsewhere && aside.is_none() {
+                    plan.forget.push(partition);
+                }
+                let former = home.map(|home| home.former.clone()).unwrap_or_default();
+                plan.restore.entry(former).or_default().push(partition);
+            }
+            Standing::Aside { .. } => {}
             Standing::Arriving { .. } | Standing::Elsewhere | Standing::Unknown => plan.forget.push(partition),
         }
         match is {
@@ -206,6 +285,7 @@ struct Plan {
     resume: Vec<u16>,
     keep: Vec<u16>,
     begin: Vec<u16>,
+    restore: BTreeMap<Vec<Former>, Vec<u16>>,
     taken: BTreeMap<u64, Vec<u16>>,
     send: BTreeMap<u64, Vec<u16>>,
     expect: BTreeMap<u64, Vec<u16>>,
@@ -222,6 +302,7 @@ impl Plan {
         // The first table of all takes nothing from anybody.
         let lost = table.epoch > 1;
         steps.extend(Some(self.begin).filter(some).map(|partitions| Step::Begin { partitions, lost }));
+        steps.extend(self.restore.into_iter().map(|(former, partitions)| Step::Restore { partitions, former }));
         for (id, partitions) in self.send {
             let to = table.moves.iter().find(|it| it.id == id).map(|it| it.to.clone()).unwrap_or_default();
             steps.push(Step::Send { id, partitions, to });

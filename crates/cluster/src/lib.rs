@@ -21,4 +21,4 @@ pub use advert::{Addresses, Advert};
 pub use balance::MOVE_AT_ONCE;
 pub use decide::{Seen, Sighting, decide};
 pub use follow::{Follower, Standing, Step};
-pub use table::{Home, Move, PARTITIONS, RecordError, Table};
+pub use table::{Former, Home, Move, PARTITIONS, RecordError, Table};

@@ -24,6 +24,20 @@ pub enum RecordError {
     Partitions(usize),
 }
 
+/// Most nodes that are remembered of those who died one after the other before a partition was restored.
+const MAX_FORMER: usize = 8;
+
+/// Who worked a partition before its home, and is dead.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Former {
+    /// The node's name.
+    pub node: String,
+    /// The epoch since which it had the partition.
+    pub since: u64,
+    /// The move by which it had come there.
+    pub by: Option<u64>,
+}
+
 /// Who works a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Home {
@@ -33,6 +47,10 @@ pub struct Home {
     pub since: u64,
     /// The move by which it came; none where it began with nothing.
     pub by: Option<u64>,
+    /// Who may have left on the bus what the partition was when they died, the latest first. Empty once the home has fetched it, and where there is
+    /// nothing to fetch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former: Vec<Former>,
 }
 
 /// Partitions on their way from one node to another. Nobody serves them meanwhile.
@@ -109,7 +127,20 @@ impl Table {
 
     pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
         if let Some(home) = self.homes.get_mut(usize::from(partition)) {
-            *home = Some(Home { node: node.to_owned(), since, by });
+            *home = Some(Home { node: node.to_owned(), since, by, former: Vec::new() });
+        }
+    }
+
+    /// Gives the partition of a dead node to another one, which has to fetch what was there. `is_kept` says whether the dead one has left it on the
+    /// bus.
+    pub(crate) fn inherit(&mut self, partition: u16, node: &str, since: u64, is_kept: bool) {
+        let before = self.homes.get_mut(usize::from(partition)).and_then(Option::take);
+        self.give(partition, node, since, None);
+        let Some(before) = before else { return };
+        let left = Former { node: before.node, since: before.since, by: before.by };
+        let former = is_kept.then_some(left).into_iter().chain(before.former).take(MAX_FORMER).collect();
+        if let Some(Some(home)) = self.homes.get_mut(usize::from(partition)) {
+            home.former = former;
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tidegate_cluster::{Advert, Follower, PARTITIONS, Seen, Sighting, Step, Table, decide};
+use tidegate_cluster::{Advert, Follower, Former, PARTITIONS, Seen, Sighting, Step, Table, decide};
 
 const LEASE: u64 = 100;
 const BEAT: u64 = 25;
@@ -53,9 +53,19 @@ struct Node {
     content: Content,
     arrived: BTreeSet<u64>,
     leaving: bool,
+    /// What it fetches of dead nodes, and what it has fetched.
+    restoring: Vec<Restoring>,
+    restored: BTreeMap<u16, u64>,
     /// Its claim to the log of tables, and how many tables there were before.
     claim: Option<(u64, usize)>,
     sightings: BTreeMap<String, (u64, u64)>,
+}
+
+/// A fetch of what dead nodes had, which takes its time.
+struct Restoring {
+    at: u64,
+    partitions: Vec<u16>,
+    former: Vec<Former>,
 }
 
 /// A message between two nodes, or one node's word, on its way.
@@ -119,6 +129,8 @@ impl World {
                 content: Content::new(),
                 arrived: BTreeSet::new(),
                 leaving: false,
+                restoring: Vec::new(),
+                restored: BTreeMap::new(),
                 claim: None,
                 sightings: BTreeMap::new(),
             };
@@ -132,11 +144,12 @@ impl World {
         self.lives += 1;
         let (life, now) = (self.lives, self.now);
         let node = &mut self.nodes[index];
-        let remembered = node.follower.holdings();
-        node.follower = Follower::new(&node.name, life, remembered);
+        let (remembered, arrivals) = (node.follower.holdings(), node.follower.arrivals());
+        node.follower = Follower::new(&node.name, life, remembered).with_arrivals(arrivals);
         (node.life, node.after, node.joined_at, node.lease_until, node.next_beat) = (life, after, now, 0, now);
         (node.read, node.table, node.claim) = (0, Table::default(), None);
         node.arrived.clear();
+        node.restoring.clear();
         node.sightings.clear();
     }
 
@@ -145,6 +158,7 @@ impl World {
         let after = node.durable.then_some(node.life);
         if !node.durable {
             node.content.clear();
+            node.restored.clear();
             node.follower = Follower::new(&node.name, 0, BTreeMap::new());
         }
         (node.alive, node.stopped_until, node.cut_until, node.leaving) = (true, 0, 0, false);
@@ -170,6 +184,9 @@ impl World {
                 self.advertise(index);
             }
             self.take_images(index);
+            if self.nodes[index].cut_until <= self.now {
+                self.restore(index);
+            }
             self.serve(index);
         }
     }
@@ -200,6 +217,9 @@ impl World {
             return;
         }
         let steps = node.follower.take(&table);
+        node.restored.retain(|partition, since| {
+            table.home(*partition).is_some_and(|home| home.since == *since && !home.former.is_empty())
+        });
         node.table = table;
         for step in steps {
             self.carry_out(index, step);
@@ -224,7 +244,40 @@ impl World {
                     self.acknowledged[usize::from(partition)].clear();
                 }
             }
+            Step::Restore { partitions, former } => {
+                let at = self.now + self.random.below(2 * LEASE);
+                node.restoring.push(Restoring { at, partitions, former });
+            }
             Step::Expect { .. } | Step::Resume(_) | Step::TakeOver { .. } | Step::Keep(_) => {}
+        }
+    }
+
+    /// Fetches what dead nodes had. One that keeps what it acknowledges on the bus has there what it remembers to have.
+    fn restore(&mut self, index: usize) {
+        let now = self.now;
+        let due: Vec<Restoring> = self.nodes[index].restoring.extract_if(.., |it| it.at <= now).collect();
+        for Restoring { partitions, former, .. } in due {
+            for partition in partitions {
+                let tidegate_cluster::Standing::Restoring { since, .. } =
+                    self.nodes[index].follower.standing(partition)
+                else {
+                    continue;
+                };
+                let left = former.iter().find_map(|it| {
+                    let node = self.nodes.iter().find(|node| node.name == it.node)?;
+                    let is_there = node.follower.holdings().get(&partition) == Some(&it.since)
+                        || it.by.is_some_and(|by| node.follower.arrivals().get(&partition) == Some(&by));
+                    is_there.then(|| node.content.get(&partition).cloned().unwrap())
+                });
+                if left.is_none() {
+                    self.began_anew += 1;
+                    self.acknowledged[usize::from(partition)].clear();
+                }
+                let node = &mut self.nodes[index];
+                node.content.insert(partition, left.unwrap_or_default());
+                assert!(node.follower.restored(partition, since));
+                node.restored.insert(partition, since);
+            }
         }
     }
 
@@ -237,6 +290,7 @@ impl World {
             };
             if image.to == index && image.at <= now && image.content.keys().all(expected) {
                 node.arrived.insert(image.id);
+                node.follower.arrived(image.id);
                 node.content.extend(image.content);
             } else {
                 left.push(image);
@@ -300,6 +354,8 @@ impl World {
             after: node.after,
             arrived: node.arrived.clone(),
             leaving: node.leaving,
+            kept: node.durable,
+            restored: node.restored.clone(),
             ..Advert::default()
         };
         let words = self.adverts.entry(node.name.clone()).or_default();
@@ -387,6 +443,22 @@ fn nobody_acknowledges_what_it_does_not_have_and_in_the_end_all_is_served() {
             world.run(pause);
         }
         world.settle();
+    }
+}
+
+#[test]
+fn whatever_happens_to_nodes_that_keep_what_they_have_on_the_bus_nothing_is_lost() {
+    for seed in 100..104 {
+        let mut world = World::new(seed);
+        world.nodes.iter_mut().for_each(|node| node.durable = true);
+        for _ in 0..80 {
+            world.disturb();
+            let pause = world.random.below(2 * LEASE);
+            world.run(pause);
+        }
+        world.settle();
+        assert!(world.tables.iter().flat_map(|table| &table.homes).flatten().any(|home| home.former.len() > 1));
+        assert_eq!(world.began_anew, 0, "seed {seed}");
     }
 }
 

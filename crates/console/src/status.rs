@@ -267,6 +267,14 @@ pub struct ClusterNumbers {
     pub taken_anew: u64,
     /// Memberships lost.
     pub lapses: u64,
+    /// Partitions of dead nodes that are being fetched.
+    pub restoring: u64,
+    /// Partitions of dead nodes that were fetched.
+    pub restored: u64,
+    /// Shares of dead nodes that were taken over.
+    pub failovers: u64,
+    /// How long the last of them took, milliseconds.
+    pub failover_ms: u64,
 }
 
 /// What a tenant has, by the numbers of [`Holding`](tidegate_engine::Holding).

@@ -6,7 +6,7 @@
 
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId};
+use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
@@ -30,8 +30,7 @@ impl Engine {
             self.end_peer(now, peer);
         }
         let old = std::mem::replace(&mut self.roster, roster);
-        let moved = |partition: &PartitionId| old.home_of(*partition) != self.roster.home_of(*partition);
-        self.end_cuts_of((0..PARTITIONS).map(PartitionId).filter(moved).collect());
+        self.end_cuts(&old);
         for peer in after.without(before) {
             self.welcome_peer(peer);
         }

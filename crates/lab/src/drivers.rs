@@ -8,6 +8,7 @@ mod exchange;
 mod nats;
 mod party;
 mod plan;
+mod translate;
 mod zeromq;
 
 pub use exchange::run;

@@ -9,19 +9,24 @@
 //! - [`scenario`] has what is measured, as data.
 //! - [`run`] runs a scenario against brokers, again and again.
 //! - [`sweep`] raises a load until a service level breaks.
+//! - [`priority`] finds out who goes first where messages wait, and how many may wait.
+//! - [`soak`] tells what drifts over hours.
 //! - [`probe`] asks a broker what it really does.
-//! - [`results`] is what came of it, [`report`] shows it.
+//! - [`results`] is what came of it, [`report`] shows it, [`serve`] lets one browse.
 pub mod compare;
 pub mod double;
 pub mod drivers;
 pub mod load;
 pub mod peer;
+pub mod priority;
 pub mod probe;
 pub mod report;
 pub mod results;
 pub mod run;
 pub mod sample;
 pub mod scenario;
+pub mod serve;
+pub mod soak;
 pub mod span;
 pub mod stop;
 pub mod sweep;

@@ -18,6 +18,9 @@ use crate::{Lost, MirrorError};
 /// Zeros at the end of what is written that are not worth carrying where the file has none yet, bytes.
 const MIN_ZEROS: usize = 512;
 
+/// Behind the name of a file that is carried, until all of it is there.
+const CARRIED: &str = ".carried";
+
 /// Files in a directory that are on the bus, too: what a sync has confirmed is there.
 ///
 /// Writes go to both at once and a sync waits for both, so that the bus costs no more than the slower of the two. While the bus
@@ -109,13 +112,22 @@ impl MirrorDisk {
         if is_there {
             return Ok(());
         }
+        // Under another name first: whoever goes on from the log finds the old one or the new one, never a part.
+        let aside = format!("{name}{CARRIED}");
         let id = {
             let mut order = self.carrier.order();
-            self.link(&mut order, name)?
+            self.link(&mut order, &aside)?
         };
         let carried = MirrorFile::new(&self.carrier, Some(id), Arc::clone(&file));
         self.portions(&*file, length, &mut |at, bytes| carried.carry(id, bytes, at))?;
         carried.wait()?;
+        {
+            let mut order = self.carrier.order();
+            self.carrier.line.files().rename(&aside, name);
+            self.tell(&mut order, &Body::Rename { from: &aside, to: name })?;
+            // A list that has it spares a restart to fetch all, since the file here is not the one of the last list.
+            self.carrier.index(&mut order).map_err(|lost| lost.to_io())?;
+        }
         self.sync_directory()
     }
 

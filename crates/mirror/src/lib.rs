@@ -17,6 +17,7 @@ mod carrier;
 mod disk;
 mod error;
 mod extents;
+mod fetch;
 mod files;
 mod house;
 mod line;
@@ -29,5 +30,7 @@ mod settings;
 
 pub use disk::{MirrorDisk, MirrorStatus};
 pub use error::{Lost, MirrorError};
+pub use fetch::fetch;
+pub use local::is_copy;
 pub use open::{OpenReport, OpenedMirror, open};
 pub use settings::{OnLost, Settings, log_of};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -95,6 +96,11 @@ impl Kept {
         file.read_at(&mut bytes, 0)?;
         Ok(LocalState::decode(&bytes).map_or(Self::Damaged, Self::State))
     }
+}
+
+/// Whether a directory is the working copy of a log, whichever it is and wherever it stands.
+pub fn is_copy(directory: &Path) -> bool {
+    directory.join(STATE).exists()
 }
 
 /// Whether a file is the mirror's own.

@@ -62,7 +62,8 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     })?;
     let place = Place::new(settings.log.clone(), 0);
     let incarnation = local.random();
-    let claimed = claim(bus, &place, &settings, incarnation)?;
+    create(bus, &place, &settings)?;
+    let claimed = claim(bus, &place, incarnation)?;
     let mut report = OpenReport::default();
     let found = find(bus, &place, &local, settings.local_sync, claimed.epoch.0, &mut report)?;
     let Found { files, sequence, offset, is_content_local } = found;
@@ -81,18 +82,22 @@ pub fn open(bus: &Bus, settings: Settings) -> Result<OpenedMirror, MirrorError> 
     Ok(OpenedMirror { disk: Arc::new(disk), report })
 }
 
-struct Claimed {
-    epoch: Epoch,
-    /// Where the record is that says who it is.
-    position: Position,
-}
-
-fn claim(bus: &Bus, place: &Place, settings: &Settings, incarnation: u64) -> Result<Claimed, MirrorError> {
-    let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
+fn create(bus: &Bus, place: &Place, settings: &Settings) -> Result<(), MirrorError> {
     // The servers count otherwise than we do: their limit must not be the first that is reached.
     let max_bytes = settings.max_bytes + settings.max_bytes / 8 + RESERVE_BYTES * 4;
     let spec = LogSpec { max_bytes, max_records: MAX_RECORDS, ..LogSpec::fenced(place.log.clone(), 1) };
-    ask(&|| false, |done| bus.create(spec, done)).map_err(failed)?;
+    ask(&|| false, |done| bus.create(spec, done)).map_err(|source| MirrorError::Bus { log: place.log.clone(), source })
+}
+
+pub(crate) struct Claimed {
+    epoch: Epoch,
+    /// Where the record is that says who it is.
+    pub(crate) position: Position,
+}
+
+/// Makes whoever had the log before confirm nothing any more.
+pub(crate) fn claim(bus: &Bus, place: &Place, incarnation: u64) -> Result<Claimed, MirrorError> {
+    let failed = |source| MirrorError::Bus { log: place.log.clone(), source };
     for _ in 0..CLAIMS {
         let epoch = ask(&|| false, |done| bus.own(place, done)).map_err(failed)?;
         let origin = Origin { incarnation, sequence: 0, offset: 0 };

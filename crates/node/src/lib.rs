@@ -74,7 +74,7 @@ pub use membership::{ChangesError, MAX_MEMBERSHIP_CHANGES};
 pub use moves::{Arrived, MoveError};
 pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
-pub use place::{PlaceError, images_of};
+pub use place::{PlaceError, bans_of, images_of};
 pub use preset::Presets;
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};

@@ -26,7 +26,7 @@ pub enum ChangesError {
 
 impl NodeHandle {
     /// Changes the groups of a mobile node. When this returns, messages to these groups that enter at the node's own shard reach
-    /// it or do not, as was said; other shards know a turn later.
+    /// it or do not, as was said; other shards have been told, and know when they next answer anything.
     ///
     /// # Errors
     /// When the shard does not answer.

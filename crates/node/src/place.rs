@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Takers,
+    Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Takers,
 };
 use tidegate_store::Store;
 
+use crate::admission::Ban;
 use crate::clock::Clock;
 use crate::durable::DurableError;
 use crate::moves::MoveError;
+use crate::stored_bans;
 
 /// Why a store could not be given on.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,24 @@ pub enum PlaceError {
     /// Queues were left in the store.
     #[error("queues are too long to be taken in as a whole; start a node with this store")]
     TooLong,
+}
+
+/// The bans that a store at rest has, with times of the clock of the node that is to take them over.
+///
+/// # Errors
+/// When one cannot be read: it may keep somebody out.
+pub fn bans_of(store: &Store, now: Now) -> Result<Vec<Ban>, PlaceError> {
+    let (mut bans, mut failure) = (Vec::new(), None);
+    let visited = store.for_each(&mut |key, value| match stored_bans::read(now, key, value) {
+        Some(Ok(ban)) => bans.push(ban),
+        Some(Err(error)) => failure = Some(error),
+        None => {}
+    });
+    visited.map_err(DurableError::from)?;
+    match failure {
+        Some(error) => Err(DurableError::from(error).into()),
+        None => Ok(bans),
+    }
 }
 
 /// The partitions of a store at rest as images, for [`NodeHandle::arrive`](crate::NodeHandle::arrive) of the node that takes them over. It is what a restart

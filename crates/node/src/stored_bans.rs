@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_engine::{Millis, Now};
 use tidegate_store::{Writer, operation};
 
-use crate::admission::{Admission, BanChange, RecordError};
+use crate::admission::{Admission, Ban, BanChange, RecordError};
 use crate::limits::UNKEPT_BAN_BYTES;
 
 /// The first byte of the keys of bans. The engine leaves those from 0x80 on to others.
@@ -24,6 +24,12 @@ pub(crate) fn restore(admission: &Admission, now: Now, key: &[u8], value: &[u8])
     let Some((&BAN, key)) = key.split_first() else { return Ok(false) };
     admission.restore_ban(now, key, value)?;
     Ok(true)
+}
+
+/// A pair of a store as a ban; `None` when it is another.
+pub(crate) fn read(now: Now, key: &[u8], value: &[u8]) -> Option<Result<Ban, RecordError>> {
+    let (&BAN, key) = key.split_first()? else { return None };
+    Some(Admission::read_ban(now, key, value))
 }
 
 /// Whether a key of a store is that of a ban.

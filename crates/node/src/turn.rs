@@ -147,6 +147,8 @@ impl Shard {
             Admin::Membership { changes, answer } => {
                 let now = self.now;
                 let made = changes.iter().map(|change| self.engine.change_membership(now, change)).collect();
+                // Whatever is asked of the others after the answer comes behind what they have to know.
+                self.send_batches();
                 // Whoever asked may have given up waiting.
                 let _ = answer.send(made);
             }

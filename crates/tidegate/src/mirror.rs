@@ -29,6 +29,54 @@ pub(crate) struct Mirrored {
     disk: Arc<MirrorDisk>,
     /// Whether another process has them now.
     lost: Arc<AtomicBool>,
+    /// Whether the directory had them before: then whoever had them last has ended.
+    was_here: bool,
+}
+
+/// Where the files go.
+struct Target {
+    /// The key that says so.
+    key: &'static str,
+    bus: String,
+    name: String,
+    settings: tidegate_bus::Settings,
+}
+
+/// Whether a node of a cluster keeps its store on the bus of the cluster without being told so.
+fn is_implied(config: &Config) -> bool {
+    let cluster = &config.cluster;
+    !cluster.name.is_empty()
+        && cluster.mirror
+        && config.mirror.bus.is_none()
+        && config.store.directory.is_some()
+        && config.store.durability == StoreDurability::Commit
+}
+
+/// Whether the nodes of the cluster find the files when this one dies.
+pub(crate) fn is_for_cluster(config: &Config) -> bool {
+    let (mirror, cluster) = (&config.mirror, &config.cluster);
+    let is_said = mirror.bus.is_some()
+        && mirror.bus == cluster.bus
+        && mirror.prefix == cluster.prefix
+        && mirror.name == cluster.name;
+    is_implied(config) || is_said
+}
+
+fn target(config: &Config) -> Option<Target> {
+    if is_implied(config) {
+        let (bus, name) = (config.cluster.bus.clone().unwrap_or_default(), config.cluster.name.clone());
+        return Some(Target { key: "cluster.bus", bus, name, settings: crate::cluster::bus_settings(config) });
+    }
+    let mirror = &config.mirror;
+    let settings = tidegate_bus::Settings {
+        prefix: mirror.prefix.clone(),
+        replicas: mirror.replicas,
+        tls: mirror.tls,
+        tls_ca: mirror.bus_ca.as_ref().map(PathBuf::from),
+        ..tidegate_bus::Settings::default()
+    };
+    let name = mirror.name.clone();
+    mirror.bus.clone().map(|bus| Target { key: "mirror.bus", bus, name, settings })
 }
 
 /// Opens the files, where the configuration names a bus.
@@ -37,18 +85,11 @@ pub(crate) struct Mirrored {
 /// In words for people.
 pub(crate) fn open(config: &Config, directory: &str) -> Result<Option<Mirrored>, String> {
     let mirror = &config.mirror;
-    let Some(address) = &mirror.bus else { return Ok(None) };
-    let address: Address = address.parse().map_err(|error| format!("mirror.bus: {error}"))?;
-    let settings = tidegate_bus::Settings {
-        prefix: mirror.prefix.clone(),
-        replicas: mirror.replicas,
-        tls: mirror.tls,
-        tls_ca: mirror.bus_ca.as_ref().map(PathBuf::from),
-        ..tidegate_bus::Settings::default()
-    };
+    let Some(Target { key, bus, name, settings }) = target(config) else { return Ok(None) };
+    let address: Address = bus.parse().map_err(|error| format!("{key}: {error}"))?;
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
     let lost = Arc::new(AtomicBool::new(false));
-    let settings = Settings::new(&mirror.name, directory).map_err(|error| format!("mirror.name: {error}"))?;
+    let settings = Settings::new(&name, directory).map_err(|error| format!("{name}: {error}"))?;
     let settings = Settings {
         local_sync: mirror.local_sync,
         max_bytes: mirror.max_bytes.0,
@@ -56,8 +97,9 @@ pub(crate) fn open(config: &Config, directory: &str) -> Result<Option<Mirrored>,
         ..settings
     };
     tracing::info!(bus = %address, log = %settings.log, "taking the files of the store");
+    let was_here = tidegate_mirror::is_copy(Path::new(directory));
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
-    Ok(Some(Mirrored { disk: opened.disk, lost }))
+    Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
 }
 
 /// What is done when nothing can be kept any more: the broker stops, so that its clients turn to who has the files.
@@ -76,6 +118,11 @@ impl Mirrored {
     /// The disk, for the store.
     pub(crate) fn disk(&self) -> Arc<MirrorDisk> {
         Arc::clone(&self.disk)
+    }
+
+    /// Whether the directory had the files before.
+    pub(crate) fn was_here(&self) -> bool {
+        self.was_here
     }
 
     /// Carries what others have put beside the files of the store, if it is there.
@@ -166,6 +213,12 @@ impl Closing {
 pub(crate) fn check(config: &Config, findings: &mut Findings) {
     let mirror = &config.mirror;
     let source = |key| config.source_of("mirror", key).clone();
+    if is_implied(config)
+        && let Err(error) = log_of(&config.cluster.name)
+    {
+        let hint = "choose another name, or set cluster.mirror to false";
+        findings.push(Problem::new(error.to_string()).hint(hint), config.source_of("cluster", "name").clone());
+    }
     let Some(address) = &mirror.bus else {
         if !mirror.name.is_empty() {
             let problem = Problem::new("`mirror.name` names files on a bus, and `mirror.bus` names none");

@@ -50,6 +50,27 @@ pub(super) static METRICS: &[Metric] = &[
         "Partitions begun with nothing after the node that had them was lost.",
         |it, out| out.one(of(it, |cluster| cluster.taken_anew)),
     ),
+    one("tidegate_cluster_restoring", Gauge, "Partitions of dead nodes that are being fetched.", |it, out| {
+        out.one(of(it, |cluster| cluster.restoring));
+    }),
+    one(
+        "tidegate_cluster_restored_total",
+        Counter,
+        "Partitions of dead nodes served here with all that these had acknowledged.",
+        |it, out| out.one(of(it, |cluster| cluster.restored)),
+    ),
+    one(
+        "tidegate_cluster_failovers_total",
+        Counter,
+        "Times that this node has taken over its share of what a dead node had.",
+        |it, out| out.one(of(it, |cluster| cluster.failovers)),
+    ),
+    one(
+        "tidegate_cluster_failover_milliseconds",
+        Gauge,
+        "How long the last of them took, from the table that asked for it on, milliseconds; the lease of the dead node was before.",
+        |it, out| out.one(of(it, |cluster| cluster.failover_ms)),
+    ),
     one(
         "tidegate_cluster_memberships_lost_total",
         Counter,

@@ -10,7 +10,7 @@ use crate::link::awaited::Awaited;
 use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
 };
-use crate::link::transfer_word::TransferWord;
+use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
 use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -264,10 +264,7 @@ impl<'a> Record<'a> {
                 out.put_u8(42);
                 out.put_u64(*number);
             }
-            Self::Transfer(word) => {
-                out.put_u8(44);
-                word.write(out);
-            }
+            Self::Transfer(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -464,7 +461,7 @@ impl<'a> Record<'a> {
                 filter: reader.text("a topic filter")?,
                 code: read_code(reader)?,
             },
-            44 => Self::Transfer(TransferWord::read(reader)?),
+            TRANSFER_KIND => Self::Transfer(TransferWord::read(reader)?),
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },

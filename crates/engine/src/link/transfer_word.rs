@@ -3,6 +3,9 @@
 use crate::ids::{PartitionId, Partitions};
 use crate::wire::{WireError, WireReader, WireWrite};
 
+/// The kind of [`Record::Transfer`](super::record::Record::Transfer).
+pub(super) const TRANSFER_KIND: u8 = 44;
+
 /// A word about a move; `id` is that of the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransferWord {
@@ -25,6 +28,7 @@ fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError>
 
 impl TransferWord {
     pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.put_u8(TRANSFER_KIND);
         match self {
             Self::Ask { id, partitions } => {
                 out.put_u8(0);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::{Coming, Cut, Leaving, Stage};
 use crate::engine::Engine;
-use crate::ids::{Partitions, ShardId};
+use crate::ids::{PartitionId, Partitions, ShardId};
 use crate::image::ImageError;
 use crate::link::record::Record;
 use crate::link::transfer_word::TransferWord;
 use crate::now::Now;
-use crate::roster::Shards;
+use crate::roster::{Roster, Shards};
 
 impl Engine {
     /// Begins to note what arrives for partitions whose images this shard has just given out, in the same turn. `id` is
@@ -136,10 +136,13 @@ impl Engine {
         self.settle_transfers();
     }
 
-    /// A partition has another home in the table now: its cut has done its work.
-    pub(crate) fn end_cuts_of(&mut self, moved: Partitions) {
+    /// A table has come. Where the new home has become the home, the cut has done its work. Nothing else ends it here: while there is no session
+    /// with the old home, this shard takes its place, and the move goes on.
+    pub(crate) fn end_cuts(&mut self, old: &Roster) {
+        let roster = &self.roster;
         for cut in &mut self.desk.transfers.cuts {
-            cut.partitions = cut.partitions.without(moved);
+            let arrived = |at: &PartitionId| roster.home_of(*at) == cut.to && old.home_of(*at) != cut.to;
+            cut.partitions = cut.partitions.without(cut.partitions.iter().filter(arrived).collect());
         }
         self.desk.transfers.cuts.retain(|cut| !cut.partitions.is_empty());
     }

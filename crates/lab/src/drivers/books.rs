@@ -53,13 +53,18 @@ impl Sink for Heard<'_> {
         let books = &mut *self.books;
         books.meter.current.received += 1;
         let of_group = &mut books.outcome.groups[1];
-        let stamp = Stamp::read(payload).filter(|stamp| stamp.mark == books.marks.measured);
+        let of_us = [books.marks.measured, books.marks.warm_up];
+        let stamp = Stamp::read(payload).filter(|stamp| of_us.contains(&stamp.mark));
         let Some((stamp, settled)) =
             stamp.and_then(|stamp| Some((stamp, books.settled.get_mut(stamp.stream as usize)?)))
         else {
             of_group.counts.foreign += 1;
             return;
         };
+        if stamp.mark == books.marks.warm_up {
+            *settled += 1;
+            return;
+        }
         match books.ledger.take(subscriber as u32, stamp.stream, stamp.sequence, true, HERE) {
             Receipt::Duplicate => {
                 of_group.counts.duplicates += 1;
@@ -79,11 +84,12 @@ impl Sink for Heard<'_> {
 
     fn acknowledged(&mut self, messages: u64) {
         let Member::Publisher(publisher) = self.member else { return };
-        self.books.outcome.groups[0].counts.acknowledged += messages;
         self.books.meter.current.acknowledged += messages;
         for _ in 0..messages {
             // Brokers confirm in the order of arrival, or nearly so.
-            if let Some(scheduled_ns) = self.publishers[publisher].in_flight.pop_front() {
+            let first = self.publishers[publisher].in_flight.pop_front();
+            if let Some(scheduled_ns) = first.filter(|at_ns| *at_ns >= self.books.outcome.measured_from_ns) {
+                self.books.outcome.groups[0].counts.acknowledged += 1;
                 self.books.outcome.acknowledgement.record(self.now_ns.saturating_sub(scheduled_ns));
             }
         }

@@ -47,6 +47,9 @@ pub(super) trait Driver {
 
     /// Sends a message.
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>);
+
+    /// A turn is over: what is sent in batches goes now.
+    fn end_turn(&mut self, _: &mut Vec<u8>) {}
 }
 
 /// Reads big-endian numbers and short strings, as most of these protocols have them.

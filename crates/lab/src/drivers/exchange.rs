@@ -72,7 +72,7 @@ struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     fn new(plan: &'a ExchangePlan) -> Result<Self, LoadError> {
         let publishers = plan.publishers as usize;
-        let pairs = (plan.publishers * plan.subscribers) as usize;
+        let pairs = (plan.publishers * plan.fan_out()) as usize;
         Ok(Self {
             plan,
             clock: Clock::start(),
@@ -109,7 +109,8 @@ impl<'a> Exchange<'a> {
             }
             let address =
                 self.listen(address).map_err(|error| LoadError::System { what: "a port to listen on", error })?;
-            (0..subscribers).for_each(|subscriber| self.dial(address, Member::Subscriber(subscriber)));
+            let dialling = if self.plan.pairs { publisher..publisher + 1 } else { 0..subscribers };
+            dialling.for_each(|subscriber| self.dial(address, Member::Subscriber(subscriber)));
         }
         Ok(())
     }
@@ -137,14 +138,14 @@ impl<'a> Exchange<'a> {
         if self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest).is_err() {
             return self.gave_up();
         }
-        let role = match member {
+        let driver = match member {
             Member::Publisher(publisher) => {
                 self.publishers[publisher].parties.push(self.parties.len());
-                Role::Publish
+                self.plan.driver(Role::Publish, publisher)
             }
-            Member::Subscriber(_) => Role::Subscribe,
+            Member::Subscriber(subscriber) => self.plan.driver(Role::Subscribe, subscriber),
         };
-        self.parties.push(Party::new(self.plan.driver(role), Connection::plain(stream), member));
+        self.parties.push(Party::new(driver, Connection::plain(stream), member));
     }
 
     /// A connection failed before it was ready: it is waited for no longer.
@@ -163,8 +164,8 @@ impl<'a> Exchange<'a> {
         progress.began(now_ns);
         let outcome = &mut self.books.outcome;
         outcome.connections.timed_out = self.expected.saturating_sub(self.ready) as u64;
-        (outcome.began_ns, outcome.measured_from_ns) = (now_ns, now_ns);
-        outcome.measured_to_ns = now_ns + self.plan.duration_ms * MILLI;
+        (outcome.began_ns, outcome.measured_from_ns) = (now_ns, now_ns + self.plan.warm_up_ms * MILLI);
+        outcome.measured_to_ns = outcome.measured_from_ns + self.plan.duration_ms * MILLI;
         for (number, publisher) in (0..).zip(&mut self.publishers) {
             let chance = Chance::of_part(self.plan.seed, u64::from(number));
             publisher.schedule = Schedule::of(self.plan.pace, number, self.plan.publishers, now_ns, chance);
@@ -229,7 +230,9 @@ impl<'a> Exchange<'a> {
                 let scheduled_ns = if is_late { due_ns } else { now_ns };
                 if is_late {
                     let lag_ns = now_ns - due_ns;
-                    self.books.outcome.generator.lag.record(lag_ns);
+                    if due_ns >= self.books.outcome.measured_from_ns {
+                        self.books.outcome.generator.lag.record(lag_ns);
+                    }
                     self.books.meter.current.lag_ns = self.books.meter.current.lag_ns.max(lag_ns);
                 }
                 self.send(publisher, scheduled_ns);
@@ -249,10 +252,11 @@ impl<'a> Exchange<'a> {
         let due_ns = match (&place.schedule, self.plan.pace) {
             (Some(schedule), _) => schedule.next_ns(),
             (None, Pace::Closed { window }) => {
-                let settled = self.books.settled[publisher].checked_div(u64::from(self.plan.subscribers));
-                let settled = settled.unwrap_or(place.sent);
+                let all = place.warm_up + place.sent;
+                let settled = self.books.settled[publisher].checked_div(u64::from(self.plan.fan_out()));
+                let settled = settled.unwrap_or(all);
                 let waiting = if self.plan.acknowledged { place.in_flight.len() as u64 } else { 0 };
-                if place.sent.saturating_sub(settled).max(waiting) >= u64::from(window) {
+                if all.saturating_sub(settled).max(waiting) >= u64::from(window) {
                     return None;
                 }
                 now_ns
@@ -264,11 +268,16 @@ impl<'a> Exchange<'a> {
 
     fn send(&mut self, publisher: usize, scheduled_ns: u64) {
         let place = &mut self.publishers[publisher];
-        let mark = self.books.marks.measured;
-        let stamp = Stamp { mark, stream: publisher as u32, sequence: place.sent as u32, scheduled_ns };
+        let is_measured = scheduled_ns >= self.books.outcome.measured_from_ns;
+        let (mark, count) = if is_measured {
+            (self.books.marks.measured, &mut place.sent)
+        } else {
+            (self.books.marks.warm_up, &mut place.warm_up)
+        };
+        let stamp = Stamp { mark, stream: publisher as u32, sequence: *count as u32, scheduled_ns };
+        *count += 1;
         let bytes = stamp.to_bytes();
         self.filler[..bytes.len()].copy_from_slice(&bytes);
-        place.sent += 1;
         if let Some(schedule) = &mut place.schedule {
             schedule.step();
         }
@@ -278,14 +287,17 @@ impl<'a> Exchange<'a> {
         for party in &place.parties {
             self.parties[*party].publish(&self.filler);
         }
-        let counts = &mut self.books.outcome.groups[0].counts;
-        counts.sent += 1;
-        counts.bytes_sent += u64::from(self.plan.size);
+        if is_measured {
+            let counts = &mut self.books.outcome.groups[0].counts;
+            counts.sent += 1;
+            counts.bytes_sent += u64::from(self.plan.size);
+        }
         self.books.meter.current.sent += 1;
     }
 
     fn flush(&mut self, party: usize) {
         let place = &mut self.parties[party];
+        place.driver.end_turn(&mut place.out.bytes);
         if place.out.len() > 0 && place.connection.as_mut().is_some_and(|c| c.flush(&mut place.out, true).is_err()) {
             self.lose(party);
         }
@@ -384,7 +396,7 @@ impl<'a> Exchange<'a> {
     }
 
     fn due_deliveries(&self) -> u64 {
-        self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.subscribers)
+        self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.fan_out())
     }
 
     fn has_drained(&self, now_ns: u64) -> bool {
@@ -412,10 +424,10 @@ impl<'a> Exchange<'a> {
         }
         outcome.counts.due = due;
         outcome.losses.unsent = unsent;
-        outcome.losses.refused = (outcome.counts.refused * u64::from(self.plan.subscribers)).min(outcome.counts.lost());
+        outcome.losses.refused = (outcome.counts.refused * u64::from(self.plan.fan_out())).min(outcome.counts.lost());
         outcome.losses.unknown = outcome.counts.lost() - outcome.losses.refused;
         if self.plan.deadline_ms.is_some() {
-            let never = unsent * u64::from(self.plan.subscribers);
+            let never = unsent * u64::from(self.plan.fan_out());
             outcome.counts.deadline_misses = outcome.counts.late + outcome.counts.lost() + never;
         }
         outcome.generator.invalid = judge(&outcome);
@@ -430,52 +442,4 @@ impl ExchangePlan {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::drivers::Protocol;
-    use crate::load::plan::{Arrival, Rate};
-
-    fn plan(pace: Pace) -> ExchangePlan {
-        ExchangePlan {
-            protocol: Protocol::ZeroMq,
-            host: "127.0.0.1".to_owned(),
-            port: 0,
-            credentials: None,
-            topic: "lab".to_owned(),
-            publishers: 2,
-            subscribers: 3,
-            size: 300,
-            pace,
-            messages: Some(500),
-            acknowledged: false,
-            duration_ms: 60_000,
-            drain_ms: 5_000,
-            seed: 1,
-            deadline_ms: Some(30_000),
-        }
-    }
-
-    fn exchanged(pace: Pace) -> LoadOutcome {
-        run(&plan(pace), &mut (), &AtomicBool::new(false)).unwrap()
-    }
-
-    #[test]
-    fn every_message_reaches_every_subscriber_at_the_pace_of_either_loop() {
-        let open = Pace::Open { rate: Rate::Total(20_000.0), arrival: Arrival::Uniform };
-        for outcome in [exchanged(Pace::Closed { window: 7 }), exchanged(open)] {
-            let counts = outcome.counts;
-            assert_eq!((counts.offered, counts.sent, counts.due, counts.received), (1_000, 1_000, 3_000, 3_000));
-            assert_eq!((counts.duplicates, counts.reordered, counts.foreign), (0, 0, 0));
-            assert_eq!(outcome.latency.count(), 3_000);
-            assert_eq!(outcome.connections.accepted, 12, "both ends of six connections");
-        }
-    }
-
-    #[test]
-    fn a_broker_that_is_not_there_is_part_of_the_outcome() {
-        let mut plan = plan(Pace::Closed { window: 1 });
-        (plan.protocol, plan.port, plan.duration_ms, plan.drain_ms) = (Protocol::Nats, 1, 10, 10);
-        let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
-        assert_eq!((outcome.connections.broken, outcome.counts.sent), (5, 0));
-    }
-}
+mod tests;

@@ -70,6 +70,8 @@ pub(super) struct Publisher {
     pub(super) parties: Vec<usize>,
     pub(super) schedule: Option<Schedule>,
     pub(super) sent: u64,
+    /// Messages before those, which are not counted.
+    pub(super) warm_up: u64,
     /// Messages that were scheduled and never sent.
     pub(super) unsent: u64,
     /// When the messages were scheduled that are not acknowledged yet.

@@ -25,9 +25,31 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// The schemes of addresses, for an error that names them.
+    pub const SCHEMES: &'static str = "nats://, amqp:// or zeromq://";
+
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
         matches!(self, Self::ZeroMq)
+    }
+
+    /// The protocol of an address, by its scheme, with the port that it usually has; `None` for what carries MQTT.
+    pub fn of_scheme(scheme: &str) -> Option<(Self, u16)> {
+        Some(match scheme {
+            "nats" => (Self::Nats, 4222),
+            "amqp" => (Self::Amqp091, 5672),
+            "zeromq" => (Self::ZeroMq, 0),
+            _ => return None,
+        })
+    }
+
+    /// What it is called in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nats => "nats",
+            Self::Amqp091 => "amqp-0-9-1",
+            Self::ZeroMq => "zeromq",
+        }
     }
 
     /// Whether a publisher is told that a message has been taken.
@@ -54,8 +76,11 @@ pub struct ExchangePlan {
     pub topic: String,
     /// Clients that publish.
     pub publishers: u32,
-    /// Clients that receive all messages.
+    /// Clients that receive all messages; or, in pairs, those of one publisher each.
     pub subscribers: u32,
+    /// Whether each subscriber receives from the publisher with its number alone. There are as many of one as of the other.
+    #[serde(default)]
+    pub pairs: bool,
     /// The size of the payload in bytes; the first 16 are the lab's.
     pub size: u32,
     /// When a publisher publishes.
@@ -66,6 +91,9 @@ pub struct ExchangePlan {
     /// Whether messages are kept until they are acknowledged, both ways, as with QoS 1 of MQTT.
     #[serde(default)]
     pub acknowledged: bool,
+    /// Time from the first message on that is not measured, in milliseconds.
+    #[serde(default)]
+    pub warm_up_ms: u64,
     /// Time that is measured, in milliseconds.
     pub duration_ms: u64,
     /// How long after the last receipt the rest is waited for, and how long connecting may take, in milliseconds.
@@ -97,7 +125,10 @@ impl ExchangePlan {
         if self.publishers == 0 || self.publishers > 1_000 || self.subscribers > 10_000 {
             return wrong("an exchange has 1 to 1,000 publishers and up to 10,000 subscribers");
         }
-        if self.protocol.is_brokerless() && self.publishers * self.subscribers > 5_000 {
+        if self.pairs && self.publishers != self.subscribers {
+            return wrong("pairs have as many publishers as subscribers");
+        }
+        if self.protocol.is_brokerless() && self.publishers * self.fan_out() > 5_000 {
             return wrong("without a broker there are at most 5,000 pairs of publisher and subscriber");
         }
         if (self.size as usize) < STAMP_LEN || self.size > 64 * 1024 * 1024 {
@@ -118,13 +149,18 @@ impl ExchangePlan {
         }
     }
 
-    /// A new connection's protocol.
-    pub(super) fn driver(&self, role: Role) -> Box<dyn Driver> {
+    /// Deliveries that are due for a message.
+    pub(super) const fn fan_out(&self) -> u32 {
+        if self.pairs { 1 } else { self.subscribers }
+    }
+
+    /// A new connection's protocol, for the client with this number.
+    pub(super) fn driver(&self, role: Role, client: usize) -> Box<dyn Driver> {
+        let topic = if self.pairs { format!("{}.{client}", self.topic) } else { self.topic.clone() };
+        let credentials = self.credentials.as_ref();
         match self.protocol {
-            Protocol::Nats => Box::new(Nats::new(&self.topic, self.credentials.as_ref(), role)),
-            Protocol::Amqp091 => {
-                Box::new(Amqp091::new(&self.topic, self.credentials.as_ref(), self.acknowledged, role))
-            }
+            Protocol::Nats => Box::new(Nats::new(&topic, credentials, role)),
+            Protocol::Amqp091 => Box::new(Amqp091::new(&topic, credentials, self.acknowledged, role)),
             Protocol::ZeroMq => Box::new(ZeroMq::new(role)),
         }
     }

@@ -183,9 +183,10 @@ impl Core {
         self.pending == 0
     }
 
-    /// Whether all is sent.
-    pub(crate) const fn all_sent(&self) -> bool {
-        self.publishing == 0
+    /// Whether all is sent. Where nobody publishes, clients are there for the time that is measured.
+    pub(crate) fn all_sent(&self, now_ns: u64) -> bool {
+        let nobody_publishes = self.directory.primary() == 0 && !self.books.stopped;
+        self.publishing == 0 && (!nobody_publishes || now_ns >= self.times.measured_to)
     }
 
     /// When something is to happen next.

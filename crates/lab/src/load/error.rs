@@ -34,6 +34,9 @@ pub enum LoadError {
         /// What the system said.
         error: io::Error,
     },
+    /// The broker does not do what a test needs.
+    #[error("the test could not be made: {0}")]
+    Check(String),
     /// A worker process ended, or said something that is not expected.
     #[error("worker {worker} of the load generator failed: {problem}")]
     Worker {

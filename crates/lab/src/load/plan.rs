@@ -15,7 +15,7 @@ pub use group::{
 };
 pub use pace::{Arrival, Pace, Rate};
 pub use ramp::{Begin, Ramp};
-pub use target::{Credentials, Protocol, Target, Transport};
+pub use target::{Credentials, Node, Protocol, Target, Transport};
 pub use validate::{CLIENTS_PER_PROCESS, PlanError};
 
 /// Everything that a run depends on.

@@ -48,7 +48,8 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Box<Connection>>>,
     open: usize,
-    address: SocketAddr,
+    /// The nodes of the broker; clients go to them in turn.
+    addresses: Vec<SocketAddr>,
     layers: Option<LayerSettings>,
     buffer: Vec<u8>,
     /// Connections that had more to read than their turn allowed.
@@ -61,6 +62,13 @@ pub(crate) struct Shell<'a> {
     second_ends_ns: u64,
     cpu_ns: u64,
     measured: Measured,
+}
+
+/// Where the nodes of a plan's broker are.
+fn nodes(plan: &LoadPlan) -> Result<Vec<SocketAddr>, LoadError> {
+    let target = &plan.target;
+    let more = target.others.iter().map(|other| (other.host.as_str(), other.port));
+    std::iter::once((target.host.as_str(), target.port)).chain(more).map(|(host, port)| resolve(host, port)).collect()
 }
 
 /// What the measured time has cost this process.
@@ -87,7 +95,7 @@ impl<'a> Shell<'a> {
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.client_count() * 2).map(|_| None).collect();
         Ok(Self {
-            address: resolve(&plan.target.host, plan.target.port)?,
+            addresses: nodes(&plan)?,
             layers: LayerSettings::of(&plan)?,
             core,
             plan,
@@ -164,7 +172,7 @@ impl<'a> Shell<'a> {
         {
             self.core.begin(at_ns);
         }
-        if self.core.phase() == Phase::Publishing && self.core.all_sent() {
+        if self.core.phase() == Phase::Publishing && self.core.all_sent(now_ns) {
             self.measured.to.get_or_insert_with(|| (now_ns, Clock::cpu_ns()));
             if self.totals.is_empty() {
                 self.totals = self.core.totals();
@@ -195,8 +203,8 @@ impl<'a> Shell<'a> {
         outcome.zero_unix_ns = self.clock.zero_unix_ns();
         if let (Some(from), Some(to)) = (self.measured.from, self.measured.to) {
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
-            let share = (to.1 - from.1) as f64 / (to.0 - from.0).max(1) as f64;
-            outcome.generator.cpu_ns = to.1 - from.1;
+            let share = to.1.saturating_sub(from.1) as f64 / to.0.saturating_sub(from.0).max(1) as f64;
+            outcome.generator.cpu_ns = to.1.saturating_sub(from.1);
             outcome.generator.busiest = share;
         }
         outcome
@@ -295,7 +303,8 @@ impl<'a> Shell<'a> {
                 Some(self.plan.sources[self.next_source % count])
             }
         };
-        let stream = dial(self.address, source).and_then(|mut stream| {
+        let client = (connection / 2) as usize;
+        let stream = dial(self.addresses[client % self.addresses.len()], source).and_then(|mut stream| {
             let interest = Interest::READABLE | Interest::WRITABLE;
             self.waiter.registry().register(&mut stream, Token(connection as usize), interest)?;
             Ok(stream)

@@ -56,7 +56,7 @@ impl Simulated {
         if self.core.phase() == Phase::Gathering && self.core.gathered() {
             self.core.begin(self.now_ns);
         }
-        if self.core.phase() == Phase::Publishing && self.core.all_sent() {
+        if self.core.phase() == Phase::Publishing && self.core.all_sent(self.now_ns) {
             self.totals = self.core.totals();
             self.core.drain(&self.totals, self.now_ns);
         }

@@ -213,6 +213,10 @@ fn a_ladder_lets_clients_in_step_by_step() {
     }
     assert!(begun.contains(&(0, 4)) && begun.contains(&(1_000, 8)) && begun.contains(&(2_000, 10)), "{begun:?}");
     let outcome = simulated.conclude();
+    assert!(
+        begun.last().is_some_and(|(at_ms, _)| *at_ms >= 2_100),
+        "where nobody publishes, clients stay for the time: {begun:?}"
+    );
     assert_eq!(outcome.connections.accepted + outcome.connections.refused, 10);
     assert!(outcome.connections.refused > 0);
 }

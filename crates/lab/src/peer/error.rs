@@ -14,6 +14,16 @@ pub enum PeerError {
         /// All there are.
         known: Vec<String>,
     },
+    /// A template without that address.
+    #[error("{peer} has no address called `{asked}`; it has {}", known.join(", "))]
+    NoAddress {
+        /// The peer.
+        peer: String,
+        /// What was asked for.
+        asked: String,
+        /// All it has.
+        known: Vec<String>,
+    },
     /// An address that is none.
     #[error("`{text}` is no address such as mqtt://HOST:PORT or NAME=mqtt://HOST:PORT#PID")]
     Address {

@@ -20,11 +20,21 @@ pub use running::{Running, Stopped};
 pub use spawn::Place;
 pub use template::{Catalogue, Template};
 
+/// The peer that needs no broker.
+const ZEROMQ: &str = "zeromq";
+
 /// What a run is made against.
 #[derive(Clone, Debug)]
 pub enum Peer {
     /// A broker that is started and stopped for each run.
-    Template(Box<Template>),
+    Template {
+        /// What it is started from.
+        template: Box<Template>,
+        /// Which of its addresses is spoken to; that of MQTT when there is none.
+        by: Option<String>,
+        /// The name in reports.
+        name: String,
+    },
     /// A broker that runs already.
     Address {
         /// The name in reports.
@@ -40,19 +50,34 @@ impl Peer {
     /// The name in reports.
     pub fn name(&self) -> &str {
         match self {
-            Self::Template(template) => &template.name,
-            Self::Address { name, .. } => name,
+            Self::Template { name, .. } | Self::Address { name, .. } => name,
         }
     }
 
-    /// Reads a peer as a command line names it: the name of a template, `NAME=mqtt://HOST:PORT` or `mqtt://HOST:PORT`, with `#PID` behind an
+    /// Reads a peer as a command line names it: the name of a template, that with one of its addresses as in `rabbitmq:amqp`, `zeromq`, which
+    /// needs no broker, `NAME=mqtt://HOST:PORT` or `mqtt://HOST:PORT`, with `#PID` behind an
     /// address when the process is to be sampled.
     ///
     /// # Errors
     /// When no template has that name.
     pub fn read(text: &str, catalogue: &Catalogue) -> Result<Self, PeerError> {
+        if text == ZEROMQ {
+            // Publishers listen themselves, on ports that the system chooses.
+            return Ok(Self::Address {
+                name: ZEROMQ.to_owned(),
+                address: "zeromq://127.0.0.1:0".to_owned(),
+                pid: None,
+            });
+        }
         if !text.contains("://") {
-            return Ok(Self::Template(Box::new(catalogue.get(text)?.clone())));
+            let (name, by) = text.split_once(':').map_or((text, None), |(name, by)| (name, Some(by)));
+            let template = catalogue.get(name)?;
+            if let Some(by) = by.filter(|by| !template.addresses.contains_key(*by)) {
+                let known = template.addresses.keys().cloned().collect();
+                return Err(PeerError::NoAddress { peer: name.to_owned(), asked: by.to_owned(), known });
+            }
+            let by = by.map(str::to_owned);
+            return Ok(Self::Template { template: Box::new(template.clone()), by, name: text.to_owned() });
         }
         let (name, rest) = match text.split_once('=') {
             Some((name, rest)) if !name.contains("://") => (Some(name), rest),
@@ -79,7 +104,12 @@ mod tests {
     #[test]
     fn a_peer_is_a_template_or_an_address() {
         let catalogue = Catalogue::shipped().unwrap();
-        assert!(matches!(Peer::read("mosquitto", &catalogue), Ok(Peer::Template(_))));
+        assert!(matches!(Peer::read("mosquitto", &catalogue), Ok(Peer::Template { by: None, .. })));
+        let by_amqp = Peer::read("rabbitmq:amqp", &catalogue).unwrap();
+        assert_eq!(by_amqp.name(), "rabbitmq:amqp");
+        assert!(matches!(by_amqp, Peer::Template { by: Some(by), .. } if by == "amqp"));
+        assert!(matches!(Peer::read("mosquitto:amqp", &catalogue), Err(PeerError::NoAddress { .. })));
+        assert!(matches!(Peer::read("zeromq", &catalogue), Ok(Peer::Address { .. })));
         let Ok(Peer::Address { name, address, pid }) = Peer::read("edge=mqtt://127.0.0.1:1884#42", &catalogue) else {
             panic!("an address");
         };

@@ -23,6 +23,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("rabbitmq", include_str!("../../peers/rabbitmq.toml")),
     ("rumqttd", include_str!("../../peers/rumqttd.toml")),
     ("tidegate", include_str!("../../peers/tidegate.toml")),
+    ("tidegate-priority", include_str!("../../peers/tidegate-priority.toml")),
 ];
 
 /// One kind of broker.
@@ -129,6 +130,19 @@ pub(super) struct Install {
 }
 
 impl Template {
+    /// Which of its addresses a load goes to: the one that is asked for, or that of MQTT, or the only one it has. A broker may have one of its
+    /// own for MQTT 5.
+    pub fn address_for(&self, by: Option<&str>, v5: bool) -> &str {
+        let wanted = by.or((v5 && self.addresses.contains_key("mqtt5")).then_some("mqtt5")).unwrap_or("mqtt");
+        let known = self.addresses.get_key_value(wanted).or_else(|| self.addresses.first_key_value());
+        known.map_or("mqtt", |(name, _)| name)
+    }
+
+    /// The scheme of one of its addresses.
+    pub fn scheme_of(&self, address: &str) -> Option<&str> {
+        self.addresses.get(address)?.split_once("://").map(|(scheme, _)| scheme)
+    }
+
     fn parse(name: &str, text: &str, path: &str) -> Result<Self, PeerError> {
         let wrong = |message: String| PeerError::Template { path: path.to_owned(), message };
         let mut template: Self =

@@ -2,7 +2,7 @@
 //! it can be tried; what it only says is marked as said.
 
 mod checks;
-mod session;
+pub(crate) mod session;
 
 use serde::Serialize;
 

@@ -13,28 +13,28 @@ use tidegate_mqtt::{
 use crate::load::plan::Target;
 
 /// How long an answer is waited for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A message as it came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) topic: String,
-    pub(super) payload: Vec<u8>,
-    pub(super) qos: u8,
-    pub(super) retain: bool,
+pub(crate) struct Message {
+    pub(crate) topic: String,
+    pub(crate) payload: Vec<u8>,
+    pub(crate) qos: u8,
+    pub(crate) retain: bool,
     /// Sent with a topic alias in place of its topic.
-    pub(super) aliased: bool,
-    pub(super) subscription_identifiers: Vec<u32>,
-    pub(super) user_properties: Vec<(String, String)>,
-    pub(super) content_type: Option<String>,
-    pub(super) response_topic: Option<String>,
-    pub(super) correlation_data: Option<Vec<u8>>,
-    pub(super) expiry: Option<u32>,
+    pub(crate) aliased: bool,
+    pub(crate) subscription_identifiers: Vec<u32>,
+    pub(crate) user_properties: Vec<(String, String)>,
+    pub(crate) content_type: Option<String>,
+    pub(crate) response_topic: Option<String>,
+    pub(crate) correlation_data: Option<Vec<u8>>,
+    pub(crate) expiry: Option<u32>,
 }
 
 /// A packet as far as a check looks at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Got {
+pub(crate) enum Got {
     Message(Message),
     /// The codes of a SUBACK.
     Granted(Vec<u8>),
@@ -45,7 +45,7 @@ pub(super) enum Got {
 }
 
 /// An accepted connection.
-pub(super) struct Session {
+pub(crate) struct Session {
     stream: TcpStream,
     version: Version,
     received: Vec<u8>,
@@ -57,17 +57,17 @@ pub(super) struct Session {
 }
 
 /// What a CONNECT was answered by.
-pub(super) struct Accepted<T> {
-    pub(super) session: Session,
+pub(crate) struct Accepted<T> {
+    pub(crate) session: Session,
     /// What the caller took out of the CONNACK.
-    pub(super) said: T,
+    pub(crate) said: T,
 }
 
 type Result<T> = std::result::Result<T, String>;
 
 impl Session {
     /// Connects; `take` looks at the CONNACK while it is there.
-    pub(super) fn open<T>(
+    pub(crate) fn open<T>(
         target: &Target,
         connect: &Connect<'_>,
         take: impl Fn(&ConnAck<'_>) -> T,
@@ -101,7 +101,7 @@ impl Session {
     }
 
     /// Subscribes to one filter and gives the code of the answer.
-    pub(super) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> Result<u8> {
+    pub(crate) fn subscribe(&mut self, filter: &str, options: SubscriptionOptions, id: Option<u32>) -> Result<u8> {
         let filter = TopicFilter::new(filter).map_err(text)?;
         let subscriptions = [(filter, options)];
         self.packet_id = self.packet_id.next();
@@ -121,7 +121,7 @@ impl Session {
     }
 
     /// Publishes, and waits until the broker has acknowledged it. Gives the code of the acknowledgement.
-    pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<u8> {
+    pub(crate) fn publish(&mut self, publish: &Publish<'_>) -> Result<u8> {
         self.packet_id = self.packet_id.next();
         let packet_id = (publish.qos != QoS::AtMostOnce).then_some(self.packet_id);
         let mut out = Vec::new();
@@ -137,7 +137,7 @@ impl Session {
     }
 
     /// The next message that `wanted` takes; others are left out. `None` when none came in time.
-    pub(super) fn message(&mut self, limit: Duration, wanted: impl Fn(&Message) -> bool) -> Result<Option<Message>> {
+    pub(crate) fn message(&mut self, limit: Duration, wanted: impl Fn(&Message) -> bool) -> Result<Option<Message>> {
         if let Some(place) = self.waiting.iter().position(&wanted) {
             return Ok(Some(self.waiting.remove(place)));
         }
@@ -157,7 +157,7 @@ impl Session {
     }
 
     /// Waits until everything that was sent before was worked off.
-    pub(super) fn barrier(&mut self) -> Result<()> {
+    pub(crate) fn barrier(&mut self) -> Result<()> {
         let mut out = Vec::new();
         PingReq.encode(&mut out);
         self.write(&out)?;
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Says farewell.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         let mut out = Vec::new();
         // Whether it is heard does not matter any more.
         let _ = Disconnect::new(ReasonCode::Success).encode(self.version, &mut out);

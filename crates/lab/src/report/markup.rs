@@ -1,7 +1,7 @@
 //! Text within HTML and SVG.
 
 /// The text with what means something to HTML replaced.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -22,7 +22,7 @@ macro_rules! put {
         let _ = write!($out, $($part)*);
     }};
 }
-pub(super) use put;
+pub(crate) use put;
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,7 @@
 //! Reports: one HTML file that needs nothing else, for people who decide and for people who check.
 
 mod charts;
+mod found;
 mod markup;
 mod number;
 mod page;
@@ -12,6 +13,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use markup::{escape, put};
 pub use number::shown;
 pub use page::page;
 
@@ -21,10 +23,14 @@ use crate::results::{Measure, Results};
 pub fn html(results: &Results) -> String {
     let mut body = String::new();
     summary::write(results, &mut body);
-    charts::ratios(results, &mut body);
-    tables::write(results, &mut body);
-    charts::latency(results, &mut body);
-    charts::time(results, &mut body);
+    found::write(results, &mut body);
+    // A test has no load to be drawn.
+    if results.scenario.check.is_none() {
+        charts::ratios(results, &mut body);
+        tables::write(results, &mut body);
+        charts::latency(results, &mut body);
+        charts::time(results, &mut body);
+    }
     published::write(results, &mut body);
     provenance::write(results, &mut body);
     page(&results.scenario.title, &body)

@@ -10,6 +10,11 @@ pub(super) fn write(results: &Results, out: &mut String) {
     put!(out, "<p class=\"kicker\">Tidegate lab · {} · {}</p>", escape(&scenario.name), ids(results));
     put!(out, "<h1>{}</h1><p class=\"question\">{}</p>", escape(&scenario.title), escape(&scenario.question));
     put!(out, "<p>{}</p>", escape(&scenario.method));
+    if results.scenario.check.is_some() {
+        out.push_str("<nav><a href=\"#found\">What was found</a><a href=\"#made\">How it was made</a></nav>");
+        warnings(results, out);
+        return;
+    }
     out.push_str(
         "<nav><a href=\"#ratios\">Ratios</a><a href=\"#tables\">Tables</a><a href=\"#latency\">Latency</a>\
          <a href=\"#time\">Over time</a><a href=\"#made\">How it was made</a></nav>",

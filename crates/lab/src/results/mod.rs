@@ -86,10 +86,16 @@ pub struct Run {
     pub ready_after_s: Option<f64>,
     /// The load's zero on the run's time axis, seconds.
     pub load_zero_s: f64,
+    /// What carried the load, such as `mqtt` or `nats`.
+    #[serde(default)]
+    pub spoken: String,
     /// What was asked of the generator.
     pub plan: LoadPlan,
     /// What came of it.
     pub load: LoadOutcome,
+    /// What tests found that a load does not answer, as tables.
+    #[serde(default)]
+    pub found: Vec<Found>,
     /// What the broker used.
     pub broker: Sampled,
     /// What the generator used.
@@ -100,6 +106,19 @@ pub struct Run {
     pub limits: AppliedLimits,
     /// Why the run says nothing of the broker; `None` when it does.
     pub invalid: Option<String>,
+}
+
+/// What a test found, as a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// What it is about.
+    pub title: String,
+    /// What the columns are.
+    pub columns: Vec<String>,
+    /// The rows, each with a cell for each column.
+    pub rows: Vec<Vec<String>>,
+    /// What has to be known of it.
+    pub notes: Vec<String>,
 }
 
 /// Something that happened in a run.

@@ -4,14 +4,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::plan::plan_of;
+use super::broker::Broker;
+use super::carry::{Carried, Carrier};
+use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress, Second};
-use crate::peer::{Peer, PeerError, Ports, Running, Stopped};
+use crate::load::{LoadError, LoadPlan, Progress, Second};
+use crate::peer::{Peer, PeerError, Ports};
 use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
-use crate::scenario::{Action, Case, Event, ScenarioError};
+use crate::scenario::{Case, Event, ScenarioError};
 use crate::stop::Stop;
 
 /// Looks at the processes in a run, at most this far apart.
@@ -45,6 +47,8 @@ pub(super) enum ExecuteError {
     NotOurs(String),
     #[error("{peer} does not speak {protocol}")]
     Protocol { peer: String, protocol: String },
+    #[error("{0}")]
+    Carrier(String),
     #[error("the system gives no thread: {0}")]
     Thread(std::io::Error),
     #[error("stopped")]
@@ -63,7 +67,7 @@ pub(super) fn execute(
     let limited = limit(task, cgroups)?;
     let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
     let mut broker = Broker::start(order, task, &joins, ports, stop)?;
-    let plan = plan_of(&order.scenario, task.case, &broker.address, task.seed, order.time_scale)?;
+    let (plan, carrier) = carrier_of(order, task, &broker.address)?;
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = Watched::default();
@@ -76,13 +80,13 @@ pub(super) fn execute(
     });
     let mut timeline = Timeline { begin, happened: Vec::new() };
     let loaded = (!stop.wait(order.scenario.idle_before.times(order.time_scale).0))
-        .then(|| load_and_events(order, &plan, &mut broker, &watched, &mut timeline, report, stop));
+        .then(|| load_and_events(order, &carrier, &mut broker, &watched, &mut timeline, report, stop));
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
     let info = broker.info(task.peer);
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
-    let outcome = loaded.ok_or(ExecuteError::Stopped)??;
+    let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
     broker.finish(&mut timeline);
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
@@ -100,8 +104,10 @@ pub(super) fn execute(
         begun_unix_s: unix_s,
         ready_after_s,
         load_zero_s,
+        spoken: carrier.name(),
         plan,
         load: outcome,
+        found,
         broker: used,
         generator,
         events: timeline.happened,
@@ -136,105 +142,14 @@ fn unix_now() -> f64 {
 }
 
 /// What happens in a run, on its time axis.
-struct Timeline {
+pub(super) struct Timeline {
     begin: Instant,
     happened: Vec<Happened>,
 }
 
 impl Timeline {
-    fn note(&mut self, what: impl Into<String>) {
+    pub(super) fn note(&mut self, what: impl Into<String>) {
         self.happened.push(Happened { at_s: self.begin.elapsed().as_secs_f64(), what: what.into() });
-    }
-}
-
-/// A broker of a run: started here, or somewhere else.
-struct Broker {
-    running: Option<Running>,
-    address: String,
-    pid: Option<u32>,
-}
-
-impl Broker {
-    fn start(
-        order: &Order,
-        task: &Task<'_>,
-        joins: &[std::path::PathBuf],
-        ports: &mut Ports,
-        stop: &Stop,
-    ) -> Result<Self, ExecuteError> {
-        match task.peer {
-            Peer::Address { name, address, pid } => {
-                if !order.scenario.events.is_empty() {
-                    return Err(ExecuteError::NotOurs(name.clone()));
-                }
-                Ok(Self { running: None, address: address.clone(), pid: *pid })
-            }
-            Peer::Template(template) => {
-                let v5 = task.case.load.get("protocol").and_then(toml::Value::as_str) == Some("5");
-                let protocol = if v5 { "mqtt-5" } else { "mqtt-3.1.1" };
-                if !template.protocols.iter().any(|known| known == protocol) {
-                    let (peer, protocol) = (template.name.clone(), protocol.to_owned());
-                    return Err(ExecuteError::Protocol { peer, protocol });
-                }
-                let running = Running::start(template, &order.place, &order.host, ports, joins, stop)?;
-                // A broker may have a listener of its own for MQTT 5.
-                let own = if v5 { running.address("mqtt5") } else { None };
-                let address = own.or_else(|| running.address("mqtt")).unwrap_or_default();
-                Ok(Self { running: Some(running), address, pid: None })
-            }
-        }
-    }
-
-    fn pid(&self) -> Option<u32> {
-        self.running.as_ref().and_then(Running::pid).or(self.pid)
-    }
-
-    fn ended_early(&mut self) -> Option<String> {
-        let running = self.running.as_mut()?;
-        running.ended().map(|status| format!("{status}; see {}", running.directory().display()))
-    }
-
-    fn info(&self, peer: &Peer) -> PeerInfo {
-        match (&self.running, peer) {
-            (Some(running), Peer::Template(template)) => PeerInfo {
-                title: template.title.clone(),
-                language: template.language.clone(),
-                version: running.version.clone(),
-                notes: running.notes.clone(),
-                configuration: running.configuration(),
-            },
-            _ => PeerInfo {
-                title: peer.name().to_owned(),
-                version: "unknown".to_owned(),
-                notes: vec![format!("it ran already, at {}", self.address)],
-                ..PeerInfo::default()
-            },
-        }
-    }
-
-    fn act(&mut self, action: Action, watched: &Watched, stop: &Stop) -> Result<&'static str, PeerError> {
-        let Some(running) = &mut self.running else { return Ok("nothing") };
-        match action {
-            Action::Kill => {
-                running.kill();
-                watched.set(None);
-                Ok("broker killed")
-            }
-            Action::Start => {
-                running.start_again(stop)?;
-                watched.set(running.pid());
-                Ok("broker is back")
-            }
-        }
-    }
-
-    fn finish(mut self, timeline: &mut Timeline) {
-        let Some(running) = &mut self.running else { return };
-        match running.stop() {
-            Stopped::InTime | Stopped::Before(_) => {}
-            Stopped::Killed => timeline.note("the broker did not stop when asked, and was killed"),
-        }
-        running.remove_files();
     }
 }
 
@@ -265,19 +180,19 @@ impl Progress for Teller {
 
 fn load_and_events(
     order: &Order,
-    plan: &LoadPlan,
+    carrier: &Carrier,
     broker: &mut Broker,
     watched: &Watched,
     timeline: &mut Timeline,
     report: &mut dyn Report,
     stop: &Stop,
-) -> Result<LoadOutcome, ExecuteError> {
+) -> Result<Carried, ExecuteError> {
     timeline.note("clients begin to connect");
     let (sender, words) = channel();
     thread::scope(|scope| {
         let done = sender.clone();
         let load = scope.spawn(move || {
-            let outcome = load::run(plan, &mut Teller(sender), stop.flag());
+            let outcome = carrier.run(&order.place.executable, &mut Teller(sender), stop);
             let _ = done.send(Word::Done);
             outcome
         });

@@ -27,8 +27,14 @@ pub struct Order {
     pub time_scale: f64,
     /// Runs of each case and broker.
     pub repeat: u32,
+    /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
+    pub duration: Option<std::time::Duration>,
     /// Where all chance begins.
     pub seed: u64,
+    /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
+    pub processes: u32,
+    /// Addresses that clients connect from in turn, where the scenario names none.
+    pub sources: Vec<std::net::IpAddr>,
     /// Where brokers are installed and keep their files.
     pub place: Place,
     /// Where brokers listen.
@@ -212,7 +218,10 @@ mod tests {
             out: PathBuf::new(),
             time_scale: 1.0,
             repeat: 3,
+            duration: None,
             seed: 1,
+            processes: 1,
+            sources: Vec::new(),
             place: Place::usual().unwrap(),
             host: "127.0.0.1".to_owned(),
             ports: Ports::default(),

@@ -34,7 +34,11 @@ pub struct Scenario {
     /// What a case is called; all values in a row when there is none.
     #[serde(default)]
     pub case: Option<String>,
+    /// What is tested in place of a load; of `load` only the version of the protocol is used then.
+    #[serde(default)]
+    pub check: Option<crate::priority::Check>,
     /// The plan of the load.
+    #[serde(default)]
     pub load: toml::Table,
     /// What the broker may use.
     #[serde(default)]

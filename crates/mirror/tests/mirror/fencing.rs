@@ -74,3 +74,34 @@ fn a_mirror_that_is_closed_fails_what_waits() {
     let second = mirror(&bus, "a", folder.path());
     assert!(matches!(second, Err(MirrorError::Locked { .. })), "the directory is in use until the disk is dropped");
 }
+
+#[test]
+fn what_another_node_fetches_is_all_that_was_confirmed_and_whoever_had_it_is_fenced_or_left_alone() {
+    let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
+    let disk = mirror(&bus, "a", mine.path()).unwrap().disk;
+    let (mut store, committed) = stepped(&disk, store_settings());
+    let mut commit = |sequence| {
+        submit(&mut store, sequence);
+        while !store.step() && !matches!(store.status().state(), State::Fenced(_)) {}
+    };
+    commit(1);
+    let log = place("a").log;
+    let fetched = |fence| {
+        let _ = std::fs::remove_dir_all(theirs.path());
+        tidegate_mirror::fetch(&bus, &log, theirs.path(), fence).unwrap();
+        let local = Arc::new(tidegate_store::RealDisk::create(theirs.path()).unwrap());
+        let store = tidegate_store::open(local, store_settings(), tidegate_store::keep_all()).unwrap().store;
+        let mut count = 0;
+        store.for_each(&mut |_, _| count += 1).unwrap();
+        count
+    };
+    assert_eq!(fetched(false), 1);
+    commit(2);
+    assert_eq!(*committed.lock().unwrap(), 2, "its owner notices nothing");
+    assert_eq!(fetched(true), 2);
+    commit(3);
+    assert_eq!((*committed.lock().unwrap(), fetched(true)), (2, 2));
+    assert_eq!(disk.lost(), Some(Lost::Fenced(log.clone())));
+    let nothing = tidegate_mirror::fetch(&bus, &place("b").log, Folder::new().path(), false);
+    assert!(matches!(nothing, Err(MirrorError::Bus { .. })));
+}

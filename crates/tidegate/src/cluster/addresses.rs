@@ -42,6 +42,11 @@ pub(crate) fn check(config: &Config, findings: &mut Findings) {
         ),
         Some(Ok(_)) => {}
     }
+    if cluster.bus_certificate.is_some() != cluster.bus_key.is_some() {
+        let (key, other) =
+            if cluster.bus_key.is_some() { ("bus_key", "bus_certificate") } else { ("bus_certificate", "bus_key") };
+        find(key, Problem::new(format!("a certificate and its key go together; add cluster.{other}")));
+    }
     if config.orchestrator.enabled {
         find("name", Problem::new("makes an orchestrator a node of a cluster, which it cannot be"));
     }

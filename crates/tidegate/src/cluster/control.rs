@@ -37,6 +37,8 @@ pub(super) enum Event {
     AdvertStored(Result<Position, BusError>),
     /// The partitions of a move are here as a whole.
     Arrived(u64),
+    /// What dead nodes had of these partitions is here, which are at home here since these epochs.
+    Restored { life: u64, partitions: BTreeMap<u16, u64> },
     /// This node cannot do its part of a move.
     Refused(u64),
     /// Hand over everything.
@@ -52,6 +54,8 @@ pub(super) struct Setup {
     pub(super) redirect: bool,
     pub(super) lease: Duration,
     pub(super) addresses: Addresses,
+    /// Whether others find the store on the bus when this node dies.
+    pub(super) kept: bool,
 }
 
 /// One life of the node in the group.
@@ -98,9 +102,10 @@ impl Control {
             incarnation: setup.incarnation,
             after: remembered.life,
             addresses: setup.addresses.clone(),
+            kept: setup.kept,
             ..Advert::default()
         };
-        let follower = Follower::new(setup.name.as_str(), 0, remembered.holdings);
+        let follower = Follower::new(setup.name.as_str(), 0, remembered.holdings).with_arrivals(remembered.arrived);
         Self {
             setup,
             logs,
@@ -158,7 +163,11 @@ impl Control {
                     tracing::warn!(%error, "the cluster could not be told of this node; it is tried again");
                 }
             }
-            Event::Arrived(id) => drop(self.own.arrived.insert(id)),
+            Event::Arrived(id) => {
+                self.follower.arrived(id);
+                self.own.arrived.insert(id);
+            }
+            Event::Restored { life, partitions } => self.note_restored(life, partitions),
             Event::Refused(id) => drop(self.own.refused.insert(id)),
             Event::Leave => self.own.leaving = true,
             Event::End => return false,
@@ -204,7 +213,8 @@ impl Control {
         match join() {
             Ok(membership) => {
                 let life = membership.incarnation();
-                self.follower = Follower::new(self.setup.name.as_str(), life, self.follower.holdings());
+                let (holdings, arrivals) = (self.follower.holdings(), self.follower.arrivals());
+                self.follower = Follower::new(self.setup.name.as_str(), life, holdings).with_arrivals(arrivals);
                 // Every table is read again, on behalf of this life.
                 (self.tables, self.table, self.table_read) = (None, Table::default(), Position::START);
                 (self.own.life, self.stored) = (life, None);
@@ -302,8 +312,25 @@ impl Control {
         let is_under_way = |id: &u64| table.moves.iter().any(|it| it.id == *id);
         self.own.arrived.retain(is_under_way);
         self.own.refused.retain(is_under_way);
+        let is_awaited = |partition: &u16, since: &mut u64| {
+            table.home(*partition).is_some_and(|home| home.since == *since && !home.former.is_empty())
+        };
+        self.own.restored.retain(is_awaited);
         self.table = table;
         self.pass_on(steps);
+    }
+
+    /// What dead nodes had is served from now on, and they need not keep it.
+    fn note_restored(&mut self, life: u64, partitions: BTreeMap<u16, u64>) {
+        if life != self.own.life {
+            return;
+        }
+        for (partition, since) in partitions {
+            if self.follower.restored(partition, since) {
+                self.own.restored.insert(partition, since);
+            }
+        }
+        self.pass_on(Vec::new());
     }
 
     /// Has the node do what the table asks for.
@@ -318,13 +345,21 @@ impl Control {
             (0..PARTITIONS).filter(|partition| is(*partition)).map(PartitionId).collect()
         };
         let moving = |partition: u16| {
-            matches!(self.follower.standing(partition), Standing::Leaving { .. } | Standing::Arriving { .. })
+            use Standing::{Arriving, Aside, Leaving, Restoring};
+            let standing = self.follower.standing(partition);
+            matches!(standing, Leaving { .. } | Arriving { .. } | Restoring { .. } | Aside { .. })
         };
+        let restoring = (0..PARTITIONS).filter_map(|partition| match self.follower.standing(partition) {
+            Standing::Restoring { since, .. } => Some((partition, since)),
+            _ => None,
+        });
+        let (holdings, arrived) = (self.follower.holdings(), self.follower.arrivals());
         let work = TableWork {
             steps,
             told,
             life,
-            memory: Memory { life: Some(life), holdings: self.follower.holdings() },
+            memory: Memory { life: Some(life), holdings, arrived },
+            restoring: restoring.collect(),
             held: those(&moving),
             served: those(&|partition| self.follower.serves(partition)),
         };

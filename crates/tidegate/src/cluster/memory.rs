@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tidegate_mirror::MirrorDisk;
 
 /// The file in the data directory.
 const FILE: &str = "cluster.json";
@@ -19,33 +21,48 @@ pub(super) struct Memory {
     pub(super) life: Option<u64>,
     /// The partitions that are in the store as they were served last, and since which epoch.
     pub(super) holdings: BTreeMap<u16, u64>,
+    /// The partitions that are in the store as they have come by a move whose end this node has not seen, and by which.
+    pub(super) arrived: BTreeMap<u16, u64>,
+}
+
+fn pairs(map: &BTreeMap<u16, u64>) -> Vec<[u64; 2]> {
+    map.iter().map(|(partition, number)| [u64::from(*partition), *number]).collect()
+}
+
+fn read_pairs(value: &Value) -> Option<BTreeMap<u16, u64>> {
+    let pair = |pair: &Value| Some((u16::try_from(pair.get(0)?.as_u64()?).ok()?, pair.get(1)?.as_u64()?));
+    value.as_array()?.iter().map(pair).collect()
 }
 
 impl Memory {
     fn to_json(&self) -> Value {
-        let holdings: Vec<[u64; 2]> =
-            self.holdings.iter().map(|(partition, since)| [u64::from(*partition), *since]).collect();
-        json!({ "version": VERSION, "life": self.life, "holdings": holdings })
+        let (holdings, arrived) = (pairs(&self.holdings), pairs(&self.arrived));
+        json!({ "version": VERSION, "life": self.life, "holdings": holdings, "arrived": arrived })
     }
 
     fn from_json(value: &Value) -> Option<Self> {
         if value.get("version")?.as_u64()? != VERSION {
             return None;
         }
-        let pair = |pair: &Value| Some((u16::try_from(pair.get(0)?.as_u64()?).ok()?, pair.get(1)?.as_u64()?));
-        let holdings = value.get("holdings")?.as_array()?.iter().map(pair).collect::<Option<_>>()?;
-        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings })
+        let holdings = read_pairs(value.get("holdings")?)?;
+        // Earlier ones do not have it.
+        let arrived = value.get("arrived").map_or_else(|| Some(BTreeMap::new()), read_pairs)?;
+        Some(Self { life: value.get("life").and_then(Value::as_u64), holdings, arrived })
     }
 }
 
 /// Where it is kept, if it is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct MemoryFile(Option<PathBuf>);
+#[derive(Clone, Default)]
+pub(super) struct MemoryFile {
+    path: Option<PathBuf>,
+    /// Where it is on the bus, too.
+    mirror: Option<Arc<MirrorDisk>>,
+}
 
 impl MemoryFile {
-    /// The file of a data directory.
-    pub(super) fn of(directory: Option<&str>) -> Self {
-        Self(directory.map(|directory| Path::new(directory).join(FILE)))
+    /// The file of a data directory, and of the log that has what is in it.
+    pub(super) fn of(directory: Option<&str>, mirror: Option<Arc<MirrorDisk>>) -> Self {
+        Self { path: directory.map(|directory| Path::new(directory).join(FILE)), mirror }
     }
 
     /// What was saved last.
@@ -53,7 +70,7 @@ impl MemoryFile {
     /// # Errors
     /// When there is a file that cannot be read: what a node may serve is not to be guessed.
     pub(super) fn load(&self) -> Result<Memory, String> {
-        let Some(path) = &self.0 else { return Ok(Memory::default()) };
+        let Some(path) = &self.path else { return Ok(Memory::default()) };
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Memory::default()),
@@ -65,19 +82,22 @@ impl MemoryFile {
         value.as_ref().and_then(Memory::from_json).ok_or_else(damaged)
     }
 
-    /// Saves; when this returns, it is on the disk as a whole.
+    /// Saves; when this returns, it is on the disk as a whole, and on the bus where the store is. That waits for the bus.
     ///
     /// # Errors
     /// When the disk refuses; the old one is there then.
     pub(super) fn save(&self, memory: &Memory) -> io::Result<()> {
-        let Some(path) = &self.0 else { return Ok(()) };
+        let Some(path) = &self.path else { return Ok(()) };
         let new = path.with_extension("json.new");
         let mut file = File::create(&new)?;
         file.write_all(memory.to_json().to_string().as_bytes())?;
         file.sync_all()?;
         fs::rename(&new, path)?;
-        match path.parent() {
-            Some(directory) => File::open(directory)?.sync_all(),
+        if let Some(directory) = path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
+        match &self.mirror {
+            Some(mirror) => mirror.carry(FILE),
             None => Ok(()),
         }
     }
@@ -90,9 +110,13 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        let memory = Memory { life: Some(u64::MAX), holdings: BTreeMap::from([(0, 7), (63, 1)]) };
+        let memory = Memory {
+            life: Some(u64::MAX),
+            holdings: BTreeMap::from([(0, 7), (63, 1)]),
+            arrived: BTreeMap::from([(5, 256)]),
+        };
         assert_eq!(Memory::from_json(&memory.to_json()), Some(memory));
         assert_eq!(Memory::from_json(&json!({ "version": 2, "holdings": [] })), None);
-        assert_eq!(MemoryFile::of(None).load(), Ok(Memory::default()));
+        assert_eq!(MemoryFile::of(None, None).load(), Ok(Memory::default()));
     }
 }

@@ -9,6 +9,7 @@ mod lead;
 mod logs;
 mod memory;
 mod parts;
+mod restore;
 mod status;
 mod view;
 mod work;
@@ -25,11 +26,14 @@ use tidegate_node::{ClusterSettings, Node, NodeHomes, NodeName, Secret};
 pub(crate) use self::addresses::{check, with_relay};
 use self::control::{Control, Event};
 use self::logs::Logs;
+pub(crate) use self::logs::settings as bus_settings;
 use self::memory::MemoryFile;
+use self::restore::Restorer;
 pub(crate) use self::status::ClusterApi;
 use self::status::Shared;
 use crate::config::Config;
 use crate::config::sections::orchestrator::Redirect;
+use crate::mirror::Mirrored;
 use crate::signals::BrokerSignals;
 
 /// Pause before it is looked again whether everything has been handed over.
@@ -44,7 +48,6 @@ pub(crate) struct Joining {
     incarnation: u64,
     settings: ClusterSettings,
     redirect: bool,
-    memory: MemoryFile,
 }
 
 /// Why nothing goes on.
@@ -72,7 +75,6 @@ pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Optio
     let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
     let listen = addresses::listen(config)?;
     let configured = addresses::secret(config)?;
-    let memory = MemoryFile::of(config.store.directory.as_deref());
     let logs = Logs::open(config, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
@@ -89,7 +91,7 @@ pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Optio
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
     let settings = ClusterSettings::new(name.clone(), incarnation, listen, secret);
     let redirect = config.cluster.redirect == Redirect::V5;
-    Ok(Some(Joining { logs, name, incarnation, settings, redirect, memory }))
+    Ok(Some(Joining { logs, name, incarnation, settings, redirect }))
 }
 
 impl Joining {
@@ -113,14 +115,33 @@ impl Joining {
     ///
     /// # Errors
     /// In words for people, when the system gives no thread or what was remembered cannot be read.
-    pub(crate) fn begin(self, config: &Config, node: &Node, admin: Option<String>) -> Result<ClusterNode, String> {
-        let Self { logs, name, incarnation, redirect, memory, .. } = self;
-        let remembered = memory.load()?;
+    pub(crate) fn begin(
+        self,
+        config: &Config,
+        node: &Node,
+        admin: Option<String>,
+        mirrored: Option<&Mirrored>,
+    ) -> Result<ClusterNode, String> {
+        let Self { logs, name, incarnation, redirect, .. } = self;
+        let directory = config.store.directory.as_deref();
+        let memory = MemoryFile::of(directory, mirrored.map(Mirrored::disk));
+        let mut remembered = memory.load()?;
+        if mirrored.is_some_and(|mirrored| !mirrored.was_here()) {
+            // What has come from the bus does not say that who had it last has ended.
+            remembered.life = None;
+        }
+        let kept = mirrored.is_some() && crate::mirror::is_for_cluster(config);
+        if !kept {
+            tracing::warn!("what this node has of sessions and retained messages is lost to the cluster when it dies");
+        }
         let addresses: Addresses = addresses::advertised(config, node, admin)?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle()));
         let (events, inbox) = channel();
-        let work = work::begin(&name, node.handle(), logs.clone(), memory, Arc::clone(&shared), events.clone())?;
-        let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses };
+        let engine = config.engine_settings(config.shards());
+        let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
+        let (handle, told) = (node.handle(), events.clone());
+        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
+        let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));
         let thread = thread.map_err(|error| format!("cannot start a thread for the cluster: {error}"))?;

@@ -20,9 +20,26 @@ pub(super) struct Counters {
     mismatches: AtomicU64,
     taken_anew: AtomicU64,
     lapses: AtomicU64,
+    restoring: AtomicU64,
+    restored: AtomicU64,
+    failovers: AtomicU64,
+    failover_ms: AtomicU64,
 }
 
 impl Counters {
+    /// So many partitions wait for what a dead node had.
+    pub(super) fn set_restoring(&self, partitions: usize) {
+        self.restoring.store(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// A share of a dead node's partitions is served here, and of some nothing was left.
+    pub(super) fn note_restored(&self, partitions: usize, lost: usize, ms: u64) {
+        self.failovers.fetch_add(1, Ordering::Relaxed);
+        self.restored.fetch_add(partitions as u64, Ordering::Relaxed);
+        self.failover_ms.store(ms, Ordering::Relaxed);
+        self.note_anew(lost);
+    }
+
     pub(super) fn note_out(&self, partitions: usize) {
         self.moved_out.fetch_add(partitions as u64, Ordering::Relaxed);
     }
@@ -218,6 +235,10 @@ impl ClusterApi {
             "moves_failed": numbers.failed,
             "owed_mismatches": numbers.mismatches,
             "taken_anew": numbers.taken_anew,
+            "restoring": numbers.restoring,
+            "restored": numbers.restored,
+            "failovers": numbers.failovers,
+            "failover_ms": numbers.failover_ms,
             "memberships_lost": numbers.lapses,
         })
     }
@@ -240,6 +261,10 @@ impl ClusterApi {
             mismatches: of(&counters.mismatches),
             taken_anew: of(&counters.taken_anew),
             lapses: of(&counters.lapses),
+            restoring: of(&counters.restoring),
+            restored: of(&counters.restored),
+            failovers: of(&counters.failovers),
+            failover_ms: of(&counters.failover_ms),
         }
     }
 }

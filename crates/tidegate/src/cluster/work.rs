@@ -2,10 +2,11 @@
 
 mod moves;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use tidegate_cluster::Step;
 use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
@@ -15,9 +16,16 @@ use super::control::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
 use super::parts::Kind;
+use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::Told;
+pub(super) use moves::without_retained;
 use moves::{Arriving, CUT_PAUSE, Departing};
+
+/// Pause before it is tried again to fetch what a dead node had.
+const RESTORE_PAUSE: Duration = Duration::from_secs(1);
+/// Longest wait of a thread that has nothing to do.
+const IDLE: Duration = Duration::from_secs(3_600);
 
 /// What is to be done.
 pub(super) enum Work {
@@ -35,7 +43,9 @@ pub(super) struct TableWork {
     pub(super) life: u64,
     /// What is here when the steps are done.
     pub(super) memory: Memory,
-    /// What is here and served by nobody, since it moves.
+    /// What is to be fetched of dead nodes, and since which epoch it is at home here.
+    pub(super) restoring: BTreeMap<u16, u64>,
+    /// What is here and served by nobody, since it moves, or is not all here.
     pub(super) held: Partitions,
     /// What is served here.
     pub(super) served: Partitions,
@@ -46,13 +56,15 @@ pub(super) fn begin(
     node: NodeHandle,
     logs: Logs,
     memory: MemoryFile,
+    restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
 ) -> Result<Sender<Work>, String> {
     let (work, inbox) = channel();
     let name = name.to_string();
-    let (arriving, departing) = (BTreeMap::new(), BTreeMap::new());
-    let worker = Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing };
+    let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let worker =
+        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
@@ -69,6 +81,11 @@ struct Worker {
     arriving: BTreeMap<u64, Arriving>,
     /// What was sent and is not complete, by move.
     departing: BTreeMap<u64, Departing>,
+    restorer: Restorer,
+    /// What is to be fetched of dead nodes.
+    tasks: VecDeque<Task>,
+    /// The life of the last table.
+    life: u64,
 }
 
 pub(super) fn set_of(partitions: &[u16]) -> Partitions {
@@ -82,19 +99,84 @@ fn all() -> Partitions {
 impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
         loop {
-            let next = if self.departing.is_empty() {
-                inbox.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                inbox.recv_timeout(CUT_PAUSE)
-            };
-            match next {
+            let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
+            let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            match inbox.recv_timeout(wait) {
                 Ok(Work::Table(work)) => self.follow(&work),
                 Ok(Work::TakeIn { id, kind, parcel }) => self.take_in(id, kind, &parcel),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => self.restore(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             self.send_rests();
         }
+    }
+
+    /// Takes note of what is to be fetched of dead nodes, and forgets what is no more.
+    fn plan_to_restore(&mut self, work: &TableWork) {
+        if self.life != work.life {
+            // The new life says itself what it misses.
+            (self.life, self.tasks) = (work.life, VecDeque::new());
+        }
+        for task in &mut self.tasks {
+            task.partitions.retain(|partition, (since, _)| work.restoring.get(partition) == Some(since));
+        }
+        self.tasks.retain(|task| !task.partitions.is_empty());
+        // What comes from the same nodes is fetched at once.
+        let mut together: BTreeMap<Vec<String>, Wanted> = BTreeMap::new();
+        for step in &work.steps {
+            let Step::Restore { partitions, former } = step else { continue };
+            let nodes = former.iter().map(|it| it.node.clone()).collect();
+            let wanted = |partition: &u16| Some((*partition, (*work.restoring.get(partition)?, former.clone())));
+            together.entry(nodes).or_default().extend(partitions.iter().filter_map(wanted));
+        }
+        let (began, living) = (Instant::now(), work.told.names.iter().cloned().collect::<BTreeSet<_>>());
+        for (nodes, partitions) in together {
+            tracing::warn!(partitions = partitions.len(), ?nodes, "going on with what a dead node had");
+            self.tasks.push_back(Task { partitions, nodes, living: living.clone(), began, due: began });
+        }
+        self.shared.counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+    }
+
+    /// Fetches what is due, one task of it.
+    fn restore(&mut self) {
+        let now = Instant::now();
+        let Some(at) = self.tasks.iter().position(|task| task.due <= now) else { return };
+        let Some(mut task) = self.tasks.remove(at) else { return };
+        let own = self.saved.clone().unwrap_or_default();
+        let restored = match self.restorer.restore(&task, &own) {
+            Ok(restored) => restored,
+            Err(Hindrance::Passing(why)) => {
+                tracing::warn!(why, "what a dead node had is not here yet; it is tried again");
+                task.due = Instant::now() + RESTORE_PAUSE;
+                return self.tasks.push_back(task);
+            }
+            Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                tracing::error!(why, "what a dead node had cannot be taken in");
+                self.forget(Restorer::set(&task));
+                Restored { lost: task.partitions.keys().copied().collect(), ..Restored::default() }
+            }
+        };
+        let mut memory = own;
+        let since: BTreeMap<u16, u64> =
+            task.partitions.iter().map(|(partition, (since, _))| (*partition, *since)).collect();
+        memory.holdings.extend(&since);
+        self.remember(&memory);
+        if self.saved.as_ref() != Some(&memory) {
+            // Nobody may take it for restored before it is remembered.
+            task.due = Instant::now() + RESTORE_PAUSE;
+            return self.tasks.push_back(task);
+        }
+        let ms = u64::try_from(task.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let counters = &self.shared.counters;
+        counters.note_restored(task.partitions.len() - restored.lost.len(), restored.lost.len(), ms);
+        counters.set_restoring(self.tasks.iter().map(|task| task.partitions.len()).sum());
+        let Restored { sessions, messages, retained, bans, lost } = restored;
+        let partitions = task.partitions.len();
+        tracing::info!(partitions, sessions, messages, retained, bans, ms, "what a dead node had is served here");
+        if !lost.is_empty() {
+            tell_lost(lost.len());
+        }
+        let _ = self.events.send(Event::Restored { life: self.life, partitions: since });
     }
 
     /// Does what a table asks for. A shard that does not answer hangs or ends, and the node with it.
@@ -109,6 +191,7 @@ impl Worker {
         for step in &work.steps {
             self.take_note(step);
         }
+        self.plan_to_restore(work);
         if let Err(error) = self.put_in_force(work) {
             tracing::error!(%error, "the table of the cluster is not in force everywhere");
         }
@@ -157,10 +240,7 @@ impl Worker {
             }
             Step::Begin { partitions, lost: true } => {
                 self.shared.counters.note_anew(partitions.len());
-                tracing::warn!(
-                    partitions = partitions.len(),
-                    "partitions begin anew here: sessions and retained messages that their last node had are lost"
-                );
+                tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {
                 self.end_moves_of(set_of(partitions));
@@ -169,7 +249,7 @@ impl Worker {
                     "a move was called off; its partitions are served here on"
                 );
             }
-            Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } => {}
+            Step::Send { .. } | Step::Forget(_) | Step::Keep(_) | Step::Begin { .. } | Step::Restore { .. } => {}
         }
     }
 
@@ -189,4 +269,11 @@ impl Worker {
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())
     }
+}
+
+fn tell_lost(partitions: usize) {
+    tracing::warn!(
+        partitions,
+        "partitions begin anew here: sessions and retained messages that their last node had are lost"
+    );
 }

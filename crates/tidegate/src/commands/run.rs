@@ -59,15 +59,16 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let operations = Arc::new(BrokerOperations::default());
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
-    let Kept { store, mirrored } = crate::durable::open_store(config)?;
-    // A reload compares with what was written; everything else needs the numbers that tenants have.
-    let written = config;
-    let config = &settle(written, mirrored.as_ref())?;
+    // It waits for the bus where the store may be, too.
     let joining = match crate::cluster::join(config, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
         Err(NotJoined::Failed(why)) => return Err(why),
     };
+    let Kept { store, mirrored } = crate::durable::open_store(config)?;
+    // A reload compares with what was written; everything else needs the numbers that tenants have.
+    let written = config;
+    let config = &settle(written, mirrored.as_ref())?;
     let homes = config.orchestrator.enabled.then(|| HomesKeeper::open(config)).transpose()?;
     let brokers = Brokers::default();
     let asker = crate::orchestrator::asker(&config.orchestrator.name, brokers.clone());
@@ -92,7 +93,7 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
         status.orchestrates(config.clone(), homes);
     }
     let admin = console.as_ref().map(|admin| admin.address.to_string());
-    let cluster = joining.map(|joining| joining.begin(config, &node, admin)).transpose()?;
+    let cluster = joining.map(|joining| joining.begin(config, &node, admin, mirrored.as_ref())).transpose()?;
     if let Some(cluster) = &cluster {
         status.joins(cluster.api());
     }

@@ -494,6 +494,8 @@ const OPEN_TEXTS: &[&str] = &[
     "directory",
     "prefix",
     "bus_ca",
+    "bus_certificate",
+    "bus_key",
     "exempt_networks",
     "banned_addresses",
     "banned_clients",

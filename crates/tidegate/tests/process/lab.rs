@@ -76,7 +76,8 @@ fn scenarios_are_listed_and_an_unknown_one_is_answered_by_them() {
 fn a_series_leaves_results_and_a_report_and_is_not_made_twice() {
     let folder = Folder::new();
     let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));
-    let arguments = ["lab", "run", &scenario, "--peer", "tidegate", "--out", &out, "--ports", "30100-30199"];
+    let arguments =
+        ["lab", "run", &scenario, "--peer", "tidegate", "--out", &out, "--ports", "30100-30199", "--processes", "2"];
     let first = run(&arguments);
     assert_eq!(first.code, Some(0), "{}", first.err);
     let results: Value = serde_json::from_slice(&fs::read(folder.file("out/results.json")).unwrap()).unwrap();

@@ -52,7 +52,8 @@ impl Net {
         let nodes = usize::from(self.nodes.count());
         let from = random.below(nodes);
         let to = (from + 1 + random.below(nodes - 1)) % nodes;
-        let all = (0..PARTITIONS).map(PartitionId);
+        // The first ones stay, so that every shard goes on working something.
+        let all = (self.nodes.engines()..PARTITIONS).map(PartitionId);
         let at_home = all.filter(|partition| self.nodes.node_of(self.nodes.home_of(*partition)) == from);
         let partitions: Partitions = at_home.filter(|_| random.percent(50)).collect();
         if partitions.is_empty() {

@@ -12,6 +12,9 @@ pub struct Target {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// Further nodes of the same broker: clients go to one after the other in turn.
+    #[serde(default)]
+    pub others: Vec<Node>,
     /// What carries MQTT.
     #[serde(default)]
     pub transport: Transport,
@@ -40,6 +43,7 @@ impl Target {
         Self {
             host: host.to_owned(),
             port,
+            others: Vec::new(),
             transport: Transport::Tcp,
             ca_file: None,
             server_name: None,
@@ -47,6 +51,16 @@ impl Target {
             credentials: None,
         }
     }
+}
+
+/// A node of a broker that has several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    /// A name or an address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
 }
 
 /// A user name and a password.

@@ -39,6 +39,11 @@ pub enum PlanError {
 }
 
 impl LoadPlan {
+    /// Processes that its clients need at least.
+    pub fn processes_needed(&self) -> u32 {
+        u32::try_from(self.clients().div_ceil(CLIENTS_PER_PROCESS)).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Checks every value against its range.
     ///
     /// # Errors

@@ -146,7 +146,13 @@ impl Worker {
                     arriving.taken_in = true;
                 }
             }
-            (Ok(()), Kind::Rest) => drop(self.events.send(Event::Arrived(id))),
+            (Ok(()), Kind::Rest) => {
+                // Before anybody hears of it: when this node dies, others look here for what it was sent.
+                let mut memory = self.saved.clone().unwrap_or_default();
+                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
+                self.remember(&memory);
+                let _ = self.events.send(Event::Arrived(id));
+            }
             (Err(error), _) => {
                 self.shared.counters.note_failed();
                 tracing::warn!(why = error, "partitions that came were not taken in; they stay where they were");
@@ -194,6 +200,6 @@ fn read_parcel(parcel: &[u8]) -> Result<Parcel, String> {
 }
 
 /// What is owed to sessions. Of retained messages a newer one may be here already.
-fn without_retained(owed: Owed) -> Value {
+pub(in crate::cluster) fn without_retained(owed: Owed) -> Value {
     owed_json(&Owed { retained: 0, ..owed })
 }

@@ -6,7 +6,10 @@ mod peers;
 mod probe;
 mod report;
 mod run;
+mod serve;
+mod soak;
 mod sweep;
+mod work;
 
 use std::path::PathBuf;
 use std::thread;
@@ -42,6 +45,14 @@ Examples:
 The rate is doubled as long as the level holds, then halved in between. A line for each broker says what
 held and what did not, and why; where the generator reached its own limit first, it says that.";
 
+const SOAK: &str = "\
+Examples:
+  tidegate lab soak suite-point-to-point --only '1000 in a second, QoS 1' --peer tidegate --for 8h --out night
+
+One run of each case that is chosen, with each broker. Memory, open files, threads, CPU, latency and throughput
+are looked at for trends that noise does not explain. Exit codes: 0 nothing got worse, 1 something did, or a run
+was not made, 2 the command line is wrong.";
+
 const COMPARE: &str = "\
 Examples:
   tidegate lab compare before now     has anything got worse? Exit code 1 when it has
@@ -66,12 +77,21 @@ pub(crate) enum LabCommand {
     /// Raise the load until a service level breaks
     #[command(after_help = SWEEP)]
     Sweep(Box<sweep::SweepArgs>),
+    /// Keep a load up for hours, and tell what drifts
+    #[command(after_help = SOAK)]
+    Soak(Box<soak::SoakArgs>),
     /// Tell whether runs differ, by a statistical test
     #[command(after_help = COMPARE)]
     Compare(compare::Args),
     /// List or install brokers to compare with
     #[command(after_help = PEERS)]
     Peers(peers::Args),
+    /// Let runs be browsed
+    #[command(after_help = "Example:\n  tidegate lab serve results")]
+    Serve(serve::Args),
+    /// A worker of the load generator: told on the standard input what to do
+    #[command(hide = true)]
+    Work,
 }
 
 /// Where scenarios and templates of brokers are, beside those that are shipped.
@@ -96,6 +116,9 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Compare(args) => compare::run(args),
         LabCommand::Peers(args) => peers::run(args),
+        LabCommand::Soak(args) => soak::run(args),
+        LabCommand::Serve(args) => serve::run(args),
+        LabCommand::Work => work::run(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `tidegate lab run`: a scenario against brokers.
 
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -17,7 +18,8 @@ pub(crate) struct Args {
     /// Its name (`tidegate lab list`), or the path of its file
     scenario: String,
 
-    /// A broker: a name (`tidegate lab peers`), NAME=mqtt://HOST:PORT, or that with #PID to sample a process; repeatable
+    /// A broker: a name (`tidegate lab peers`), NAME:ADDRESS as in rabbitmq:amqp, NAME=mqtt://HOST:PORT, or that with #PID to sample a
+    /// process; repeatable
     #[arg(long = "peer", value_name = "PEER", required = true)]
     peer: Vec<String>,
 
@@ -40,6 +42,14 @@ pub(crate) struct Args {
     /// Where all chance begins: the order of runs, and the load [default: the time]
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
+
+    /// Processes of the load generator at least; more than 19,900 clients always take more
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    processes: u32,
+
+    /// An address that clients connect from; repeatable, and taken in turn: each has about 28,000 ports
+    #[arg(long = "source", value_name = "IP")]
+    sources: Vec<IpAddr>,
 
     /// Ports that brokers may get
     #[arg(long, value_name = "FROM-TO", default_value = "21000-29999", value_parser = ports)]
@@ -123,7 +133,10 @@ pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
         out: args.out.clone(),
         time_scale: args.time_scale,
         repeat: args.repeat,
+        duration: None,
         seed: args.seed.unwrap_or(now.as_secs()),
+        processes: args.processes,
+        sources: args.sources.clone(),
         place: Place::usual()?,
         host: "127.0.0.1".to_owned(),
         ports: Ports::new(args.ports.clone()),

@@ -5,9 +5,28 @@ use std::time::Duration;
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::Networks;
 use crate::config::sections::orchestrator::Redirect;
-use crate::config::value::{Kind, Problem, Range, Raw, Value, Words};
+use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 
 use super::{HOUR, SECOND};
+
+/// How a password is proved to Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BusSasl {
+    /// It is sent.
+    Plain,
+    /// By a hash.
+    ScramSha256,
+    /// By a longer one.
+    ScramSha512,
+}
+
+words! {
+    BusSasl {
+        BusSasl::Plain => "plain", "it is sent as it is: use TLS, too";
+        BusSasl::ScramSha256 => "scram-sha-256", "the servers learn only that it is known (a build with `kafka-tls`)";
+        BusSasl::ScramSha512 => "scram-sha-512", "the same with a longer hash (a build with `kafka-tls`)";
+    }
+}
 
 section! {
     /// Makes the broker a node of a cluster: nodes on one bus that are one broker to their clients; see [cluster](cluster.md).
@@ -20,10 +39,19 @@ section! {
         prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of what the cluster keeps on the bus: 1 where one server is the whole bus, 3 where there are three or more.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
-        /// Whether NATS has to be spoken to over TLS.
+        /// Whether the bus has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`.
         bus_tls: bool = false, in Kind::Boolean;
-        /// A file (PEM) of authorities that the certificates of the bus come from, beside those that the system trusts.
+        /// A file (PEM) of authorities that the certificates of the bus come from: for NATS beside those that the system trusts, for Kafka in their place.
         bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that this node shows to the bus, and those between it and an authority.
+        bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// The file (PEM) with its key, not encrypted.
+        bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How user and password are proved to Kafka.
+        bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
+        /// Whether a node with a data directory keeps its store on the bus, too, as the section `mirror` does by itself, so that the others go on with it
+        /// when the node dies. Without it what a dead node had begins anew.
+        mirror: bool = true, in Kind::Boolean;
         /// Where other nodes reach this one, `ADDRESS:PORT`. Without it a free port on the address of the first listener.
         listen: Option<String> = None, in Kind::Text { max_len: 256 }, flag "--cluster-listen";
         /// Where other nodes hand over clients whose home is here, `ADDRESS:PORT`. Without it a free port on the address of `listen`. It

@@ -1,5 +1,6 @@
 //! Nodes of a cluster as processes of their own, on a real NATS server.
 
+mod failover;
 mod failures;
 mod members;
 mod messages;
@@ -14,7 +15,7 @@ use serde_json::Value;
 use tidegate_engine::{TenantId, partition_of};
 
 use self::nats::Nats;
-use crate::broker::{Broker, PATIENCE, run};
+use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::homes::pause;
 
 /// Nodes `a`, `b` and so on, and their bus.
@@ -22,6 +23,8 @@ struct Cluster {
     nats: Nats,
     nodes: Vec<Option<Broker>>,
     lease: &'static str,
+    /// Where nodes keep what they have, if they do.
+    data: Option<Folder>,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -48,7 +51,16 @@ impl Cluster {
     }
 
     fn with_lease(nodes: usize, lease: &'static str) -> Self {
-        let mut cluster = Self { nats: Nats::start(), nodes: Vec::new(), lease };
+        Self::of(nodes, lease, None)
+    }
+
+    /// Nodes that keep what they have in directories, and on the bus.
+    fn durable(nodes: usize, lease: &'static str) -> Self {
+        Self::of(nodes, lease, Some(Folder::new()))
+    }
+
+    fn of(nodes: usize, lease: &'static str, data: Option<Folder>) -> Self {
+        let mut cluster = Self { nats: Nats::start(), nodes: Vec::new(), lease, data };
         for _ in 0..nodes {
             cluster.add();
         }
@@ -56,7 +68,7 @@ impl Cluster {
         cluster
     }
 
-    /// One node more, which keeps nothing on a disk.
+    /// One node more.
     fn add(&mut self) -> usize {
         let which = self.nodes.len();
         self.nodes.push(None);
@@ -67,8 +79,12 @@ impl Cluster {
     fn run(&mut self, which: usize) {
         let lease = format!("cluster.lease={}", self.lease);
         let bus = self.nats.address();
-        self.nodes[which] =
-            Some(Broker::start(&["--node", NAMES[which], "--bus", &bus, "--shards", "1", "--set", &lease]));
+        let mut arguments = vec!["--node", NAMES[which], "--bus", &bus, "--shards", "1", "--set", &lease];
+        let directory = self.data.as_ref().map(|data| data.file(NAMES[which]));
+        if let Some(directory) = &directory {
+            arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
+        }
+        self.nodes[which] = Some(Broker::start(&arguments));
     }
 
     fn node(&self, which: usize) -> &Broker {

@@ -13,8 +13,6 @@ use crate::homes::pause;
 struct Publisher {
     port: u16,
     id: String,
-    /// Connections that it has needed.
-    connections: u32,
 }
 
 const PUBREC: u8 = 0x50;
@@ -22,8 +20,7 @@ const PUBCOMP: u8 = 0x70;
 
 impl Publisher {
     /// Connects to its session, until it is served.
-    fn connect(&mut self) -> TcpStream {
-        self.connections += 1;
+    fn connect(&self) -> TcpStream {
         loop {
             if let Ok(stream) = self.try_connect() {
                 return stream;
@@ -45,11 +42,11 @@ impl Publisher {
         ];
         stream.write_all(&head.concat())?;
         let answer = read_packet(&mut stream)?;
-        if answer[0] == 0x20 && answer[2] == 0 { Ok(stream) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
+        if answer[0] == 0x20 && answer[3] == 0 { Ok(stream) } else { Err(io::ErrorKind::ConnectionRefused.into()) }
     }
 
     /// Publishes until it is told to stop; says how many.
-    fn run(&mut self, stop: &AtomicBool) -> u32 {
+    fn run(&self, stop: &AtomicBool) -> u32 {
         let mut stream = self.connect();
         let mut number = 0_u32;
         while !stop.load(Ordering::SeqCst) {
@@ -60,16 +57,18 @@ impl Publisher {
                 [&head.concat()[..], payload.as_bytes()].concat()
             };
             let (mut dup, mut received) = (0, false);
-            while let Err(_ended) = self.finish(&mut stream, &publish(dup), &id[2..], &mut received) {
+            while let Err(_ended) = Self::finish(&mut stream, &publish(dup), &id[2..], &mut received) {
                 stream = self.connect();
                 dup = 8;
             }
             number += 1;
+            // At a pace at which the queues of those who are away stay within their limits.
+            pause(20);
         }
         number
     }
 
-    fn finish(&self, stream: &mut TcpStream, publish: &[u8], id: &[u8], received: &mut bool) -> io::Result<()> {
+    fn finish(stream: &mut TcpStream, publish: &[u8], id: &[u8], received: &mut bool) -> io::Result<()> {
         let other = || io::Error::from(io::ErrorKind::ConnectionAborted);
         if !*received {
             stream.write_all(publish)?;
@@ -81,6 +80,15 @@ impl Publisher {
         }
         stream.write_all(&[0x62, 2, id[0], id[1]])?;
         if read_packet(stream)?[0] == PUBCOMP { Ok(()) } else { Err(other()) }
+    }
+}
+
+/// Tells somebody to stop when it goes out of scope.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 
@@ -103,22 +111,24 @@ fn nothing_is_missed_while_a_node_joins_and_another_one_is_stopped() {
         cluster.subscribe(A, id);
     }
     let stop = AtomicBool::new(false);
-    let mut publisher = Publisher { port: cluster.port(A), id: "publisher".to_owned(), connections: 0 };
-    let published = thread::scope(|scope| {
+    let publisher = Publisher { port: cluster.port(A), id: "publisher".to_owned() };
+    let number = thread::scope(|scope| {
         let publishing = scope.spawn(|| publisher.run(&stop));
+        // Also when something here fails.
+        let stopping = Stop(&stop);
         assert_eq!(cluster.add(), C);
         cluster.wait_even();
         let stopped = cluster.nodes[B].take().unwrap();
         stopped.signal("TERM");
         stopped.wait();
         cluster.wait_even();
-        stop.store(true, Ordering::SeqCst);
+        drop(stopping);
         publishing.join().unwrap()
     });
     let moved: u64 = [A, C].map(|which| cluster.view(which)["moved_in"].as_u64().unwrap()).iter().sum();
-    assert!(moved >= 21 + 11 && published > 50, "{moved} partitions moved, {published} messages");
+    assert!(moved >= 21 + 11 && number > 50, "{moved} partitions moved, {number} messages");
     for id in &ids {
-        cluster.expect_owed(C, id, published);
+        cluster.expect_owed(C, id, number);
     }
     let anew: u64 = [A, C].map(|which| cluster.view(which)["taken_anew"].as_u64().unwrap()).iter().sum();
     assert_eq!(anew, 0);

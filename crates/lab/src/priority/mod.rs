@@ -1,0 +1,51 @@
+//! Who goes first where messages wait, and how many may wait: tests whose answer is an order or a count, which no load tells.
+//!
+//! A test publishes at QoS 1 while its subscriber does not acknowledge, so that everything the publisher has an acknowledgement for waits in
+//! the broker, but for the few messages that may be under way. What comes when the subscriber goes on is in the order of the broker's queue.
+
+mod channels;
+mod judge;
+mod queue;
+mod table;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::load::plan::{Protocol, Target};
+use crate::results::Found;
+use crate::stop::Stop;
+
+/// What is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Whether messages of a higher priority go first (MID-64..67).
+    Priority,
+    /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
+    Queue,
+}
+
+/// How it is tested.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The broker.
+    pub target: Target,
+    /// The version of MQTT; only 5.0 can say a message's priority, and how many messages may be under way.
+    pub protocol: Protocol,
+    /// How long the subscriber sleeps while messages are published.
+    pub sleep: Duration,
+}
+
+impl Check {
+    /// Tests a broker; what was found, as tables.
+    ///
+    /// # Errors
+    /// In words, when the broker does not do what every test needs.
+    pub fn run(self, asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String> {
+        match self {
+            Self::Priority => table::priority(asked, stop),
+            Self::Queue => queue::limits(asked, stop),
+        }
+    }
+}

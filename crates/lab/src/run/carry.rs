@@ -1,0 +1,95 @@
+//! A load is carried to its broker by what speaks the broker's protocol.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::drivers::{self, ExchangePlan, Protocol};
+use crate::load::plan::Transport;
+use crate::load::{self, LoadError, LoadOutcome, LoadPlan, Progress};
+use crate::priority::{Asked, Check};
+use crate::results::Found;
+use crate::stop::Stop;
+
+/// The command of this program that is a worker: `tidegate lab work`.
+const WORK: [&str; 2] = ["lab", "work"];
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) load: LoadOutcome,
+    pub(super) found: Vec<Found>,
+}
+
+/// What carries a load.
+#[derive(Clone, Debug)]
+pub(super) enum Carrier {
+    /// The load generator for MQTT.
+    Mqtt(LoadPlan),
+    /// A driver for another protocol.
+    Exchange(ExchangePlan),
+    /// A test in place of a load.
+    Check(Check, Asked),
+}
+
+impl Carrier {
+    /// What carries a plan over a protocol; MQTT, when there is none.
+    ///
+    /// # Errors
+    /// In words, when the protocol cannot carry this.
+    pub(super) fn of(plan: &LoadPlan, protocol: Option<Protocol>) -> Result<Self, String> {
+        match protocol {
+            None => Ok(Self::Mqtt(plan.clone())),
+            Some(protocol) => ExchangePlan::of(plan, protocol).map(Self::Exchange),
+        }
+    }
+
+    /// What it is called in results.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Exchange(exchange) => exchange.protocol.name().to_owned(),
+            Self::Check(..) => "mqtt".to_owned(),
+            Self::Mqtt(plan) => match plan.target.transport {
+                Transport::Tcp => "mqtt",
+                Transport::Tls => "mqtt over TLS",
+                Transport::WebSocket => "mqtt over WebSocket",
+                Transport::SecureWebSocket => "mqtt over WebSocket over TLS",
+                Transport::Quic => "mqtt over QUIC",
+            }
+            .to_owned(),
+        }
+    }
+
+    /// Carries it out; in several processes of `executable` when the plan asks for that.
+    ///
+    /// # Errors
+    /// When the plan cannot be carried out, or the system refuses what a run needs.
+    pub(super) fn run(
+        &self,
+        executable: &Path,
+        progress: &mut dyn Progress,
+        stop: &Stop,
+    ) -> Result<Carried, LoadError> {
+        let load = match self {
+            Self::Check(check, asked) => return checked(*check, asked, stop),
+            Self::Exchange(exchange) => drivers::run(exchange, progress, stop.flag())?,
+            Self::Mqtt(plan) => {
+                let worker = || {
+                    let mut command = Command::new(executable);
+                    command.args(WORK);
+                    command
+                };
+                load::run_in_processes(plan, worker, progress, stop.flag())?
+            }
+        };
+        Ok(Carried { load, found: Vec::new() })
+    }
+}
+
+/// A test in place of a load: nothing is counted, and something is found.
+fn checked(check: Check, asked: &Asked, stop: &Stop) -> Result<Carried, LoadError> {
+    let zero = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let found = check.run(asked, stop).map_err(LoadError::Check)?;
+    let zero_unix_ns = u64::try_from(zero.as_nanos()).unwrap_or(u64::MAX);
+    Ok(Carried { load: LoadOutcome { zero_unix_ns, ..LoadOutcome::default() }, found })
+}

@@ -1,0 +1,123 @@
+//! Hours under load: what of a broker changes with time although nothing of the load does.
+
+mod drift;
+
+pub use drift::{Drift, Verdict};
+
+use crate::report::shown;
+use crate::results::{Found, Run};
+
+/// A quantity of a run over time.
+struct Quantity {
+    name: &'static str,
+    unit: &'static str,
+    /// Whether a broker gets worse when it grows; throughput is worse when it shrinks.
+    grows_worse: bool,
+    at_s: Vec<f64>,
+    values: Vec<f64>,
+}
+
+/// The drift of one quantity of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drifted {
+    /// The quantity.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// The trend; `None` where there is too little to say.
+    pub drift: Option<Drift>,
+    /// Whether it got worse by more than noise.
+    pub is_worse: bool,
+}
+
+/// What drifts in a run while publishers publish.
+pub fn drifts(run: &Run) -> Vec<Drifted> {
+    let of = |quantity: &Quantity| {
+        let drift = Drift::of(&quantity.at_s, &quantity.values);
+        let worse = if quantity.grows_worse { Verdict::Grows } else { Verdict::Shrinks };
+        let is_worse = drift.is_some_and(|drift| drift.verdict() == worse);
+        Drifted { name: quantity.name, unit: quantity.unit, drift, is_worse }
+    };
+    quantities(run).iter().map(of).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn float(value: u64) -> f64 {
+    value as f64
+}
+
+/// All quantities that are looked at, between the begin of measuring and its end.
+fn quantities(run: &Run) -> Vec<Quantity> {
+    const MIB: f64 = 1_048_576.0;
+    let (from, to) = (float(run.load.measured_from_ns) / 1e9, float(run.load.measured_to_ns) / 1e9);
+    let of_broker = |name, unit, column: &[u64], per: f64| {
+        let looks = run.broker.at_s.iter().map(|at| at - run.load_zero_s).zip(column);
+        let looks = looks.filter(|(at, _)| (from..to).contains(at)).map(|(at, value)| (at, float(*value) / per));
+        let (at_s, values) = looks.unzip();
+        Quantity { name, unit, grows_worse: true, at_s, values }
+    };
+    let of_load = |name, unit, grows_worse, value: &dyn Fn(&crate::load::Second) -> f64| {
+        // A second that is not whole says less than the others.
+        let seconds = run.load.series.iter().filter(|second| {
+            let at = f64::from(second.second);
+            at >= from && at + 1.0 <= to
+        });
+        let (at_s, values) = seconds.map(|second| (f64::from(second.second), value(second))).unzip();
+        Quantity { name, unit, grows_worse, at_s, values }
+    };
+    vec![
+        of_broker("Memory", "MiB", &run.broker.rss, MIB),
+        of_broker("Anonymous memory", "MiB", &run.broker.anonymous, MIB),
+        of_broker("Open files", "files", &run.broker.descriptors, 1.0),
+        of_broker("Threads", "threads", &run.broker.threads, 1.0),
+        cpu(run, from, to),
+        of_load("Latency, median", "ms", true, &|second| float(second.p50_ns) / 1e6),
+        of_load("Latency, p99", "ms", true, &|second| float(second.p99_ns) / 1e6),
+        of_load("Throughput", "messages/s", false, &|second| float(second.received)),
+    ]
+}
+
+/// CPU time between looks.
+fn cpu(run: &Run, from: f64, to: f64) -> Quantity {
+    let looks: Vec<(f64, f64)> =
+        run.broker.at_s.iter().map(|at| at - run.load_zero_s).zip(run.broker.cpu_s.iter().copied()).collect();
+    let pairs = looks.windows(2).filter_map(|pair| {
+        let [(before, used_before), (at, used)] = pair else { return None };
+        ((from..to).contains(at) && at > before).then(|| (*at, (used - used_before) / (at - before)))
+    });
+    let (at_s, values) = pairs.unzip();
+    Quantity { name: "CPU", unit: "cores", grows_worse: true, at_s, values }
+}
+
+/// The drifts of a run as a table of its report.
+pub fn found(drifts: &[Drifted]) -> Found {
+    let row = |drifted: &Drifted| {
+        let (numbers, verdict) = match &drifted.drift {
+            None => (["–", "–", "–", "–"].map(str::to_owned), "too few looks"),
+            Some(drift) => {
+                let numbers = [shown(drift.from), shown(drift.to), shown(drift.per_hour), shown(drift.deviations)];
+                let verdict = match drift.verdict() {
+                    Verdict::Grows => "grows",
+                    Verdict::Shrinks => "shrinks",
+                    Verdict::Steady => "steady",
+                };
+                (numbers, verdict)
+            }
+        };
+        let verdict = if drifted.is_worse { format!("{verdict}: worse") } else { verdict.to_owned() };
+        let [from, to, slope, deviations] = numbers;
+        vec![drifted.name.to_owned(), drifted.unit.to_owned(), from, to, slope, deviations, verdict]
+    };
+    Found {
+        title: "Drift".to_owned(),
+        columns: ["Quantity", "Unit", "At first", "At last", "In an hour", "Standard deviations", "Verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: drifts.iter().map(row).collect(),
+        notes: vec![
+            "The first tenth of the time is left out. The slope is that of Theil and Sen over the medians of 40 windows, the test that of Mann and \
+             Kendall: beyond 3.29 standard deviations noise alone shows such a trend once in a thousand. What changes less than 3 % counts as steady"
+                .to_owned(),
+        ],
+    }
+}

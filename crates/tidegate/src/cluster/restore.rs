@@ -1,0 +1,223 @@
+//! Goes on with what a dead node had: its store is on the bus, is fenced and fetched, and what it owed is taken in here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Bus, BusError};
+use tidegate_cluster::Former;
+use tidegate_engine::{PartitionId, Partitions, Settings as EngineSettings};
+use tidegate_mirror::{MirrorError, fetch, log_of};
+use tidegate_node::{Ban, NodeHandle, bans_of, images_of};
+use tidegate_store::{Durability, RealDisk, Store, keep_all};
+
+use super::memory::{Memory, MemoryFile};
+use super::work::{set_of, without_retained};
+
+/// How long the bus may refuse until it counts as having nothing.
+const REFUSALS: Duration = Duration::from_secs(60);
+/// The directory in which what is fetched is for a while, within the data directory where there is one.
+const SCRATCH: &str = "taken-over";
+
+/// Partitions, since which epoch each is at home here, and who may have left it, the latest first.
+pub(super) type Wanted = BTreeMap<u16, (u64, Vec<Former>)>;
+
+/// Partitions that are to be served here, when it is here what dead nodes had of them.
+pub(super) struct Task {
+    pub(super) partitions: Wanted,
+    /// The nodes of these, the same for all.
+    pub(super) nodes: Vec<String>,
+    /// Nodes that are members again: their logs are in use.
+    pub(super) living: BTreeSet<String>,
+    /// When it was begun, and when it is tried next.
+    pub(super) began: Instant,
+    pub(super) due: Instant,
+}
+
+/// What came of a task.
+#[derive(Debug, Default)]
+pub(super) struct Restored {
+    /// What was taken in.
+    pub(super) sessions: u64,
+    pub(super) messages: u64,
+    pub(super) retained: u64,
+    pub(super) bans: usize,
+    /// Of these nothing is left anywhere.
+    pub(super) lost: Vec<u16>,
+}
+
+/// Why a task is not done.
+pub(super) enum Hindrance {
+    /// It may work later.
+    Passing(String),
+    /// The bus refuses, which may pass.
+    Refused(String),
+    /// It never will.
+    Lasting(String),
+}
+
+impl From<MirrorError> for Hindrance {
+    fn from(error: MirrorError) -> Self {
+        let text = error.to_string();
+        match error {
+            MirrorError::Bus { source: BusError::Refused { .. }, .. } => Self::Refused(text),
+            MirrorError::Bus { .. } | MirrorError::Contended { .. } | MirrorError::Local(_) => Self::Passing(text),
+            _ => Self::Lasting(text),
+        }
+    }
+}
+
+/// Fetches and takes in.
+pub(super) struct Restorer {
+    name: String,
+    node: NodeHandle,
+    bus: Bus,
+    engine: EngineSettings,
+    scratch: PathBuf,
+}
+
+/// The store of a dead node, fetched; its files are removed with it.
+struct Place {
+    store: Store,
+    memory: Memory,
+    directory: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        remove(&self.directory);
+    }
+}
+
+fn remove(directory: &Path) {
+    if directory.exists()
+        && let Err(error) = fs::remove_dir_all(directory)
+    {
+        tracing::warn!(directory = %directory.display(), %error, "what was fetched of a dead node cannot be removed");
+    }
+}
+
+impl Restorer {
+    pub(super) fn new(
+        name: String,
+        node: NodeHandle,
+        bus: Bus,
+        engine: EngineSettings,
+        directory: Option<&str>,
+    ) -> Self {
+        let scratch = match directory {
+            Some(directory) => Path::new(directory).join(SCRATCH),
+            None => std::env::temp_dir().join(format!("tidegate-{SCRATCH}-{}", std::process::id())),
+        };
+        // What a process left that was killed while it fetched.
+        remove(&scratch);
+        Self { name, node, bus, engine, scratch }
+    }
+
+    /// Does a task. `own` is what is here by this node's own memory.
+    pub(super) fn restore(&self, task: &Task, own: &Memory) -> Result<Restored, Hindrance> {
+        let mut missing: Vec<u16> = task.partitions.keys().copied().collect();
+        let mut restored = Restored::default();
+        for (at, node) in task.nodes.iter().enumerate() {
+            if missing.is_empty() {
+                break;
+            }
+            let had = |memory: &Memory, partition: &u16| {
+                let former = task.partitions.get(partition).and_then(|(_, former)| former.get(at));
+                former.is_some_and(|former| has(memory, *partition, former))
+            };
+            if *node == self.name {
+                // It was never given away: nobody has fetched it since.
+                missing.retain(|partition| !had(own, partition));
+                continue;
+            }
+            let place = match self.fetch(node, !task.living.contains(node)) {
+                Ok(place) => place,
+                Err(Hindrance::Refused(why)) if task.began.elapsed() < REFUSALS => return Err(Hindrance::Passing(why)),
+                Err(Hindrance::Lasting(why) | Hindrance::Refused(why)) => {
+                    tracing::error!(node, why, "what a dead node had cannot be fetched");
+                    continue;
+                }
+                Err(passing) => return Err(passing),
+            };
+            let (there, rest) = missing.into_iter().partition(|partition| had(&place.memory, partition));
+            missing = rest;
+            self.take(node, &place, &there, &mut restored)?;
+        }
+        restored.lost = missing;
+        Ok(restored)
+    }
+
+    fn fetch(&self, node: &str, fence: bool) -> Result<Place, Hindrance> {
+        let log = log_of(node).map_err(|error| Hindrance::Lasting(error.to_string()))?;
+        let directory = self.scratch.join(node);
+        remove(&directory);
+        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(error.to_string());
+        let open = || {
+            let report = fetch(&self.bus, &log, &directory, fence)?;
+            tracing::info!(node, records = report.records, bytes = report.bytes, "the store of a dead node is fetched");
+            let memory = MemoryFile::of(directory.to_str(), None).load().map_err(Hindrance::Lasting)?;
+            let disk = RealDisk::create(&directory).map_err(|error| Hindrance::Passing(error.to_string()))?;
+            // Nobody needs these files after this process.
+            let durability = Durability::Relaxed { window: Duration::from_secs(60) };
+            let settings = tidegate_store::Settings { durability, ..tidegate_store::Settings::default() };
+            let opened = tidegate_store::open(std::sync::Arc::new(disk), settings, keep_all())
+                .map_err(|error| lasting(&error))?;
+            Ok(Place { store: opened.store, memory, directory: directory.clone() })
+        };
+        open().inspect_err(|_| remove(&directory))
+    }
+
+    /// Takes in what a dead node had of partitions.
+    fn take(&self, node: &str, place: &Place, partitions: &[u16], restored: &mut Restored) -> Result<(), Hindrance> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let lasting = |error: &dyn std::fmt::Display| Hindrance::Lasting(format!("the store of {node}: {error}"));
+        let images = images_of(&place.store, self.engine.clone(), set_of(partitions));
+        let images = images.map_err(|error| lasting(&error))?;
+        let before: BTreeMap<PartitionId, _> =
+            images.iter().map(|image| (image.partition, without_retained(image.owed))).collect();
+        let arrived = self.node.arrive(images).map_err(|error| lasting(&error))?;
+        for (partition, owed) in arrived.owed {
+            let after = without_retained(owed);
+            if before.get(&partition) != Some(&after) {
+                let text = format!("partition {}: {:?} was owed, {after} is", partition.0, before.get(&partition));
+                return Err(lasting(&text));
+            }
+            restored.sessions += owed.sessions;
+            restored.messages += owed.queued + owed.await_pub_ack + owed.await_pub_rec;
+            restored.retained += owed.retained;
+        }
+        restored.bans += self.take_bans(place).map_err(|error| lasting(&error))?;
+        Ok(())
+    }
+
+    /// Bans hold where somebody has banned: whoever was kept out there is kept out here.
+    fn take_bans(&self, place: &Place) -> Result<usize, tidegate_node::PlaceError> {
+        let now = self.node.now();
+        let here = self.node.admission().bans(now);
+        let holds = |ban: &Ban| here.iter().any(|other| other.target == ban.target && other.until >= ban.until);
+        let bans: Vec<Ban> = bans_of(&place.store, now)?.into_iter().filter(|ban| !holds(ban)).collect();
+        let count = bans.len();
+        for ban in bans {
+            let target = ban.target.clone();
+            if let Err(error) = self.node.ban(ban) {
+                tracing::warn!(%target, %error, "a ban of a dead node is not in force here");
+            }
+        }
+        Ok(count)
+    }
+
+    /// All of these.
+    pub(super) fn set(task: &Task) -> Partitions {
+        task.partitions.keys().copied().map(PartitionId).collect()
+    }
+}
+
+/// Whether what a node remembers to have of a partition is what it had last.
+fn has(memory: &Memory, partition: u16, former: &Former) -> bool {
+    let came = former.by.is_some() && memory.arrived.get(&partition).copied() == former.by;
+    came || memory.holdings.get(&partition) == Some(&former.since)
+}

@@ -1,0 +1,41 @@
+//! `tidegate lab serve`: runs in a browser.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::serve::Server;
+
+use super::stop_on_signals;
+use crate::exit::{Exit, complain, report};
+
+/// The flags of `tidegate lab serve`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// A directory of runs, or one that has some
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+
+    /// Where to listen; whoever reaches it can read all reports in the directory
+    #[arg(short, long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:18085")]
+    listen: SocketAddr,
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    match served(args) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
+
+fn served(args: &Args) -> Result<(), String> {
+    let cannot =
+        |error: std::io::Error| format!("cannot serve {} at {}: {error}", args.directory.display(), args.listen);
+    let stop = stop_on_signals().map_err(cannot)?;
+    let server = Server::bind(&args.directory, args.listen).map_err(cannot)?;
+    complain(format_args!("http://{}/\n", server.address().map_err(cannot)?));
+    server.run(&stop).map_err(cannot)
+}

@@ -1,0 +1,17 @@
+//! `tidegate lab work`: one of several processes that produce a load together. `tidegate lab run` starts it; nobody else needs to.
+
+use std::io::{BufReader, stdin, stdout};
+
+use tidegate_lab::load::work;
+
+use crate::exit::{Exit, report};
+
+pub(super) fn run() -> Exit {
+    match work(BufReader::new(stdin()), stdout()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A node dies, and the others go on with what it had.
+
+use std::time::Instant;
+
+use super::{A, B, C, Cluster, until};
+use crate::broker::run;
+
+/// Kills a node without a warning, and waits until the others serve everything. Says how long that took, for people.
+fn kill(cluster: &mut Cluster, which: usize) {
+    let killed = cluster.nodes[which].take().unwrap();
+    let began = Instant::now();
+    killed.signal("KILL");
+    killed.wait();
+    cluster.wait_even();
+    println!("full service {} ms after kill -9, with a lease of {}", began.elapsed().as_millis(), cluster.lease);
+}
+
+fn sum(cluster: &Cluster, nodes: &[usize], number: &str) -> u64 {
+    nodes.iter().map(|which| cluster.view(*which)[number].as_u64().unwrap()).sum()
+}
+
+/// What is retained below `kept/`, as a node gives it out.
+fn retained(cluster: &Cluster, which: usize, count: usize) -> Vec<String> {
+    let out = cluster.client(which, &["sub", "-t", "kept/#", "-v", "-C", &count.to_string(), "-W", "10"]);
+    let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn what_a_killed_node_has_acknowledged_is_fetched_from_the_others_once_and_from_nobody_when_it_is_back() {
+    let mut cluster = Cluster::durable(3, "2s");
+    let ids: Vec<String> =
+        [A, B, C, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
+    for (number, id) in ids.iter().enumerate() {
+        cluster.subscribe(number % 3, id);
+    }
+    cluster.publish(A, "in/x", 0..3);
+    cluster.publish(C, "in/y", 3..6);
+    let kept: Vec<String> = (0..12).map(|number| format!("kept/{number} {number}")).collect();
+    for line in &kept {
+        let (topic, value) = line.split_once(' ').unwrap();
+        cluster.client(C, &["pub", "-q", "1", "-r", "-t", topic, "-m", value]);
+    }
+    let ban = |which: usize, words: &[&str]| {
+        run(&[&["ban"], words, &["--admin", cluster.node(which).address("admin=")]].concat())
+    };
+    assert_eq!(ban(C, &["add", "client", "eve", "--for", "1h"]).code, Some(0));
+    kill(&mut cluster, C);
+    assert_eq!((sum(&cluster, &[A, B], "restored"), sum(&cluster, &[A, B], "taken_anew")), (21, 0));
+    let ban = |which: usize| run(&["ban", "list", "--admin", cluster.node(which).address("admin=")]).out;
+    assert!([A, B].iter().all(|which| ban(*which).contains("eve")), "{}", ban(A));
+    // Half of the sessions are fetched before it is back, and half afterwards.
+    for (number, id) in ids.iter().enumerate().take(4) {
+        cluster.expect_owed(number % 2, id, 6);
+    }
+    let mut sorted = kept.clone();
+    sorted.sort_unstable();
+    assert_eq!(retained(&cluster, A, 12), sorted);
+
+    cluster.run(C);
+    cluster.wait_even();
+    assert_eq!(retained(&cluster, C, 12), sorted);
+    cluster.expect_owed(C, &ids[4], 6);
+    cluster.client(A, &["pub", "-q", "2", "-t", "in/x", "-m", "last"]);
+    for (number, id) in ids.iter().enumerate() {
+        let next = cluster.client(number % 3, &["sub", "-i", id, "-c", "-q", "2", "-t", "in/#", "-C", "1", "-W", "10"]);
+        assert_eq!(next, "last\n", "{id}: nothing comes twice");
+    }
+}
+
+#[test]
+fn a_second_death_before_and_after_the_first_is_made_good_loses_nothing() {
+    let mut cluster = Cluster::durable(3, "2s");
+    let ids: Vec<String> = [A, B, C, C].iter().zip(0..).map(|(at, n)| cluster.id_at(*at, &format!("s{n}"))).collect();
+    for id in &ids {
+        cluster.subscribe(A, id);
+    }
+    cluster.publish(B, "in/x", 0..4);
+    kill(&mut cluster, C);
+    cluster.publish(B, "in/x", 4..6);
+    // What has come from the dead is in the log of who took it.
+    kill(&mut cluster, B);
+    until("all served by one", || (cluster.view(A)["served"] == 64).then_some(()));
+    assert_eq!(sum(&cluster, &[A], "taken_anew"), 0);
+    for id in &ids {
+        cluster.expect_owed(A, id, 6);
+    }
+}
+
+#[test]
+fn without_a_copy_on_the_bus_what_a_dead_node_had_begins_anew_and_is_counted() {
+    let mut cluster = Cluster::with_lease(2, "1s");
+    kill(&mut cluster, B);
+    assert_eq!((sum(&cluster, &[A], "restored"), sum(&cluster, &[A], "taken_anew")), (0, 32));
+}
