@@ -24,7 +24,8 @@ def properties(packet, **values):
 class Client:
     """A connected client. Every wait is bounded and says what did not come."""
 
-    def __init__(self, broker, client_id="", version=MQTT_5, transport="tcp", clean=True, expiry=None, will=None):
+    def __init__(self, broker, client_id="", version=MQTT_5, transport="tcp", clean=True, expiry=None, will=None,
+                 user=None):
         self.messages = queue.Queue()
         self.ended = queue.Queue()
         self.connected = queue.Queue()
@@ -41,6 +42,8 @@ class Client:
         self.paho.on_message = lambda _client, _data, message: self.messages.put(message)
         if will:
             self.paho.will_set(**will)
+        if user:
+            self.paho.username_pw_set(user, "secret")
         self._connect(broker, clean, expiry)
 
     def _connect(self, broker, clean, expiry):

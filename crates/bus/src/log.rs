@@ -1,6 +1,7 @@
 //! What a log is.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::{LogName, Partition, Position};
 
@@ -37,13 +38,17 @@ pub struct LogSpec {
     pub max_records: u64,
     /// Bytes that a partition may hold; refused as above. Kafka cannot hold to it.
     pub max_bytes: u64,
+    /// How long a record is kept, trimmed or not; nothing for as long as there is room. An embedded bus keeps it for longer. On
+    /// Kafka it is what it was when the log was made.
+    pub keep_for: Option<Duration>,
 }
 
 impl LogSpec {
     /// A log that everybody may append to, such as an inbox.
     pub fn shared(name: LogName, partitions: u32) -> Self {
         let (writers, keep) = (Writers::Many, Keep::All);
-        Self { name, partitions, writers, keep, max_records: 10_000_000, max_bytes: 256 * 1024 * 1024 }
+        let (max_records, max_bytes, keep_for) = (10_000_000, 256 * 1024 * 1024, None);
+        Self { name, partitions, writers, keep, max_records, max_bytes, keep_for }
     }
 
     /// A log with one owner to a partition, such as a state.

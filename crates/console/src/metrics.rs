@@ -11,6 +11,7 @@ use crate::process::Process;
 use crate::status::Status;
 
 mod cluster;
+mod core;
 mod fleet;
 mod homes;
 mod page;
@@ -29,6 +30,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
         .chain(quic::METRICS)
         .chain(homes::METRICS)
         .chain(cluster::METRICS)
+        .chain(self::core::METRICS)
         .chain(store::METRICS)
         .chain(tenants::METRICS)
         .chain(revocation::METRICS)

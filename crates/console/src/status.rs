@@ -240,6 +240,49 @@ pub struct HomesNumbers {
     pub given_up: u64,
 }
 
+/// What a gateway of mobile nodes and the services beside it have done; each is described with its metric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreNumbers {
+    /// Active gateways in the last list of the manager of points of access.
+    pub gateways: u64,
+    /// Load reports told by this gateway.
+    pub load_reports: u64,
+    /// Connection reports told by this gateway.
+    pub connection_reports: u64,
+    /// Contexts of nodes told by this gateway.
+    pub context_reports: u64,
+    /// Nodes that were pinged, in rounds that are over.
+    pub pings: u64,
+    /// Pongs that came within the window.
+    pub pongs: u64,
+    /// Pongs that came after the window, and were discarded.
+    pub late_pongs: u64,
+    /// Nodes that this gateway was asked to send elsewhere.
+    pub handovers: u64,
+    /// Handovers that the manager of points of access in this process has decided.
+    pub handovers_decided: u64,
+    /// Changes of the groups of nodes that this gateway has made.
+    pub group_changes: u64,
+    /// Contexts that group definers in this process have looked at.
+    pub contexts_evaluated: u64,
+    /// Changes of groups that they have told.
+    pub advertisements: u64,
+    /// Messages for applications that were put on the bus.
+    pub records_out: u64,
+    /// Messages for applications that the bus did not take; an alarm should watch it.
+    pub records_refused: u64,
+    /// Appends of such messages that were tried once more.
+    pub records_retried: u64,
+    /// Messages for applications that wait for the bus now.
+    pub records_waiting: u64,
+    /// Records of applications that were given to the broker, for nodes.
+    pub records_in: u64,
+    /// Records of applications that were no messages, and were put into `RejectedRecords`; an alarm should watch it.
+    pub records_rejected: u64,
+    /// Records of applications whose time was over when they were read.
+    pub records_expired: u64,
+}
+
 /// How a node stands in its cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterNumbers {
@@ -309,6 +352,8 @@ pub struct Status {
     pub homes: Option<HomesNumbers>,
     /// Its place in its cluster, where it is a node of one.
     pub cluster: Option<ClusterNumbers>,
+    /// Its core for mobile nodes, where it is a gateway.
+    pub core: Option<CoreNumbers>,
     /// What outlives the process; nothing where nothing does.
     pub store: Option<StoreNumbers>,
     /// The brokers of an orchestrator.

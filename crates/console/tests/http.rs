@@ -59,6 +59,7 @@ fn status() -> Status {
         admission,
         homes: Some(tidegate_console::HomesNumbers::default()),
         cluster: None,
+        core: None,
         store,
         fleet,
         tenants: vec![tidegate_console::TenantNumbers {

@@ -15,6 +15,7 @@ mod points;
 pub mod ranking;
 mod real;
 mod reallocation;
+pub mod records;
 mod register;
 pub mod service;
 
@@ -28,4 +29,4 @@ pub use partition::partition_of;
 pub use ping_reconfig::{PingReconfig, RateFactor, ReconfigError, ReconfigSettings};
 pub use points::{Points, PointsAction, PointsCounters, PointsError, PointsSettings};
 pub use reallocation::{Holder, Move, Reallocation, ReallocationError, ReallocationSettings};
-pub use register::Topic;
+pub use register::{RecordLimits, Topic};

@@ -2,6 +2,8 @@
 //!
 //! The names are those of the study. What stands before them is the prefix of the bus (`PREFIX.NAME` on Kafka).
 
+use std::time::Duration;
+
 use tidegate_bus::{LogName, LogSpec, NameError};
 
 /// A log of the core.
@@ -23,13 +25,40 @@ pub enum Topic {
     ContextReport,
     /// Groups of nodes. Key: `definer/node`, or the definer for whole reports.
     GroupAdvertisement,
+    /// What nodes publish for applications. Key: node.
+    AppModel,
+    /// What applications send to a node. Key: node.
+    PrivateMessageTopic,
+    /// What applications send to a group. Key: group.
+    GroupMessageTopic,
+    /// What applications send to all nodes.
+    BroadcastMessageTopic,
+    /// Records of the three before that are no messages.
+    RejectedRecords,
+    /// How far those are delivered. Key: `consumer/topic/partition`.
+    DeliveryPositions,
 }
 
 /// Most records of a partition in which the latest of each key is kept; older ones than the latest go first.
 const MAX_KEYED_RECORDS: u64 = 4_000_000;
 
+/// How the logs of [`Topic::APPLICATIONS`] are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordLimits {
+    /// How long a record is kept.
+    pub keep_for: Duration,
+    /// Bytes of a partition.
+    pub max_bytes: u64,
+}
+
+impl Default for RecordLimits {
+    fn default() -> Self {
+        Self { keep_for: Duration::from_secs(7 * 86_400), max_bytes: 64 * 1024 * 1024 }
+    }
+}
+
 impl Topic {
-    /// All of them.
+    /// Those that say how things stand.
     pub const ALL: [Self; 8] = [
         Self::HelloPoA,
         Self::LoadReport,
@@ -40,6 +69,18 @@ impl Topic {
         Self::ContextReport,
         Self::GroupAdvertisement,
     ];
+
+    /// Those between nodes and applications.
+    pub const APPLICATIONS: [Self; 6] = [
+        Self::AppModel,
+        Self::PrivateMessageTopic,
+        Self::GroupMessageTopic,
+        Self::BroadcastMessageTopic,
+        Self::RejectedRecords,
+        Self::DeliveryPositions,
+    ];
+    /// Those that applications write and nodes get.
+    pub const TO_NODES: [Self; 3] = [Self::PrivateMessageTopic, Self::GroupMessageTopic, Self::BroadcastMessageTopic];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -52,12 +93,24 @@ impl Topic {
             Self::Handover => "handover",
             Self::ContextReport => "ContextReport",
             Self::GroupAdvertisement => "GroupAdvertisement",
+            Self::AppModel => "AppModel",
+            Self::PrivateMessageTopic => "PrivateMessageTopic",
+            Self::GroupMessageTopic => "GroupMessageTopic",
+            Self::BroadcastMessageTopic => "BroadcastMessageTopic",
+            Self::RejectedRecords => "RejectedRecords",
+            Self::DeliveryPositions => "DeliveryPositions",
         }
+    }
+
+    /// Whether all records are kept for a while, rather than the latest of each key.
+    fn is_stream(self) -> bool {
+        self == Self::AppModel || self == Self::RejectedRecords || Self::TO_NODES.contains(&self)
     }
 
     /// Whether it has the partitions of nodes, rather than one.
     pub fn is_partitioned(self) -> bool {
-        matches!(self, Self::ContextReport | Self::GroupAdvertisement)
+        matches!(self, Self::ContextReport | Self::GroupAdvertisement | Self::AppModel)
+            || Self::TO_NODES.contains(&self)
     }
 
     /// How many partitions it has where nodes have so many.
@@ -65,13 +118,16 @@ impl Topic {
         if self.is_partitioned() { of_nodes } else { 1 }
     }
 
-    /// Its log. Everybody may append, and the latest record of each key is kept, so that whoever comes later knows how things
-    /// stand.
+    /// Its log. Everybody may append. The latest record of each key is kept, so that whoever comes later knows how things
+    /// stand, or all of them for as long as `limits` say.
     ///
     /// # Errors
     /// Never, as far as names of logs go.
-    pub fn spec(self, of_nodes: u32) -> Result<LogSpec, NameError> {
+    pub fn spec(self, of_nodes: u32, limits: RecordLimits) -> Result<LogSpec, NameError> {
         let spec = LogSpec::shared(LogName::new(self.name())?, self.partitions(of_nodes));
+        if self.is_stream() {
+            return Ok(LogSpec { keep_for: Some(limits.keep_for), max_bytes: limits.max_bytes, ..spec });
+        }
         Ok(LogSpec { max_records: MAX_KEYED_RECORDS, ..spec }.latest_of_key())
     }
 }
@@ -82,11 +138,18 @@ mod tests {
 
     #[test]
     fn all_topics_have_names_of_their_own() {
-        let mut names: Vec<String> = Topic::ALL.iter().map(|topic| topic.spec(8).unwrap().name.to_string()).collect();
+        let all: Vec<Topic> = Topic::ALL.into_iter().chain(Topic::APPLICATIONS).collect();
+        let spec = |topic: Topic| topic.spec(8, RecordLimits::default()).unwrap();
+        let mut names: Vec<String> = all.iter().map(|topic| spec(*topic).name.to_string()).collect();
         names.sort();
         names.dedup();
-        assert_eq!(names.len(), Topic::ALL.len());
-        assert_eq!(Topic::ContextReport.spec(8).unwrap().partitions, 8);
-        assert_eq!(Topic::LoadReport.spec(8).unwrap().partitions, 1);
+        assert_eq!(names.len(), all.len());
+        assert_eq!((spec(Topic::ContextReport).partitions, spec(Topic::AppModel).partitions), (8, 8));
+        assert_eq!((spec(Topic::LoadReport).partitions, spec(Topic::RejectedRecords).partitions), (1, 1));
+        assert_eq!(
+            spec(Topic::DeliveryPositions).keep_for,
+            None,
+            "a position is of use for as long as there is none after it"
+        );
     }
 }

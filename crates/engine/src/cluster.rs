@@ -11,12 +11,16 @@ use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
+use crate::records::AWAITED_INDEX;
 use crate::roster::Roster;
 
 /// Tickets with this connection index belong to nobody: they ask a new shard to say when it knows of all that is wanted here.
 pub(crate) const WELCOME_INDEX: u32 = u32::MAX - 3;
 
-const _: () = assert!(WELCOME_INDEX != RESTORING_INDEX, "each kind of ticket has an index of its own");
+const _: () = assert!(
+    WELCOME_INDEX != RESTORING_INDEX && AWAITED_INDEX != WELCOME_INDEX && AWAITED_INDEX != RESTORING_INDEX,
+    "each kind of ticket has an index of its own"
+);
 
 impl Engine {
     /// Puts a roster in force. What shards of other nodes that are in it no longer still owed is not waited for; new ones are told
@@ -70,6 +74,8 @@ impl Engine {
             if owed.interest {
                 // Whoever is gone sends nothing: all that it had to know is known.
                 self.handle_interest_seen(now, owed.ticket);
+            } else if owed.ticket.connection.index == AWAITED_INDEX {
+                self.give_up_awaited(owed.ticket);
             } else {
                 // What it confirms never comes. Its own client asks again.
                 self.close_connection(now, owed.ticket.connection, Reason::NodeLost, None);

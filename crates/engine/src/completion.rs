@@ -9,6 +9,7 @@ use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
+use crate::records::AWAITED_INDEX;
 
 impl Engine {
     /// The ticket under which others confirm the next answer of a connection.
@@ -49,6 +50,9 @@ impl Engine {
     /// journal; its batch lies before the one that this shard is gathering.
     pub(crate) fn confirm(&mut self, now: Now, ticket: Ticket, refused: Option<Reason>, promises: bool) {
         let key = ticket.connection;
+        if key.index == AWAITED_INDEX {
+            return self.confirm_awaited(ticket);
+        }
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };
         extra.acks.confirm(ticket.sequence, refused, promises);

@@ -43,6 +43,19 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A client of this shard.
+    #[inline]
+    pub(crate) fn client(
+        origin: ShardId,
+        now: Now,
+        session: SessionKey,
+        connection: ConnectionKey,
+        ticket: Option<Ticket>,
+    ) -> Self {
+        let (session, connection) = (Some(session), Some(connection));
+        Self { session, connection, origin, ticket, entered_at: now.monotonic, hops: 0 }
+    }
+
     /// The broker itself: wills, `$SYS`.
     pub(crate) fn inside(origin: ShardId, now: Now) -> Self {
         Self { session: None, connection: None, origin, ticket: None, entered_at: now.monotonic, hops: 0 }
@@ -122,6 +135,9 @@ impl Engine {
         }
         if publication.retain && !(publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide()) {
             self.retain(now, publication);
+        }
+        if traits.is_record {
+            self.tell_record(publication, session, None);
         }
         let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
@@ -461,7 +477,7 @@ impl Reach<'_> {
             priority,
             hops: source.hops,
             // Only whoever may be told something later has to be known there.
-            from: source.connection.filter(|_| ticket.is_some() || tells),
+            from: source.connection.filter(|_| tells).or(ticket.map(|ticket| ticket.connection)),
             ticket,
         }
     }

@@ -23,6 +23,7 @@ use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::output::Output;
 use crate::reason::Reason;
+use crate::records::Awaited;
 use crate::retained::Retained;
 use crate::retained_fetch::Fetches;
 use crate::roster::Roster;
@@ -99,6 +100,8 @@ pub struct Engine {
     pub(crate) others_replayed: u16,
     /// Sessions and packet ids of pings that were not acknowledged so far.
     pub(crate) pings: BTreeSet<(u32, u16)>,
+    /// What the shell has given and wants to know more of.
+    pub(crate) awaited: Awaited,
     /// Whether [`Engine::work_off`] is running.
     working_off: bool,
 }
@@ -166,6 +169,7 @@ impl Engine {
             others_restored: 0,
             others_replayed: 0,
             pings: BTreeSet::new(),
+            awaited: Awaited::default(),
             working_off: false,
             settings,
         }
@@ -408,6 +412,7 @@ impl Engine {
             }
         }
         self.desk.to_write.end_input(before);
+        self.tell_taken(sequence);
     }
 
     /// Whether the store is nearly full. As long as it is, what would have to be stored is refused with

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, ShardId, TenantId};
 use crate::reason::Reason;
+use crate::records::ApplicationMessage;
 use crate::uplink::DialAttempt;
 use tidegate_mqtt::Version;
 
@@ -86,6 +87,15 @@ pub enum Event {
         tenant: TenantId,
         /// The client id.
         client_id: String,
+    },
+    /// A message for applications: [`Engine::confirm_record`](crate::Engine::confirm_record) tells what became of it.
+    Record(Box<ApplicationMessage>),
+    /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where things are.
+    Taken {
+        /// As it was given.
+        number: u64,
+        /// Whether it really was; otherwise a node has gone that had to say so, and it is to be published again.
+        taken: bool,
     },
     /// Something for the log.
     Log(LogEvent),

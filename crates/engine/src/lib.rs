@@ -102,6 +102,7 @@ mod publish;
 mod queue;
 mod rate;
 mod reason;
+mod records;
 mod refusals;
 mod reservations;
 mod retained;
@@ -146,6 +147,7 @@ pub use link::Batch;
 pub use now::{Millis, Now};
 pub use output::Output;
 pub use reason::{REASONS, Reason};
+pub use records::{ApplicationMessage, RecordTicket};
 pub use roster::Roster;
 pub use service::InnerPublication;
 pub use settings::{

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::input::Refused;
+use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
@@ -176,6 +177,9 @@ impl Engine {
         {
             return;
         }
+        if traits.is_record && self.is_record_again(now, key, session, tenant, slot, raw, forwarding) {
+            return;
+        }
         let mut ticket = None;
         let mark = self.desk.journal.mark();
         if let Some(id) = raw.packet_id {
@@ -188,14 +192,7 @@ impl Engine {
         if is_own_topic(topic) || !self.may_publish_to(key, session, slot, raw.qos, raw.retain) {
             return self.deny_publish(now, key, session, slot, raw, mark);
         }
-        let source = Source {
-            session: Some(session),
-            connection: Some(key),
-            origin: self.place.shard,
-            ticket,
-            entered_at: now.monotonic,
-            hops: 0,
-        };
+        let source = Source::client(self.place.shard, now, session, key, ticket);
         let mut refused = None;
         if raw.retain {
             refused = self.retain_published(now, slot, raw, forwarding, tenant, session);
@@ -221,11 +218,51 @@ impl Engine {
             self.wait_for_next_turn(now, key, share);
         }
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
+        let mut waits = u32::from(done.waits);
+        if traits.is_record {
+            waits += self.put_on_bus(tenant, session, slot, raw, forwarding, ticket);
+        }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, done.reached);
-            self.answer_publish(now, key, raw, outcome, u32::from(done.waits), mark);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.is_record);
+            self.answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, tenant, done.full);
+    }
+
+    /// Hands a message for applications to the shell; says for how many more confirmations its acknowledgement waits.
+    #[cold]
+    fn put_on_bus(
+        &mut self,
+        tenant: TenantId,
+        session: SessionKey,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+        ticket: Option<Ticket>,
+    ) -> u32 {
+        let topic = self.cache.get(slot).0.to_owned();
+        let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
+        let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
+        self.tell_record(&publication, Some(session), ticket)
+    }
+
+    /// Whether a message for applications was taken before, and only the bus has to confirm it once more.
+    #[cold]
+    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
+    fn is_record_again(
+        &mut self,
+        now: Now,
+        key: ConnectionKey,
+        session: SessionKey,
+        tenant: TenantId,
+        slot: RouteSlot,
+        raw: &RawPublish<'_>,
+        forwarding: &Forwarding<'_>,
+    ) -> bool {
+        let topic = self.cache.get(slot).0.to_owned();
+        let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
+        let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
+        self.repeat_record(now, key, session, &publication, raw)
     }
 
     /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which

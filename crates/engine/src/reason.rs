@@ -195,6 +195,8 @@ reasons! {
     NoBroker = 78, "no_broker", ServerUnavailable, "the orchestrator has no broker that could take the message";
     /// A WebSocket or a QUIC connection came to nothing.
     HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
+    /// A message for applications that the bus does not take.
+    BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read takes no more, or not this message";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

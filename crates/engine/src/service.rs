@@ -22,10 +22,21 @@ pub struct InnerPublication {
     pub qos: QoS,
     /// Whether it is kept for later subscribers; an empty payload ends that.
     pub retain: bool,
+    /// Encoded MQTT 5 properties that are passed on: all but topic alias, expiry and subscription identifiers.
+    pub properties: Vec<u8>,
     /// The payload.
     pub payload: Vec<u8>,
     /// When it expires, or [`Millis::NEVER`].
     pub expires_at: Millis,
+}
+
+impl InnerPublication {
+    /// As it goes through the engine, where retained messages are available or not.
+    pub(crate) fn publication(&self, retained: bool) -> Publication<'_> {
+        let (topic, payload) = (self.topic.as_str(), self.payload.as_slice());
+        let retain = self.retain && retained;
+        Publication::new(self.tenant, topic, self.qos, retain, &self.properties, self.expires_at, payload, 0)
+    }
 }
 
 impl Engine {
@@ -35,11 +46,7 @@ impl Engine {
         if TopicName::new(&message.topic).is_err() || is_own_topic(&message.topic) {
             return false;
         }
-        let retain = message.retain && self.settings.retained.available;
-        let (topic, payload) = (message.topic.as_str(), message.payload.as_slice());
-        let mut publication =
-            Publication::new(message.tenant, topic, message.qos, retain, &[], message.expires_at, payload, 0);
-        self.publish_inside(now, &mut publication, None);
+        self.publish_inside(now, &mut message.publication(self.settings.retained.available), None);
         self.after_frame(now);
         true
     }

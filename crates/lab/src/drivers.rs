@@ -5,6 +5,7 @@ mod amqp091;
 mod books;
 mod driver;
 mod exchange;
+mod kafka;
 mod nats;
 mod party;
 mod plan;

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tidegate_engine::{
-    InnerError, InnerKey, InnerMessage, InnerPublication, Millis, Place, ShardId, TenantId, partition_of,
+    InnerError, InnerKey, InnerMessage, InnerPublication, Millis, Place, Reason, RecordTicket, ShardId, TenantId,
+    partition_of,
 };
 use tidegate_mqtt::QoS;
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::inbox::{Admin, ToShard};
+use crate::records::RecordSink;
 use crate::shard::Shard;
 
 /// Messages that wait for a service outside of its session's queue.
@@ -76,6 +78,12 @@ pub(crate) enum ServiceOrder {
     Ping { pings: Vec<Ping>, expires_at: Millis, answer: Sender<Vec<Option<Instant>>> },
     /// A new round of pings begins: acknowledgements of older ones are told no more.
     ForgetPings,
+    /// Publish this, and tell its number when it is taken.
+    PublishAwaited(Box<InnerPublication>, u64),
+    /// Tell messages for applications here from now on.
+    Records(Box<RecordSink>),
+    /// What became of a message for applications.
+    Recorded { ticket: RecordTicket, refused: Option<Reason> },
     /// Send a client elsewhere, and answer whether there was one.
     SendElsewhere { tenant: TenantId, client_id: String, reference: String, answer: Sender<bool> },
 }
@@ -111,6 +119,7 @@ struct Source {
 pub(crate) struct Services {
     sources: Vec<Source>,
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
+    pub(crate) records: Option<Box<RecordSink>>,
 }
 
 /// What both ends of a feed know.
@@ -168,7 +177,7 @@ impl Pongs {
 }
 
 impl NodeHandle {
-    fn home(&self, tenant: TenantId, name: &str) -> ShardId {
+    pub(crate) fn home(&self, tenant: TenantId, name: &str) -> ShardId {
         Place { shard: ShardId(0), shards: self.shards() }.home_of(partition_of(tenant, name))
     }
 
@@ -297,6 +306,9 @@ impl Shard {
                 let _ = answer.send(pings.iter().map(ping).collect());
             }
             ServiceOrder::ForgetPings => self.engine.forget_pings(),
+            ServiceOrder::PublishAwaited(message, number) => self.publish_awaited(&message, number),
+            ServiceOrder::Records(sink) => self.services.records = Some(sink),
+            ServiceOrder::Recorded { ticket, refused } => self.engine.confirm_record(self.now, ticket, refused),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));
             }

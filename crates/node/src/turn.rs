@@ -290,6 +290,8 @@ impl Shard {
                 Event::ReadQueue(wanted) => self.read_queue(wanted),
                 Event::Dial { uplink, attempt } => self.dial(&uplink, attempt),
                 Event::Pong { tenant, client_id } => self.take_pong(tenant, client_id),
+                Event::Record(message) => self.take_record(*message),
+                Event::Taken { number, taken } => self.tell_taken(number, taken),
                 Event::Log(event) => self.log(&event),
             }
         }

@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use tidegate_console::{
-    AdmissionStatus, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
+    AdmissionStatus, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
 };
+use tidegate_context::service::{CoreCounters, CoreFigures};
 use tidegate_node::{BanOrigin, NodeHandle, NodeReport, RevocationLists, TenantHoldings};
 
 use crate::access::Tenancy;
@@ -26,6 +27,7 @@ pub(crate) struct BrokerStatus {
     store: OnceLock<Arc<tidegate_store::Status>>,
     fleet: OnceLock<(Config, Arc<HomesKeeper>)>,
     cluster: OnceLock<ClusterApi>,
+    core: OnceLock<Arc<CoreCounters>>,
     tenancy: OnceLock<Tenancy>,
     drain: Drain,
     started: SystemTime,
@@ -45,6 +47,7 @@ impl BrokerStatus {
             store: OnceLock::new(),
             fleet: OnceLock::new(),
             cluster: OnceLock::new(),
+            core: OnceLock::new(),
             tenancy: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
@@ -84,6 +87,12 @@ impl BrokerStatus {
     pub(crate) fn joins(&self, cluster: ClusterApi) {
         // Set once, before the broker is ready.
         let _ = self.cluster.set(cluster);
+    }
+
+    /// It is a gateway of mobile nodes.
+    pub(crate) fn serves_mobile_nodes(&self, counters: Arc<CoreCounters>) {
+        // Set once, before the broker is ready.
+        let _ = self.core.set(counters);
     }
 
     /// Its place in its cluster, where it is a node of one.
@@ -157,6 +166,7 @@ impl StatusSource for BrokerStatus {
             logins: self.authentication.get().map(|authentication| logins(authentication)).unwrap_or_default(),
             homes: self.homes_keeper().map(|homes| homes.numbers()),
             cluster: self.cluster.get().map(ClusterApi::numbers),
+            core: self.core.get().map(|counters| core_numbers(&counters.figures())),
             store: self.store.get().map(|store| store_status::numbers(store)),
             fleet: self.fleet_brokers(),
             tenants: self.tenancy.get().map(tenants).unwrap_or_default(),
@@ -167,6 +177,31 @@ impl StatusSource for BrokerStatus {
             started: self.started,
             version: env!("CARGO_PKG_VERSION"),
         })
+    }
+}
+
+/// The figures of the core, as the console tells them.
+fn core_numbers(figures: &CoreFigures) -> CoreNumbers {
+    CoreNumbers {
+        gateways: figures.gateways,
+        load_reports: figures.load_reports,
+        connection_reports: figures.connection_reports,
+        context_reports: figures.context_reports,
+        pings: figures.pings,
+        pongs: figures.pongs,
+        late_pongs: figures.late_pongs,
+        handovers: figures.handovers,
+        handovers_decided: figures.handovers_decided,
+        group_changes: figures.group_changes,
+        contexts_evaluated: figures.contexts_evaluated,
+        advertisements: figures.advertisements,
+        records_out: figures.records_out,
+        records_refused: figures.records_refused,
+        records_retried: figures.records_retried,
+        records_waiting: figures.records_waiting,
+        records_in: figures.records_in,
+        records_rejected: figures.records_rejected,
+        records_expired: figures.records_expired,
     }
 }
 

@@ -63,7 +63,8 @@ impl Admin {
     pub(super) fn create(&self, spec: &LogSpec, deadline: Instant) -> Result<(), BusError> {
         let topic = self.common.topic(&spec.name);
         let policy = if spec.keep == Keep::LatestOfKey { "compact,delete" } else { "delete" };
-        let config = [("cleanup.policy", policy), ("retention.ms", "-1"), ("retention.bytes", "-1")];
+        let age = spec.keep_for.map_or("-1".to_owned(), |age| age.as_millis().to_string());
+        let config = [("cleanup.policy", policy), ("retention.ms", &age), ("retention.bytes", "-1")];
         self.until(deadline, || {
             self.make(&topic, spec.partitions, &config)?;
             let mismatch = |what| Err(Failure::Final(BusError::Mismatch { log: spec.name.to_string(), what }));

@@ -34,6 +34,12 @@ pub(super) fn claim_headers() -> HeaderMap {
     headers
 }
 
+/// Whether a header is NATS's or ours.
+fn is_reserved(name: &str) -> bool {
+    let begins = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    begins("nats-") || begins("tidegate-")
+}
+
 /// The record that a message is; `None` for a claim.
 pub(super) fn record_of(position: Position, headers: Option<&HeaderMap>, payload: Bytes) -> Option<Record> {
     let get = |name: &str| headers.and_then(|headers| headers.get(name)).map(|value| value.as_str().to_owned());
@@ -47,6 +53,14 @@ pub(super) fn record_of(position: Position, headers: Option<&HeaderMap>, payload
         let value = headers.and_then(|headers| headers.get_all(name).nth(before));
         if let Some(value) = value {
             ordered.push(Header { name: name.to_owned(), value: value.as_str().to_owned() });
+        }
+    }
+    if let Some(headers) = headers.filter(|_| get(ORDER).is_none()) {
+        // Others than us need not say an order.
+        for (name, values) in headers.iter().filter(|(name, _)| !is_reserved(name.as_ref())) {
+            let name: &str = name.as_ref();
+            ordered
+                .extend(values.iter().map(|value| Header { name: name.to_owned(), value: value.as_str().to_owned() }));
         }
     }
     Some(Record { position, key: key.into(), headers: ordered, payload })
@@ -63,5 +77,11 @@ mod tests {
         assert_eq!((record.headers, record.key), (append.headers, append.key));
         assert_eq!(record_of(Position(1), Some(&claim_headers()), Bytes::new()), None);
         assert_eq!(record_of(Position(1), None, Bytes::from("x")).unwrap().payload, "x");
+        let mut theirs = HeaderMap::new();
+        for (name, value) in [("recipient", "n1"), ("Nats-Msg-Id", "7"), (KEY, "6b")] {
+            theirs.insert(name, value);
+        }
+        let record = record_of(Position(1), Some(&theirs), Bytes::new()).unwrap();
+        assert_eq!((record.headers.len(), record.headers[0].value.as_str(), &record.key[..]), (1, "n1", &b"k"[..]));
     }
 }

@@ -145,7 +145,7 @@ impl Server {
             }
             Err(failure) => return Err(failure),
         };
-        let (found, limits) = (&found["config"], ["max_msgs", "max_bytes"]);
+        let (found, limits) = (&found["config"], ["max_msgs", "max_bytes", "max_age"]);
         let description = found["description"].as_str().unwrap_or_default();
         if description != naming::description(spec) || found["subjects"] != config["subjects"] {
             let what = naming::difference(description, spec);
@@ -162,6 +162,7 @@ impl Server {
         let claims = if spec.writers == Writers::Owner { ROOM_FOR_CLAIMS } else { 0 };
         // An append is repeated no longer than it may wait.
         let window = (*max_waiting_time * 2).as_nanos();
+        let age = spec.keep_for.map_or(0, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
         json!({
             "name": naming::stream(prefix, &place.log, place.partition),
             "description": naming::description(spec),
@@ -171,6 +172,7 @@ impl Server {
             "storage": "file",
             "max_msgs": spec.max_records.saturating_add(claims).min(i64::MAX as u64),
             "max_bytes": spec.max_bytes,
+            "max_age": age,
             "max_msgs_per_subject": if spec.keep == Keep::LatestOfKey { 1 } else { -1 },
             "num_replicas": replicas,
             "duplicate_window": u64::try_from(window).unwrap_or(u64::MAX),

@@ -140,6 +140,7 @@ mod tests {
             tenants: Vec::new(),
             homes: None,
             cluster: None,
+            core: None,
             store,
             shards: 1,
             slow_sessions: 0,

@@ -1,14 +1,15 @@
 //! The bus as services use it: logs by their names in the register, waiting where a service has nothing else to do.
 
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tidegate_bus::{Append, Bounds, Bus, BusError, Done, LogName, Partition, Place, Position, Reader, Record};
 
-use super::{Bell, Stop};
+use super::{Bell, CoreCounters, KnownContexts, Stop};
 use crate::partition::partition_of;
-use crate::register::Topic;
+use crate::register::{RecordLimits, Topic};
 
 /// How often something is asked again while the bus is away.
 const RETRY: Duration = Duration::from_secs(1);
@@ -19,6 +20,9 @@ pub struct Courier {
     bus: Bus,
     /// Partitions of the logs that nodes are dealt to.
     partitions: u32,
+    limits: RecordLimits,
+    counters: Arc<CoreCounters>,
+    contexts: Arc<KnownContexts>,
 }
 
 impl std::fmt::Debug for Courier {
@@ -30,7 +34,25 @@ impl std::fmt::Debug for Courier {
 impl Courier {
     /// Over a bus; nodes are dealt to so many partitions, at least 1. All who share the bus have to agree on the number.
     pub fn new(bus: Bus, partitions: u32) -> Self {
-        Self { bus, partitions: partitions.max(1) }
+        let (limits, counters, contexts) = Default::default();
+        Self { bus, partitions: partitions.max(1), limits, counters, contexts }
+    }
+
+    /// With other limits for the logs between nodes and applications.
+    #[must_use]
+    pub fn with_limits(mut self, limits: RecordLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What all services that use this courier have counted.
+    pub fn counters(&self) -> &Arc<CoreCounters> {
+        &self.counters
+    }
+
+    /// Contexts of the nodes that have sent one here.
+    pub(crate) fn contexts(&self) -> &KnownContexts {
+        &self.contexts
     }
 
     pub(crate) fn bus(&self) -> &Bus {
@@ -45,7 +67,9 @@ impl Courier {
     pub(crate) fn prepare(&self, topics: &[Topic], stop: &Stop) -> Option<()> {
         for topic in topics {
             until(stop, || {
-                let spec = topic.spec(self.partitions).map_err(|_| BusError::Malformed("a topic's name is none"))?;
+                let spec = topic
+                    .spec(self.partitions, self.limits)
+                    .map_err(|_| BusError::Malformed("a topic's name is none"))?;
                 ask(stop, |done| self.bus.create(spec, done))
             })?;
         }
@@ -72,10 +96,21 @@ impl Courier {
 
     /// Appends to the partition of a key's node; what comes of it is told to `done`.
     pub(crate) fn append_to(&self, topic: Topic, partition: u32, append: Append, done: Done<Position>) {
-        let Some(place) = place(topic, partition) else { return };
-        if let Err(error) = self.bus.append(&place, append, done) {
+        if let Err(error) = self.try_append(topic, partition, append, done) {
             tracing::warn!(%error, log = topic.name(), "nothing could be appended to a log of the core");
         }
+    }
+
+    /// The same; what is not even begun is an error.
+    pub(crate) fn try_append(
+        &self,
+        topic: Topic,
+        partition: u32,
+        append: Append,
+        done: Done<Position>,
+    ) -> Result<(), BusError> {
+        let place = place(topic, partition).ok_or(BusError::Malformed("a topic's name is none"))?;
+        self.bus.append(&place, append, done)
     }
 
     /// Appends what is said again soon anyway: a failure is logged and nothing more.
@@ -163,6 +198,9 @@ impl Following {
                 taken.records
             }
             Err(error) => {
+                if let BusError::Trimmed { first, .. } = &error {
+                    self.from = *first;
+                }
                 tracing::warn!(%error, log = self.topic.name(), "reading a log of the core ended; it is begun again");
                 self.reader = courier.read(self.topic, self.partition, self.from, bell);
                 Vec::new()

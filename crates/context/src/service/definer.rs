@@ -111,6 +111,7 @@ impl Part {
         }
         for record in self.contexts.take(courier, bell, TAKEN_AT_ONCE) {
             let Some(node) = key_of(&record) else { continue };
+            courier.counters().contexts_evaluated.add(1);
             match self.table.context(node, record.position.0, &record.payload) {
                 Ok(Some(advertisement)) => self.tell(courier, bell, node, &advertisement),
                 Ok(None) => {}
@@ -120,6 +121,7 @@ impl Part {
     }
 
     fn tell(&self, courier: &Courier, bell: &Bell, node: &str, advertisement: &GroupAdvertisement) {
+        courier.counters().advertisements.add(1);
         let key = format!("{}/{node}", advertisement.definer);
         let append = Append::new(advertisement.write()).with_key(Bytes::from(key));
         let (failed, bell) = (Arc::clone(&self.failed), bell.clone());

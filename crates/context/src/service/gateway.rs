@@ -247,6 +247,8 @@ impl Gateway {
                 );
                 continue;
             }
+            self.courier.contexts().put(&node, &context);
+            self.courier.counters().context_reports.add(1);
             self.courier.tell(Topic::ContextReport, Some(&node), &node, context);
         }
     }
@@ -292,8 +294,12 @@ impl Gateway {
 
     fn take_lists(&mut self, bell: &Bell) {
         let records = self.lists.take(&self.courier, bell, TAKEN_AT_ONCE);
-        let newest = records.iter().rev().find_map(|record| read::<GWList>(record).map(|list| list.write()));
-        if let Some(list) = newest {
+        let newest = records
+            .iter()
+            .rev()
+            .find_map(|record| read::<GWList>(record).map(|list| (list.write(), list.gateways.len() as u64)));
+        if let Some((list, gateways)) = newest {
+            self.courier.counters().gateways.set(gateways);
             self.host.tell_list(&list);
         }
     }
@@ -302,6 +308,7 @@ impl Gateway {
         for record in self.handovers.take(&self.courier, bell, TAKEN_AT_ONCE) {
             let Some(handover) = read::<Handover>(&record) else { continue };
             if handover.from == self.settings.name && handover.to != handover.from {
+                self.courier.counters().handovers.add(1);
                 self.host.hand_over(&handover.node, &handover.address);
             }
         }
@@ -324,6 +331,7 @@ impl Gateway {
     }
 
     fn set_groups(&mut self, mut changes: Vec<MembershipChange>) {
+        self.courier.counters().group_changes.add(changes.len() as u64);
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(AT_ONCE));
             self.host.set_groups(std::mem::replace(&mut changes, rest));
@@ -347,6 +355,10 @@ impl Gateway {
 
     fn work_pings(&mut self, now: Instant) {
         if let Some(round) = self.pings.close(self.since(now)) {
+            let counters = self.courier.counters();
+            counters.pings.add(round.pinged);
+            counters.pongs.add(round.answers.len() as u64);
+            counters.late_pongs.add(round.late);
             self.last_round = Some(round);
             self.next_connections = now;
         }
@@ -391,12 +403,14 @@ impl Gateway {
             queue_bytes: load.queue_bytes,
             draining: load.draining,
         };
+        self.courier.counters().load_reports.add(1);
         self.courier.tell(Topic::LoadReport, None, &self.settings.name, report.write());
     }
 
     fn report_connections(&mut self) {
         let Some(nodes) = self.host.nodes(true) else { return };
         self.connection_number += 1;
+        self.courier.counters().connection_reports.add(1);
         let round = self.last_round.as_ref();
         let pongs: HashMap<&str, Duration> =
             round.iter().flat_map(|round| &round.answers).map(|(node, took)| (&**node, *took)).collect();

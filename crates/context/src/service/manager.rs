@@ -143,6 +143,9 @@ impl Work {
 }
 
 fn tell(courier: &Courier, action: &PointsAction) {
+    if matches!(action, PointsAction::HandOver(_)) {
+        courier.counters().handovers_decided.add(1);
+    }
     match action {
         PointsAction::Configure(config) => courier.tell(Topic::PingConfig, None, &config.gateway, config.write()),
         PointsAction::List(list) => courier.tell(Topic::GWList, None, Topic::GWList.name(), list.write()),

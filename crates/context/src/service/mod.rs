@@ -3,7 +3,10 @@
 //! Each service has one thread, which sleeps until the bus, the node or its own clock rings. Nothing here is waited for by a
 //! shard.
 
+mod applications;
 mod bell;
+mod contexts;
+mod counters;
 mod courier;
 mod definer;
 mod gateway;
@@ -15,7 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+pub use applications::{ApplicationEvent, ApplicationHost, ApplicationSettings, Confirm, Sharing, start_applications};
 pub use bell::Bell;
+pub(crate) use contexts::KnownContexts;
+pub use counters::{CoreCounters, CoreFigures};
 pub use courier::Courier;
 pub use definer::{DefinerSettings, start_definer};
 pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};

@@ -43,6 +43,13 @@ pub(crate) fn is_address(settings: &Settings, topic: &str) -> bool {
     settings.addresses.as_ref().is_some_and(|addresses| Address::read(&addresses.prefix, topic).is_some())
 }
 
+/// Whether a topic is an application's, `PREFIX/to/app/NAME` or below it, and the shell wants its messages.
+pub(crate) fn is_for_applications(settings: &Settings, topic: &str) -> bool {
+    let Some(addresses) = settings.addresses.as_ref().filter(|addresses| addresses.records) else { return false };
+    let rest = topic.strip_prefix(&addresses.prefix).and_then(|rest| rest.strip_prefix("/to/app/"));
+    rest.and_then(first_level).is_some()
+}
+
 fn first_level(rest: &str) -> Option<&str> {
     rest.split('/').next().filter(|level| !level.is_empty())
 }

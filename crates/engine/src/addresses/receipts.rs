@@ -149,26 +149,39 @@ impl Engine {
         asked: &PublishProperties<'_>,
         out: &mut Vec<u8>,
     ) {
-        let wants =
-            asked.user_properties.iter().any(|(name, value)| name == ASKS && matches!(value, "delivered" | "all"));
-        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return };
-        let several = match Address::read(&addresses.prefix, topic) {
-            Some(Address::Node(_)) => false,
-            Some(Address::Group(_) | Address::All) => true,
-            Some(Address::Receipts(_)) | None => return,
-        };
+        let Some(addresses) = self.settings.addresses.as_ref() else { return };
         let Some(session) = self.desk.sessions.get(sender.0) else { return };
         let own = format!("{}/receipts/{}", addresses.prefix, encoded(&session.client_id));
         let wished = asked.response_topic.map(TopicName::as_str);
         let may = |topic: &&str| {
             !crate::publish::is_own_topic(topic) && self.may_publish(sender, topic, QoS::AtLeastOnce, false)
         };
-        put_user_property(out, GOES_TO, wished.filter(may).unwrap_or(&own));
+        self.add_receipts_to(topic, asked, wished.filter(may).unwrap_or(&own), out);
+    }
+
+    /// The same for receipts that go to this topic; says whether any were asked for.
+    pub(crate) fn add_receipts_to(
+        &mut self,
+        topic: &str,
+        asked: &PublishProperties<'_>,
+        to: &str,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let wants =
+            asked.user_properties.iter().any(|(name, value)| name == ASKS && matches!(value, "delivered" | "all"));
+        let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return false };
+        let several = match Address::read(&addresses.prefix, topic) {
+            Some(Address::Node(_)) => false,
+            Some(Address::Group(_) | Address::All) => true,
+            Some(Address::Receipts(_)) | None => return false,
+        };
+        put_user_property(out, GOES_TO, to);
         if several {
             self.nodes.asked += 1;
             let number = crate::hash::hash_bytes(self.assigned.seed, &self.nodes.asked.to_le_bytes());
             put_user_property(out, NUMBER, &format!("{number:x}"));
         }
+        true
     }
 
     /// Publishes the receipt that waits longest; says whether there was one.

@@ -83,6 +83,11 @@ impl Journal {
         self.sequence
     }
 
+    /// The batch that something has to wait for which promises all that was written so far, where promises wait at all.
+    pub(crate) fn promised_batch(&mut self) -> Option<u64> {
+        (self.durability == Durability::Commit).then(|| self.awaited_batch())
+    }
+
     /// The last batch that is known to be committed.
     pub(crate) fn committed(&self) -> u64 {
         self.committed

@@ -22,6 +22,9 @@ pub struct AddressSettings {
     pub max_mailboxes: u32,
     /// Whether QoS 0 messages to nodes that are away are kept, as if they had QoS 1.
     pub keep_qos0: bool,
+    /// Whether what clients publish for applications is handed to the shell as [`Event::Record`](crate::Event::Record), and
+    /// acknowledged when that is confirmed.
+    pub records: bool,
 }
 
 impl Default for AddressSettings {
@@ -35,6 +38,7 @@ impl Default for AddressSettings {
             node_expiry_seconds: 86_400,
             max_mailboxes: 1_000_000,
             keep_qos0: true,
+            records: false,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::addresses::is_address;
+use crate::addresses::{is_address, is_for_applications};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
 use crate::overflow::may_reject;
@@ -83,6 +83,8 @@ pub(crate) struct TopicTraits {
     pub may_reject: bool,
     /// Whether it is the address of mobile nodes.
     pub is_address: bool,
+    /// Whether its messages are handed to the shell, for applications on a bus.
+    pub is_record: bool,
 }
 
 impl RouteCache {
@@ -280,6 +282,7 @@ impl Cached {
             priority: TopicPriority::of(&settings.priority, topic),
             may_reject: may_reject(settings, topic),
             is_address: is_address(settings, topic),
+            is_record: tenant == TenantId::DEFAULT && is_for_applications(settings, topic),
         };
     }
 }

@@ -10,8 +10,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use tidegate_engine::{
-    AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId, LoadedQueue, LogEvent, Millis,
-    Now, PagedQueue, Preset, Reason, Settings, TenantId, UplinkOptions, Verdict, WantedQueue,
+    ApplicationMessage, AuthRequest, Batch, ConnectionKey, Counters, DialAttempt, Engine, Event, ListenerId,
+    LoadedQueue, LogEvent, Millis, Now, PagedQueue, Preset, Reason, Settings, TenantId, UplinkOptions, Verdict,
+    WantedQueue,
 };
 
 use self::nodes::Nodes;
@@ -148,6 +149,8 @@ pub(crate) struct Net {
     pub asked_back: Vec<String>,
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
+    pub records: Vec<(usize, ApplicationMessage)>,
+    pub taken: Vec<(u64, bool)>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.
     audited: u64,
@@ -240,6 +243,8 @@ impl Net {
             relaying: Vec::new(),
             asked_back: Vec::new(),
             pongs: Vec::new(),
+            records: Vec::new(),
+            taken: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
             next_acceptor: 0,
@@ -790,6 +795,8 @@ impl Net {
             Event::Relay { key, place } if self.nodes.are_several() => self.relay(shard, key, usize::from(place)),
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
+            Event::Record(message) => self.records.push((shard, *message)),
+            Event::Taken { number, taken } => self.taken.push((number, taken)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));
                 self.log.push(event);

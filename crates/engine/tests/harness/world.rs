@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use tidegate_engine::{
-    AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, Reason, Settings, TenantId,
-    Verdict, partition_of,
+    ApplicationMessage, AuthRequest, Counters, Durability, Engine, Gauges, ListenerId, LogEvent, Millis, Now, Reason,
+    Settings, TenantId, Verdict, partition_of,
 };
 
 use super::client::Client;
@@ -427,6 +427,19 @@ impl World {
     pub(crate) fn take_pongs(&self) -> Vec<String> {
         self.run();
         std::mem::take(&mut self.0.borrow_mut().pongs)
+    }
+
+    /// Runs, and takes the messages for applications, each with its shard.
+    pub(crate) fn take_records(&self) -> Vec<(u16, ApplicationMessage)> {
+        self.run();
+        let records = std::mem::take(&mut self.0.borrow_mut().records);
+        records.into_iter().map(|(shard, message)| (shard as u16, message)).collect()
+    }
+
+    /// Runs, and takes the numbers of what was published and taken.
+    pub(crate) fn take_taken(&self) -> Vec<(u64, bool)> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().taken)
     }
 
     /// Takes the names of the clients whose queues were asked for.

@@ -31,6 +31,7 @@ mod properties;
 mod publish;
 mod queues;
 mod races;
+mod records;
 mod refusals;
 mod rejecting;
 mod retained;

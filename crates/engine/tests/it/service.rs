@@ -11,6 +11,7 @@ fn publication(topic: &str, retain: bool) -> InnerPublication {
         topic: topic.into(),
         qos: QoS::AtLeastOnce,
         retain,
+        properties: Vec::new(),
         payload: b"told".to_vec(),
         expires_at: Millis::NEVER,
     }

@@ -88,9 +88,11 @@ impl Amqp091 {
         match (bytes.u16()?, bytes.u16()?) {
             START => {
                 let mut arguments = vec![0, 0, 0, 0];
-                short(b"PLAIN", &mut arguments);
-                arguments.extend_from_slice(&(self.login.len() as u32).to_be_bytes());
-                arguments.extend_from_slice(&self.login);
+                let (mechanism, login): (&[u8], &[u8]) =
+                    if wants_nobody(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
+                short(mechanism, &mut arguments);
+                arguments.extend_from_slice(&(login.len() as u32).to_be_bytes());
+                arguments.extend_from_slice(login);
                 short(b"en_US", &mut arguments);
                 send(0, START_OK, &arguments, out);
             }
@@ -211,6 +213,20 @@ impl Amqp091 {
     }
 }
 
+/// Whether the broker lets in those without a name only, as START says.
+fn wants_nobody(bytes: &mut Bytes<'_>) -> bool {
+    let mut mechanisms = || {
+        bytes.take(2)?;
+        let properties = bytes.u32()?;
+        bytes.take(properties as usize)?;
+        let len = bytes.u32()?;
+        bytes.take(len as usize)
+    };
+    let known = mechanisms().unwrap_or_default();
+    let mut words = known.split(|byte| *byte == b' ');
+    words.clone().any(|word| word == b"ANONYMOUS") && !words.any(|word| word == b"PLAIN")
+}
+
 fn short(text: &[u8], out: &mut Vec<u8>) {
     out.push(text.len() as u8);
     out.extend_from_slice(text);
@@ -300,6 +316,17 @@ mod tests {
         assert_eq!(feed(driver, &method(0, OPEN_OK, &[0]), piece, noted), method(1, CHANNEL_OPEN, &[0]));
         let declared = feed(driver, &method(1, CHANNEL_OPEN_OK, &[0, 0, 0, 0]), piece, noted);
         assert_eq!(declared, method(1, EXCHANGE_DECLARE, b"\0\0\x03lab\x06fanout\0\0\0\0\0"));
+    }
+
+    #[test]
+    fn a_broker_that_knows_nobody_is_told_no_name() {
+        let (mut driver, mut noted) = (Amqp091::new("lab", None, false, Role::Publish), Noted::default());
+        let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 19][..], b"ANONYMOUS CRAM-MD5X", &[0, 0, 0, 0]].concat();
+        let answer = feed(&mut driver, &method(0, START, &start), 1000, &mut noted);
+        assert!(answer.windows(9).any(|window| window == b"ANONYMOUS"));
+        let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 15][..], b"PLAIN ANONYMOUS", &[0, 0, 0, 0]].concat();
+        let answer = feed(&mut driver, &method(0, START, &start), 1000, &mut noted);
+        assert!(answer.windows(5).any(|window| window == b"PLAIN"));
     }
 
     #[test]

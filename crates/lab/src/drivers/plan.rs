@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::amqp091::Amqp091;
+use super::kafka::Kafka;
 use super::nats::Nats;
 use super::zeromq::ZeroMq;
 use super::{Driver, Role};
@@ -18,6 +19,9 @@ pub enum Protocol {
     /// AMQP 0-9-1, as RabbitMQ speaks it: a fan-out exchange, and a queue of its own for each subscriber.
     #[serde(rename = "amqp-0-9-1")]
     Amqp091,
+    /// Kafka: a topic of one partition, read by each subscriber outside of any group.
+    #[serde(rename = "kafka")]
+    Kafka,
     /// ZeroMQ without a broker (ZMTP 3.0): each publisher listens, and all subscribers connect to all publishers. The
     /// publishers listen on the plan's port and those after it. There are no acknowledgements.
     #[serde(rename = "zeromq")]
@@ -26,7 +30,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// The schemes of addresses, for an error that names them.
-    pub const SCHEMES: &'static str = "nats://, amqp:// or zeromq://";
+    pub const SCHEMES: &'static str = "nats://, amqp://, kafka:// or zeromq://";
 
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
@@ -38,6 +42,7 @@ impl Protocol {
         Some(match scheme {
             "nats" => (Self::Nats, 4222),
             "amqp" => (Self::Amqp091, 5672),
+            "kafka" => (Self::Kafka, 9092),
             "zeromq" => (Self::ZeroMq, 0),
             _ => return None,
         })
@@ -48,13 +53,14 @@ impl Protocol {
         match self {
             Self::Nats => "nats",
             Self::Amqp091 => "amqp-0-9-1",
+            Self::Kafka => "kafka",
             Self::ZeroMq => "zeromq",
         }
     }
 
     /// Whether a publisher is told that a message has been taken.
     pub const fn acknowledges(self) -> bool {
-        matches!(self, Self::Amqp091)
+        matches!(self, Self::Amqp091 | Self::Kafka)
     }
 }
 
@@ -161,6 +167,7 @@ impl ExchangePlan {
         match self.protocol {
             Protocol::Nats => Box::new(Nats::new(&topic, credentials, role)),
             Protocol::Amqp091 => Box::new(Amqp091::new(&topic, credentials, self.acknowledged, role)),
+            Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),
             Protocol::ZeroMq => Box::new(ZeroMq::new(role)),
         }
     }

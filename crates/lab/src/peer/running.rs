@@ -197,13 +197,15 @@ impl Running {
     fn wait_ready(&mut self, stop: &Stop) -> Result<(), PeerError> {
         let started = Instant::now();
         let ready = self.template.ready.clone();
-        let port = self.values.get(&format!("port.{}", ready.port)).and_then(|port| port.parse().ok()).unwrap_or(0);
+        let port =
+            |name: &String| self.values.get(&format!("port.{name}")).and_then(|port| port.parse().ok()).unwrap_or(0);
+        let ports: Vec<u16> = std::iter::once(&ready.port).chain(&ready.also).map(port).collect();
         let mut last = String::new();
         while started.elapsed() < ready.limit.0 {
             if let Some(status) = self.ended() {
                 return Err(self.not_ready(format!("it ended with {status}")));
             }
-            match answers(ready.kind, &self.host, port) {
+            match ports.iter().try_for_each(|port| answers(ready.kind, &self.host, *port)) {
                 Ok(()) => {
                     self.ready_after = started.elapsed();
                     return Ok(());

@@ -23,6 +23,9 @@ const SHIPPED: &[(&str, &str)] = &[
     ("rabbitmq", include_str!("../../peers/rabbitmq.toml")),
     ("rumqttd", include_str!("../../peers/rumqttd.toml")),
     ("tidegate", include_str!("../../peers/tidegate.toml")),
+    ("tidegate-cluster-1", include_str!("../../peers/tidegate-cluster-1.toml")),
+    ("tidegate-cluster-2", include_str!("../../peers/tidegate-cluster-2.toml")),
+    ("tidegate-cluster-3", include_str!("../../peers/tidegate-cluster-3.toml")),
     ("tidegate-priority", include_str!("../../peers/tidegate-priority.toml")),
 ];
 
@@ -76,6 +79,9 @@ pub(super) struct Ready {
     pub(super) kind: Kind,
     /// The name of the port that is asked.
     pub(super) port: String,
+    /// Those of further nodes, which have to be ready, too.
+    #[serde(default)]
+    pub(super) also: Vec<String>,
     /// After this it is given up.
     pub(super) limit: Span,
 }
@@ -148,8 +154,9 @@ impl Template {
         let mut template: Self =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
         name.clone_into(&mut template.name);
-        if !template.ports.contains(&template.ready.port) {
-            return Err(wrong(format!("ready.port is `{}`, which ports does not name", template.ready.port)));
+        let mut asked = std::iter::once(&template.ready.port).chain(&template.ready.also);
+        if let Some(unknown) = asked.find(|port| !template.ports.contains(port)) {
+            return Err(wrong(format!("ready asks `{unknown}`, which ports does not name")));
         }
         if template.command.is_empty() {
             return Err(wrong("command names no program".to_owned()));

@@ -55,7 +55,13 @@ pub(super) fn priority(asked: &Asked, stop: &Stop) -> Result<Vec<Found>, String>
                 let waited = exchange(ROUNDS, Some(asked.sleep)).map(|(came, under_way)| {
                     let lost = (priorities.len() * ROUNDS).saturating_sub(came.len());
                     let lost = if lost > 0 { format!(", {lost} lost") } else { String::new() };
-                    order(&came, under_way) + &lost
+                    if !arrangement.several_subscribers {
+                        order(&came, under_way) + &lost
+                    } else if keeps_order(&came) {
+                        format!("each channel as published{lost}")
+                    } else {
+                        format!("a channel not as published{lost}")
+                    }
                 });
                 let cell = |text: Result<String, String>| text.unwrap_or_else(|why| format!("not found out: {why}"));
                 study.rows.push(vec![

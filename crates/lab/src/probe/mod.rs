@@ -2,8 +2,10 @@
 //! it can be tried; what it only says is marked as said.
 
 mod checks;
+mod conformance;
 pub(crate) mod session;
 
+pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
 
 use crate::load::plan::{Target, Transport};
@@ -21,6 +23,9 @@ pub struct Probed {
     pub address: String,
     /// What was found, in groups.
     pub findings: Vec<Finding>,
+    /// What the conformance suite found, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conformance: Option<Conformance>,
 }
 
 /// One thing that was found.
@@ -91,7 +96,19 @@ pub fn probe(address: &str) -> Result<Probed, ProbeError> {
         return Err(ProbeError::Transport(address.to_owned()));
     }
     let findings = checks::all(&target).map_err(|why| ProbeError::Silent { address: address.to_owned(), why })?;
-    Ok(Probed { schema: SCHEMA, address: address.to_owned(), findings })
+    Ok(Probed { schema: SCHEMA, address: address.to_owned(), findings, conformance: None })
+}
+
+/// Asks a broker everything, and runs the conformance suite against it, which takes about a minute and opens many connections.
+///
+/// # Errors
+/// As [`probe`]; and when the suite does not reach the broker.
+pub fn probe_with_conformance(address: &str) -> Result<Probed, ProbeError> {
+    let mut probed = probe(address)?;
+    let target: Target = target_of(address).map_err(ProbeError::Address)?;
+    let found = conformance::check(&target).map_err(|why| ProbeError::Silent { address: address.to_owned(), why })?;
+    probed.conformance = Some(found);
+    Ok(probed)
 }
 
 impl Finding {

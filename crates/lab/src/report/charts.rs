@@ -18,6 +18,8 @@ pub(super) fn ratios(results: &Results, out: &mut String) {
     if others.is_empty() {
         return;
     }
+    let before = out.len();
+    let mut figures = 0;
     put!(out, "<h2 id=\"ratios\">Against {}</h2>", escape(base));
     put!(
         out,
@@ -46,9 +48,18 @@ pub(super) fn ratios(results: &Results, out: &mut String) {
         if rows.iter().any(|bar| !(0.99..=1.01).contains(&bar.ratio)) {
             let (name, unit) = measure.name();
             put!(out, "<figure><figcaption><b>{name}</b>, {unit}</figcaption>{}</figure>", bars(name, base, &rows));
+            figures += 1;
         }
     }
     out.push_str("</div>");
+    if figures == 0 {
+        out.truncate(before);
+        put!(
+            out,
+            "<h2 id=\"ratios\">Against {}</h2><p class=\"note\">In no case have two brokers a valid run each that differ.</p>",
+            escape(base)
+        );
+    }
 }
 
 fn geometric_mean(values: &[f64]) -> Option<f64> {

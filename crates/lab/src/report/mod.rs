@@ -4,6 +4,7 @@ mod charts;
 mod found;
 mod markup;
 mod number;
+mod overview;
 mod page;
 mod plot;
 mod provenance;
@@ -15,6 +16,7 @@ mod tests;
 
 pub(crate) use markup::{escape, put};
 pub use number::shown;
+pub use overview::overview;
 pub use page::page;
 
 use crate::results::{Measure, Results};

@@ -52,6 +52,9 @@ pub struct Settings {
     pub repeat: u32,
     /// Where all chance began.
     pub seed: u64,
+    /// The board that stood in for this machine, by limits.
+    #[serde(default)]
+    pub board: Option<String>,
 }
 
 /// A broker.

@@ -68,8 +68,10 @@ impl Kept {
             return Ok((kept, wanted));
         }
         let there: Series = read(&path)?;
-        let name =
-            |series: &Series| format!("`{}` at a time scale of {}", series.scenario.name, series.settings.time_scale);
+        let name = |series: &Series| {
+            let on = series.settings.board.as_ref().map_or_else(String::new, |board| format!(" on the board {board}"));
+            format!("`{}` at a time scale of {}{on}", series.scenario.name, series.settings.time_scale)
+        };
         let same = there.schema == SCHEMA
             && there.scenario.load == wanted.scenario.load
             && there.scenario.matrix == wanted.scenario.matrix
@@ -132,7 +134,7 @@ mod tests {
         Series {
             schema: SCHEMA.to_owned(),
             scenario: Library::shipped().unwrap().get("smoke").unwrap(),
-            settings: Settings { time_scale, repeat: 1, seed },
+            settings: Settings { time_scale, repeat: 1, seed, board: None },
             environment: Environment::default(),
         }
     }

@@ -9,7 +9,7 @@ use super::progress::{Report, Said};
 use crate::peer::{Peer, Place, Ports};
 use crate::results::{Environment, Measure, NotMeasured, PeerInfo, Results, Run, SCHEMA, Settings};
 use crate::sample::Cgroups;
-use crate::scenario::{Case, Scenario, ScenarioError, shuffled};
+use crate::scenario::{Board, Case, Scenario, ScenarioError, shuffled};
 use crate::stop::Stop;
 
 /// What is to be run.
@@ -21,6 +21,10 @@ pub struct Order {
     pub peers: Vec<Peer>,
     /// Only cases whose name contains this.
     pub only: Option<String>,
+    /// Only so many cases, the first ones of those.
+    pub cases: Option<u32>,
+    /// The board that stands in for this machine, by limits.
+    pub board: Option<Board>,
     /// Where finished runs are kept.
     pub out: PathBuf,
     /// The factor of all times of phases.
@@ -79,7 +83,8 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
         Cgroups::V1 { .. } => "by cgroups of version 1".to_owned(),
         Cgroups::V2(_) => "by cgroups of version 2".to_owned(),
     };
-    let settings = Settings { time_scale: order.time_scale, repeat: order.repeat, seed: order.seed };
+    let board = order.board.map(|board| board.name.to_owned());
+    let settings = Settings { time_scale: order.time_scale, repeat: order.repeat, seed: order.seed, board };
     let environment = Environment::of_this_machine(order.commit.clone(), limits);
     let series = Series { schema: SCHEMA.to_owned(), scenario: order.scenario.clone(), settings, environment };
     let (kept, series) = Kept::open(&order.out, series)?;
@@ -139,14 +144,21 @@ fn take_in(results: &mut Results, run: Run, info: PeerInfo) {
 }
 
 fn chosen_cases(order: &Order) -> Result<Vec<Case>, RunError> {
-    let cases = order.scenario.cases()?;
-    let Some(only) = &order.only else { return Ok(cases) };
-    let known: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
-    let chosen: Vec<Case> = cases.into_iter().filter(|case| case.name.contains(only.as_str())).collect();
-    if chosen.is_empty() {
-        return Err(RunError::NoCase { scenario: order.scenario.name.clone(), only: only.clone(), known });
+    let mut cases = order.scenario.cases()?;
+    if let Some(only) = &order.only {
+        let known: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+        cases.retain(|case| case.name.contains(only.as_str()));
+        if cases.is_empty() {
+            return Err(RunError::NoCase { scenario: order.scenario.name.clone(), only: only.clone(), known });
+        }
     }
-    Ok(chosen)
+    if let Some(board) = &order.board {
+        for case in &mut cases {
+            case.limits = board.within(case.limits);
+        }
+    }
+    cases.truncate(order.cases.map_or(usize::MAX, |cases| cases as usize));
+    Ok(cases)
 }
 
 /// Every case with every broker, in each repetition in another order.
@@ -215,6 +227,8 @@ mod tests {
             scenario,
             peers: peers.to_vec(),
             only: None,
+            cases: None,
+            board: None,
             out: PathBuf::new(),
             time_scale: 1.0,
             repeat: 3,

@@ -3,6 +3,7 @@
 //! A scenario is a TOML file. Its `[load]` is a [`LoadPlan`](crate::load::LoadPlan) without what a run adds (the target, the sources, the seed); its
 //! `[matrix]` makes many cases of it, one for each combination, whose values stand for `{name}` anywhere in `[load]` and `[limits]`.
 
+mod board;
 mod error;
 mod matrix;
 mod model;
@@ -10,6 +11,7 @@ mod order;
 mod scale;
 mod shipped;
 
+pub use board::{BOARDS, Board};
 pub use error::ScenarioError;
 pub use matrix::Case;
 pub use model::{Action, Event, Limits, Reference, Scenario};

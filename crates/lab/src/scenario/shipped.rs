@@ -41,6 +41,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "retained-flood",
     "slow-readers",
     "kill-restart",
+    "cluster",
 ];
 
 /// All scenarios by name.

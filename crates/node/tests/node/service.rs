@@ -105,6 +105,7 @@ fn a_service_publishes_to_clients() {
         topic: "list".into(),
         qos: QoS::AtMostOnce,
         retain: false,
+        properties: Vec::new(),
         payload: b"told".to_vec(),
         expires_at: Millis::NEVER,
     };

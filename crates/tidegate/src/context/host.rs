@@ -52,7 +52,7 @@ fn take(feed: &Feed, max: usize) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`.
-fn decoded(level: &str) -> String {
+pub(super) fn decoded(level: &str) -> String {
     let plain = [("%2F", "/"), ("%2B", "+"), ("%23", "#"), ("%25", "%")];
     plain.iter().fold(level.to_owned(), |text, (from, to)| text.replace(from, to))
 }
@@ -123,6 +123,7 @@ impl Host for NodeHost {
             topic: format!("{}/gateways", self.prefix),
             qos: QoS::AtLeastOnce,
             retain: true,
+            properties: Vec::new(),
             payload: list.to_vec(),
             expires_at: Millis::NEVER,
         });

@@ -1,10 +1,10 @@
 //! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
 
+mod applications;
 mod host;
 mod machine;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tidegate_bus::{Address, Bus, Settings};
 use tidegate_context::groups::{Definition, read_groups};
@@ -13,17 +13,15 @@ use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
 };
-use tidegate_context::{Points, PointsSettings, ReallocationSettings, ReconfigSettings};
+use tidegate_context::{Points, PointsSettings, ReallocationSettings, ReconfigSettings, RecordLimits};
 use tidegate_node::{LocalAddress, Node};
 
 use crate::config::Config;
 use crate::config::sections::context::{Context, CoreServices, RankingName};
 use crate::status::BrokerStatus;
 
-use host::NodeHost;
-
-/// How long a service may be silent on the bus until others take its work over.
-const LEASE: Duration = Duration::from_secs(10);
+pub(crate) use applications::are_on_bus;
+use host::{NodeHost, decoded as level_decoded};
 
 /// What runs of the core in this process. Dropping it ends it.
 #[derive(Debug)]
@@ -41,17 +39,32 @@ pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) ->
     if !context.enabled {
         return Ok(None);
     }
-    let courier = open(context)?;
+    let courier = open(config)?;
+    status.serves_mobile_nodes(Arc::clone(courier.counters()));
     let mut running = vec![gateway(config, node, status, &courier)?];
+    let member = member_name(&gateway_name(config));
+    if are_on_bus(config) {
+        running.push(applications::start(config, node, &courier, &member)?);
+    }
     let here = match context.services {
         CoreServices::Auto => context.bus.is_none(),
         CoreServices::Here => true,
         CoreServices::Elsewhere => false,
     };
     if here {
-        running.extend(services(context, &gateway_name(config), &courier, &[Service::Points, Service::Groups])?);
+        running.extend(services(context, &member, &courier, &[Service::Points, Service::Groups])?);
     }
     Ok(Some(Core { _running: running }))
+}
+
+/// The bus of the core: its own, or that of the cluster; nothing is one within this process.
+fn bus_of(config: &Config) -> Option<&str> {
+    config.context.bus.as_deref().or(config.cluster.bus.as_deref())
+}
+
+/// A name as members of groups may have it.
+fn member_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(64).collect()
 }
 
 /// A service of the core.
@@ -68,22 +81,24 @@ pub(crate) enum Service {
 /// # Errors
 /// In words for people.
 pub(crate) fn start_services(config: &Config, member: &str, which: &[Service]) -> Result<Core, String> {
-    let courier = open(&config.context)?;
-    Ok(Core { _running: services(&config.context, member, &courier, which)? })
+    let courier = open(config)?;
+    Ok(Core { _running: services(&config.context, &member_name(member), &courier, which)? })
 }
 
-fn open(context: &Context) -> Result<Courier, String> {
-    let text = context.bus.as_deref().unwrap_or("embedded");
+fn open(config: &Config) -> Result<Courier, String> {
+    let context = &config.context;
+    let text = bus_of(config).unwrap_or("embedded");
     let address: Address = text.parse().map_err(|error| format!("context.bus: {error}"))?;
     let settings = Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,
-        lease: LEASE,
-        max_release_time: LEASE / 4,
+        lease: context.lease,
+        max_release_time: context.lease / 4,
         ..Settings::default()
     };
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
-    Ok(Courier::new(bus, u32::from(context.partitions)))
+    let limits = RecordLimits { keep_for: context.records_keep, max_bytes: context.records_max_bytes.0 };
+    Ok(Courier::new(bus, u32::from(context.partitions)).with_limits(limits))
 }
 
 fn gateway_name(config: &Config) -> String {
@@ -113,17 +128,17 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
 
 fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("a service of the core: {error}");
-    let member: String = member.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).take(64).collect();
     let mut running = Vec::new();
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
         points(context)?;
-        let (context, settings) = (context.clone(), ManagerSettings { member: member.clone(), cycle: context.cycle });
+        let (context, settings) =
+            (context.clone(), ManagerSettings { member: member.to_owned(), cycle: context.cycle });
         running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
     }
     if which.contains(&Service::Groups) {
         for definition in definitions(context)? {
-            let settings = DefinerSettings { member: member.clone() };
+            let settings = DefinerSettings { member: member.to_owned() };
             let started = start_definer(courier.clone(), &settings, Arc::new(definition));
             running.push(started.map_err(|error| failed(&error))?);
         }
@@ -184,18 +199,20 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_the_key() {
-        let mut context = Context { ranking: RankingName::Expression, ..Context::default() };
-        assert!(points(&context).err().unwrap().contains("needs context.score"));
+        let mut config = Config::default();
+        let context = &mut config.context;
+        context.ranking = RankingName::Expression;
+        assert!(points(context).err().unwrap().contains("needs context.score"));
         context.score = Some("gateway.name".to_owned());
-        assert!(points(&context).err().unwrap().contains("context.score: the expression gives"));
+        assert!(points(context).err().unwrap().contains("context.score: the expression gives"));
         context.score = Some("gateway.capacity".to_owned());
-        assert!(points(&context).is_ok());
-        context.ping_window_min = Duration::from_secs(60);
-        assert!(points(&context).err().unwrap().contains("shortest ping window"));
+        assert!(points(context).is_ok());
+        context.ping_window_min = std::time::Duration::from_secs(60);
+        assert!(points(context).err().unwrap().contains("shortest ping window"));
         context.groups.0.push("no-such-file.toml".into());
-        assert!(definitions(&context).unwrap_err().contains("no-such-file.toml"));
+        assert!(definitions(context).unwrap_err().contains("no-such-file.toml"));
         context.bus = Some("http://127.0.0.1".to_owned());
-        assert!(open(&context).unwrap_err().contains("context.bus"));
+        assert!(open(&config).unwrap_err().contains("context.bus"));
     }
 
     #[test]

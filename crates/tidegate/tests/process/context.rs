@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use crate::broker::{Broker, Folder, PATIENCE, run};
 
-const GROUPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
+pub(crate) const GROUPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/context/groups-city.toml");
 
 /// A gateway's configuration that suits a test.
-fn gateway(folder: &Folder, name: &str, rest: &str) -> Broker {
+pub(crate) fn gateway(folder: &Folder, name: &str, rest: &str) -> Broker {
     let text = format!(
         "[addresses]\nenabled = true\nguarded = false\n[context]\nenabled = true\nname = '{name}'\n\
          load_period = '100ms'\nconnection_period = '100ms'\ncycle = '100ms'\n{rest}"
@@ -21,10 +21,10 @@ fn gateway(folder: &Folder, name: &str, rest: &str) -> Broker {
 }
 
 /// A mobile node of MQTT 5, which subscribes to nothing.
-struct Node(BufReader<TcpStream>);
+pub(crate) struct Node(BufReader<TcpStream>);
 
 impl Node {
-    fn connect(address: &str, client_id: &str) -> Self {
+    pub(crate) fn connect(address: &str, client_id: &str) -> Self {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let id = u8::try_from(client_id.len()).unwrap();
@@ -36,7 +36,7 @@ impl Node {
     }
 
     /// The next packet: its first byte and its rest; all of them are short.
-    fn packet(&mut self) -> (u8, Vec<u8>) {
+    pub(crate) fn packet(&mut self) -> (u8, Vec<u8>) {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
         assert!(head[1] < 128, "a short packet");
@@ -45,7 +45,11 @@ impl Node {
         (head[0], rest)
     }
 
-    fn publish(&mut self, topic: &str, payload: &str) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.get_mut().write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn publish(&mut self, topic: &str, payload: &str) {
         let (topic_len, payload_len) = (u8::try_from(topic.len()).unwrap(), u8::try_from(payload.len()).unwrap());
         let head = [0x30, 3 + topic_len + payload_len, 0, topic_len];
         self.0.get_mut().write_all(&[&head[..], topic.as_bytes(), &[0], payload.as_bytes()].concat()).unwrap();
@@ -57,7 +61,7 @@ fn port_of(broker: &Broker) -> &str {
 }
 
 /// What is retained on a topic, waited for.
-fn retained(broker: &Broker, topic: &str) -> String {
+pub(crate) fn retained(broker: &Broker, topic: &str) -> String {
     let ended = run(&["sub", "-p", port_of(broker), "-t", topic, "-C", "1", "-W", "30"]);
     assert_eq!(ended.code, Some(0), "{topic}: {}", ended.err);
     ended.out
@@ -89,14 +93,18 @@ fn one_broker_is_a_gateway_with_all_services() {
 }
 
 /// A NATS server with JetStream.
-struct Nats {
+pub(crate) struct Nats {
     process: Child,
     port: u16,
     _folder: Folder,
 }
 
 impl Nats {
-    fn start() -> Self {
+    pub(crate) fn address(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn start() -> Self {
         let installed = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/servers/bin/nats-server"));
         let program = if installed.exists() { installed } else { "nats-server".into() };
         let folder = Folder::new();
@@ -130,7 +138,7 @@ impl Drop for Nats {
 #[test]
 fn gateways_on_nats_are_balanced_by_a_core_of_its_own() {
     let (nats, folder) = (Nats::start(), Folder::new());
-    let bus = format!("nats://127.0.0.1:{}", nats.port);
+    let bus = nats.address();
     let rest = format!("bus = '{bus}'\npartitions = 4\n");
     let (a, b) = (gateway(&folder, "a", &rest), gateway(&folder, "b", &rest));
     let set = ["--set", "context.partitions=4", "--set", "context.cycle=100ms"];

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod applications;
 mod broker;
 mod clients;
 mod cluster;

@@ -50,7 +50,7 @@ const LAYERS: &[Layer] = &[
         others: None,
     },
     Layer { name: "torture", ours: &["mqtt", "client"], tests: &[], others: None },
-    Layer { name: "lab", ours: &["mqtt"], tests: &[], others: None },
+    Layer { name: "lab", ours: &["mqtt", "conformance"], tests: &[], others: None },
     Layer { name: "tidy", ours: &[], tests: &[], others: None },
 ];
 

@@ -26,6 +26,7 @@ Examples:
   tidegate lab run smoke --peer tidegate --peer mosquitto --out smoke
   tidegate lab run pi-ladder --peer tidegate --peer mosquitto --out pi --time-scale 0.1
   tidegate lab run lavva-2 --peer tidegate --only '1000 devices' --repeat 5 --out lavva
+  tidegate lab run all --cases 1 --peer tidegate --out all --time-scale 0.02
   tidegate lab run smoke --peer edge=mqtt://192.0.2.1:1883 --out edge
 
 DIR gets report.html, results.json and results.csv. A series that was interrupted goes on when the

@@ -58,7 +58,7 @@ fn done(args: &Args) -> Result<String, PeerError> {
         // Writing to a text does not fail.
         let _ = writeln!(
             out,
-            "{:10}  {:13}  {} ({}): {protocols}",
+            "{:18}  {:13}  {} ({}): {protocols}",
             template.name, state, template.title, template.language
         );
     }

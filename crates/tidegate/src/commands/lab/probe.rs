@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use tidegate_lab::probe::{ProbeError, Probed, probe};
+use tidegate_lab::probe::{Conformance, ProbeError, Probed, probe, probe_with_conformance};
 
 use crate::exit::{Exit, print_and_exit, report};
 
@@ -13,13 +13,18 @@ pub(crate) struct Args {
     /// The broker: mqtt://HOST:PORT, or mqtt://USER:PASSWORD@HOST:PORT
     address: String,
 
+    /// Also run the conformance suite: how many normative statements hold, and which do not
+    #[arg(long)]
+    conformance: bool,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args) -> Exit {
-    match probe(&args.address) {
+    let found = if args.conformance { probe_with_conformance(&args.address) } else { probe(&args.address) };
+    match found {
         Ok(probed) if args.json => match serde_json::to_string(&probed) {
             Ok(text) => print_and_exit(&format!("{text}\n"), Exit::Ok),
             Err(error) => {
@@ -50,5 +55,26 @@ fn table(probed: &Probed) -> String {
         }
         let _ = writeln!(out, "  {:width$}  {}", finding.title, finding.answer);
     }
+    if let Some(conformance) = &probed.conformance {
+        statements(conformance, &mut out);
+    }
     out
+}
+
+/// The score of each version, and what failed.
+fn statements(conformance: &Conformance, out: &mut String) {
+    // Writing to a text does not fail.
+    let _ = writeln!(out, "Conformance");
+    for score in &conformance.scores {
+        let tried = score.held + score.broken;
+        let _ = writeln!(
+            out,
+            "  MQTT {}: {} of {tried} statements hold, {} were not tried",
+            score.version, score.held, score.skipped
+        );
+    }
+    for failed in &conformance.failed {
+        let statements = failed.statements.join(", ");
+        let _ = writeln!(out, "  failed in MQTT {}: {} ({statements}): {}", failed.version, failed.case, failed.what);
+    }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
-use tidegate_lab::report::html;
+use tidegate_lab::report::{html, overview};
 use tidegate_lab::results::{Results, csv};
 
 use crate::exit::{Exit, report};
@@ -29,6 +29,12 @@ pub(super) fn run(args: &Args) -> Exit {
 
 fn done(directory: &std::path::Path) -> Result<(), String> {
     write(directory, &super::compare::read(directory)?, false)
+}
+
+/// Writes the page that leads to the reports of several scenarios.
+pub(super) fn write_overview(directory: &std::path::Path, all: &[Results]) -> Result<(), String> {
+    let path = directory.join("report.html");
+    fs::write(&path, overview(all)).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Writes what a reader gets.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
 use tidegate_lab::run::{Bars, Order, RunError, run as run_series};
-use tidegate_lab::scenario::{Library, ScenarioError};
+use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
 use super::{Folders, report, stop_on_signals};
 use crate::exit::{Exit, complain, report as tell};
@@ -15,8 +15,9 @@ use crate::exit::{Exit, complain, report as tell};
 /// The flags of `tidegate lab run`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// Its name (`tidegate lab list`), or the path of its file
-    scenario: String,
+    /// Its name (`tidegate lab list`), or the path of its file; several get a directory each, and `all` names all that are shipped
+    #[arg(required = true)]
+    scenario: Vec<String>,
 
     /// A broker: a name (`tidegate lab peers`), NAME:ADDRESS as in rabbitmq:amqp, NAME=mqtt://HOST:PORT, or that with #PID to sample a
     /// process; repeatable
@@ -38,6 +39,14 @@ pub(crate) struct Args {
     /// Only cases with this in their name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+
+    /// Limit brokers to what a small board has: raspberry-pi-2, raspberry-pi-3 or raspberry-pi-zero
+    #[arg(long, value_name = "BOARD", value_parser = board)]
+    board: Option<Board>,
+
+    /// Only so many cases of each scenario, the first ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cases: Option<u32>,
 
     /// Where all chance begins: the order of runs, and the load [default: the time]
     #[arg(long, value_name = "NUMBER")]
@@ -64,6 +73,11 @@ fn factor(text: &str) -> Result<f64, String> {
     if (0.001..=100.0).contains(&factor) { Ok(factor) } else { Err("not between 0.001 and 100".to_owned()) }
 }
 
+fn board(name: &str) -> Result<Board, String> {
+    let known = || BOARDS.map(|board| board.name).join(", ");
+    Board::named(name).ok_or_else(|| format!("no board; there are {}", known()))
+}
+
 fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     let ends = text.split_once('-').and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
     match ends {
@@ -79,11 +93,13 @@ pub(super) enum Wrong {
     Peer(#[from] PeerError),
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    #[error("this command takes one scenario")]
+    Several,
 }
 
 pub(super) fn run(args: &Args) -> Exit {
-    let order = match order(args) {
-        Ok(order) => order,
+    let orders = match orders(args) {
+        Ok(orders) => orders,
         Err(wrong) => {
             tell(&wrong);
             return Exit::Usage;
@@ -96,40 +112,64 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Failure;
         }
     };
-    let results = match run_series(&order, &mut Bars::default(), &stop) {
-        Ok(results) => results,
-        Err(error @ (RunError::NoCase { .. } | RunError::Scenario(_))) => {
-            tell(&error);
-            return Exit::Usage;
-        }
-        Err(error) => {
+    let (mut missing, mut made) = (0, Vec::new());
+    for order in &orders {
+        let results = match run_series(order, &mut Bars::default(), &stop) {
+            Ok(results) => results,
+            Err(error) => {
+                tell(&error);
+                let wrong = matches!(error, RunError::NoCase { .. } | RunError::Scenario(_));
+                return if wrong { Exit::Usage } else { Exit::Failure };
+            }
+        };
+        if let Err(error) = report::write(&order.out, &results, true) {
             tell(&error);
             return Exit::Failure;
         }
-    };
-    if let Err(error) = report::write(&order.out, &results, true) {
+        missing += results.not_measured.len();
+        made.push(results);
+    }
+    if orders.len() > 1
+        && let Err(error) = report::write_overview(&args.out, &made)
+    {
         tell(&error);
         return Exit::Failure;
     }
-    complain(format_args!("{}\n", order.out.join("report.html").display()));
-    match results.not_measured.len() {
-        0 => Exit::Ok,
-        missing => {
-            tell(&format_args!("{missing} runs were not made; the same command makes them, the report says why"));
-            Exit::Failure
-        }
+    complain(format_args!("{}\n", args.out.join("report.html").display()));
+    if missing == 0 {
+        return Exit::Ok;
+    }
+    tell(&format_args!("{missing} runs were not made; the same command makes them, the report says why"));
+    Exit::Failure
+}
+
+/// The order of a command that takes one scenario.
+pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
+    let mut orders = orders(args)?;
+    match (orders.pop(), orders.is_empty()) {
+        (Some(order), true) => Ok(order),
+        _ => Err(Wrong::Several),
     }
 }
 
-pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
+/// An order for each scenario: with one, its results go to the directory itself; with several, to one of its own in there.
+fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;
     let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Ok(Order {
-        scenario: library.get(&args.scenario)?,
+    let scenarios = if args.scenario == ["all"] {
+        library.all().to_vec()
+    } else {
+        args.scenario.iter().map(|name| library.get(name)).collect::<Result<_, _>>()?
+    };
+    let several = scenarios.len() > 1;
+    let order = Order {
+        scenario: scenarios.first().cloned().ok_or(Wrong::Several)?,
         peers: peers?,
         only: args.only.clone(),
+        cases: args.cases,
+        board: args.board,
         out: args.out.clone(),
         time_scale: args.time_scale,
         repeat: args.repeat,
@@ -141,7 +181,12 @@ pub(super) fn order(args: &Args) -> Result<Order, Wrong> {
         host: "127.0.0.1".to_owned(),
         ports: Ports::new(args.ports.clone()),
         commit: option_env!("TIDEGATE_COMMIT").map(str::to_owned),
-    })
+    };
+    let one = |scenario: Scenario| {
+        let out = if several { args.out.join(&scenario.name) } else { args.out.clone() };
+        Order { scenario, out, ..order.clone() }
+    };
+    Ok(scenarios.into_iter().map(one).collect())
 }
 
 #[cfg(test)]

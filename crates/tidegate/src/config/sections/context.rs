@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::config::key::{Key, Section, SectionKeys, section};
 use crate::config::list::Paths;
+use crate::config::size::{Bytes, MIB, TIB};
 use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 
 use super::{DAY, HOUR, SECOND};
@@ -11,7 +12,7 @@ use super::{DAY, HOUR, SECOND};
 /// Where the services of the core run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CoreServices {
-    /// Here, where the bus is this process's own.
+    /// Here, where the bus is this process's own, or its cluster's.
     Auto,
     /// Here.
     Here,
@@ -21,7 +22,7 @@ pub(crate) enum CoreServices {
 
 words! {
     CoreServices {
-        CoreServices::Auto => "auto", "in this process where the bus is its own, elsewhere otherwise";
+        CoreServices::Auto => "auto", "in this process where the bus is its own or its cluster's, elsewhere otherwise";
         CoreServices::Here => "here", "in this process";
         CoreServices::Elsewhere => "elsewhere", "in other processes: `tidegate core`, or gateways with `here`";
     }
@@ -46,6 +47,44 @@ words! {
     }
 }
 
+/// How records hold messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EnvelopeName {
+    /// The payload.
+    Plain,
+    /// JSON.
+    Json,
+    /// `MessagePack`.
+    MessagePack,
+}
+
+words! {
+    EnvelopeName {
+        EnvelopeName::Plain => "plain", "the value is the payload, all else is in headers";
+        EnvelopeName::Json => "json", "the value is a JSON object with everything";
+        EnvelopeName::MessagePack => "msgpack", "the value is a map of MessagePack with everything";
+    }
+}
+
+/// Who delivers records of applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeliveryName {
+    /// As the cluster says.
+    Auto,
+    /// One of all.
+    Shared,
+    /// Each for its nodes.
+    Each,
+}
+
+words! {
+    DeliveryName {
+        DeliveryName::Auto => "auto", "shared where `cluster.name` is set, each otherwise";
+        DeliveryName::Shared => "shared", "each record by one of the gateways: for a cluster, or a gateway that is the only one";
+        DeliveryName::Each => "each", "each record by every gateway, to the nodes that it knows: for brokers that are no cluster";
+    }
+}
+
 section! {
     /// Makes the broker a gateway of mobile nodes, with services that balance nodes over gateways and put them into groups; see
     /// [context](context.md). Needs `addresses.enabled`, whose prefix its topics have.
@@ -57,18 +96,32 @@ section! {
         /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the address of the first
         /// listener.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
-        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, or `kafka://` in a build with that
-        /// feature. Without it the bus is within this process, and this gateway is the only one.
+        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, `kafka://` in a build with that
+        /// feature, or `embedded`. Without it, it is `cluster.bus`, and where there is none either, the bus is within this process, and
+        /// this gateway is the only one.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true;
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of what is kept on the bus: 1 where one server is the whole bus.
         bus_replicas: u8 = 1, in Kind::Integer(Range::of(1, 5));
+        /// How long a service, or a gateway that shares records, may be silent on the bus until others take its work over.
+        lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(500, HOUR));
         /// Partitions that nodes are dealt to: the same for all who share the bus, and fixed once there are logs. As many processes can
         /// share the work of one group definer.
         partitions: u16 = 16, in Kind::Integer(Range::of(1, 1_024));
         /// Where the services run.
         services: CoreServices = CoreServices::Auto, in Kind::OneOf(<CoreServices as Words>::WORDS);
+        /// Whether messages go between nodes and applications that are on the bus; see [applications](applications.md). Not on a bus
+        /// within this process, which nobody else could read.
+        applications: bool = true, in Kind::Boolean;
+        /// How records hold messages; records of applications may say otherwise.
+        envelope: EnvelopeName = EnvelopeName::Plain, in Kind::OneOf(<EnvelopeName as Words>::WORDS);
+        /// Which gateways deliver records of applications.
+        delivery: DeliveryName = DeliveryName::Auto, in Kind::OneOf(<DeliveryName as Words>::WORDS);
+        /// How long records between nodes and applications are kept on the bus. On Kafka it holds for topics that are made from now on.
+        records_keep: Duration = Duration::from_secs(7 * 86_400), in Kind::Duration(Range::of(5 * 60 * SECOND, 366 * DAY));
+        /// Bytes that a partition of them may have on NATS, which reserves them on its disk; beyond it messages are refused.
+        records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
         /// Files of groups, one for each definer.
         groups: Paths = Paths::default(), in Kind::Paths;
         /// Time between two load reports of a gateway.

@@ -1,0 +1,123 @@
+//! From nodes to applications.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use tidegate_bus::{Append, BusError, Position};
+
+use super::{ApplicationSettings, Confirm};
+use crate::partition::partition_of;
+use crate::records::{NodeMessage, Packing, write_record};
+use crate::register::Topic;
+use crate::service::courier::Courier;
+use crate::service::gateway::wall_ms;
+use crate::service::{Bell, CoreCounters};
+
+/// After how long what the bus did not take is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A record and who waits for it.
+struct Waiting {
+    partition: u32,
+    append: Append,
+    confirm: Confirm,
+}
+
+/// Puts messages of nodes on the bus.
+pub(super) struct Outbound {
+    gateway: String,
+    packing: Packing,
+    /// What the ids of records begin with: no other process has it.
+    life: String,
+    next: u64,
+    bell: Bell,
+    failed: Receiver<Waiting>,
+    fail: Sender<Waiting>,
+    /// To be tried again, in order, with what came after it.
+    again: VecDeque<Waiting>,
+    retry_at: Option<Instant>,
+}
+
+impl Outbound {
+    pub(super) fn new(settings: &ApplicationSettings, bell: &Bell) -> Self {
+        let (fail, failed) = channel();
+        Self {
+            gateway: settings.gateway.clone(),
+            packing: settings.packing,
+            life: format!("{}-{}-{}", settings.gateway, wall_ms(), std::process::id()),
+            next: 0,
+            bell: bell.clone(),
+            failed,
+            fail,
+            again: VecDeque::new(),
+            retry_at: None,
+        }
+    }
+
+    /// Puts a message on the bus, behind those that wait to be tried again.
+    pub(super) fn send(&mut self, courier: &Courier, message: &NodeMessage, confirm: Confirm) {
+        self.next += 1;
+        let id = format!("{}-{}", self.life, self.next);
+        let context = courier.contexts().get(&message.node);
+        let append = write_record(message, self.packing, &self.gateway, &id, context.as_deref());
+        let partition = partition_of(&append.key, courier.partitions());
+        courier.counters().records_waiting.add(1);
+        let waiting = Waiting { partition, append, confirm };
+        if self.again.is_empty() {
+            self.append(courier, waiting);
+        } else {
+            self.again.push_back(waiting);
+        }
+    }
+
+    fn append(&self, courier: &Courier, waiting: Waiting) {
+        let Waiting { partition, append, confirm } = waiting;
+        let (copy, fail, bell) = (append.clone(), self.fail.clone(), self.bell.clone());
+        let counters = Arc::clone(courier.counters());
+        let done = Box::new(move |outcome: Result<Position, BusError>| match outcome {
+            Ok(_) => {
+                counters.records_waiting.sub(1);
+                counters.records_out.add(1);
+                confirm();
+            }
+            Err(BusError::Away { .. } | BusError::Unconfirmed { .. }) => {
+                counters.records_retried.add(1);
+                // When the service has ended, it is dropped, and so refused.
+                let _ = fail.send(Waiting { partition, append: copy, confirm });
+                bell.ring();
+            }
+            Err(error) => refuse(&counters, &error),
+        });
+        if let Err(error) = courier.try_append(Topic::AppModel, partition, append, done) {
+            refuse(courier.counters(), &error);
+        }
+    }
+
+    /// Tries again what is due; returns when there is something to be tried next.
+    pub(super) fn turn(&mut self, courier: &Courier) -> Option<Instant> {
+        let failed: Vec<Waiting> = self.failed.try_iter().collect();
+        if !failed.is_empty() {
+            // They are older than all that waits behind them.
+            for waiting in failed.into_iter().rev() {
+                self.again.push_front(waiting);
+            }
+            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY);
+        }
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            for waiting in std::mem::take(&mut self.again) {
+                self.append(courier, waiting);
+            }
+        }
+        self.retry_at
+    }
+}
+
+/// Whoever waits is told by what is dropped.
+fn refuse(counters: &CoreCounters, error: &BusError) {
+    counters.records_waiting.sub(1);
+    counters.records_refused.add(1);
+    tracing::warn!(%error, "a message for applications was refused: the bus does not take it");
+}

@@ -1,0 +1,88 @@
+//! What the services of this process have done, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that any thread may change.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// More by this.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Less by this.
+    pub(crate) fn sub(&self, less: u64) {
+        self.0.fetch_sub(less, Ordering::Relaxed);
+    }
+
+    /// This, from now on.
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+macro_rules! figures {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters of the services.
+        #[derive(Debug, Default)]
+        pub struct CoreCounters { $($(#[$doc])* pub(crate) $name: Count,)* }
+
+        /// What the counters say at a moment.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct CoreFigures { $($(#[$doc])* pub $name: u64,)* }
+
+        impl CoreCounters {
+            /// What they say now.
+            pub fn figures(&self) -> CoreFigures {
+                CoreFigures { $($name: self.$name.get(),)* }
+            }
+        }
+    };
+}
+
+figures! {
+    /// Active gateways in the last list.
+    gateways,
+    /// Load reports told.
+    load_reports,
+    /// Connection reports told.
+    connection_reports,
+    /// Contexts told.
+    context_reports,
+    /// Nodes that were pinged.
+    pings,
+    /// Pongs within their window.
+    pongs,
+    /// Pongs after it.
+    late_pongs,
+    /// Nodes that were sent elsewhere by this gateway.
+    handovers,
+    /// Handovers that the manager in this process has decided.
+    handovers_decided,
+    /// Changes of the groups of nodes at this gateway.
+    group_changes,
+    /// Contexts that definers in this process have looked at.
+    contexts_evaluated,
+    /// Advertisements that they have told.
+    advertisements,
+    /// Messages of nodes for applications that are on the bus.
+    records_out,
+    /// Those that it did not take.
+    records_refused,
+    /// Appends of them that were tried once more.
+    records_retried,
+    /// Records of applications that were delivered to nodes, or kept for them.
+    records_in,
+    /// Those that were no messages.
+    records_rejected,
+    /// Those that had expired when they were read.
+    records_expired,
+    /// Messages for applications that wait for the bus now.
+    records_waiting,
+}

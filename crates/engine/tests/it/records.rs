@@ -1,0 +1,199 @@
+//! Messages for applications on a bus, and theirs for nodes.
+
+use tidegate_engine::{
+    AddressSettings, Durability, InnerPublication, Millis, Reason, RecordTicket, Settings, TenantId,
+};
+use tidegate_mqtt::{PacketType, QoS, ReasonCode};
+
+use crate::harness::*;
+
+/// Everybody may publish to everybody, and there is a bus.
+fn on_bus(settings: &mut Settings) {
+    settings.addresses = Some(AddressSettings { guarded: false, records: true, ..AddressSettings::default() });
+}
+
+fn publication(topic: &str, payload: &str, properties: &[u8]) -> InnerPublication {
+    InnerPublication {
+        tenant: TenantId::DEFAULT,
+        topic: topic.into(),
+        qos: QoS::AtLeastOnce,
+        retain: false,
+        properties: properties.to_vec(),
+        payload: payload.into(),
+        expires_at: Millis::NEVER,
+    }
+}
+
+/// Gives a message to the shard of its topic, as the shell does.
+fn publish(world: &World, message: &InnerPublication, number: u64) -> bool {
+    world.engine(world.home_of(&message.topic), |engine, now| engine.publish_awaited(now, message, number))
+}
+
+/// Says what became of a record, as the shell does.
+fn confirm(world: &World, shard: u16, ticket: RecordTicket, refused: Option<Reason>) {
+    world.engine(shard, |engine, now| engine.confirm_record(now, ticket, refused));
+    world.run();
+}
+
+#[test]
+fn what_is_for_applications_is_acknowledged_when_the_bus_has_it() {
+    everywhere_with(on_bus, |world| {
+        for (number, qos) in [(1, QoS::AtLeastOnce), (2, QoS::ExactlyOnce)] {
+            let reader = world.connect(v5("reader"));
+            reader.subscribe("ctx/to/app/#", QoS::ExactlyOnce);
+            let node = world.connect(v5("node"));
+            let sent = message("ctx/to/app/dispatch/job", "go").qos(qos).user("a", "b");
+            let id = node.send_publish(sent).expect("a packet id");
+            let records = world.take_records();
+            let [(shard, record)] = &records[..] else { panic!("{number}: one record: {records:?}") };
+            assert_eq!((record.client_id.as_str(), record.topic.as_str()), ("node", "ctx/to/app/dispatch/job"));
+            assert_eq!((record.qos, &record.payload[..]), (qos, &b"go"[..]));
+            assert!(!record.properties.is_empty());
+            reader.expect_publish("ctx/to/app/dispatch/job", "go");
+            assert_eq!(node.answers(), [], "the bus has not said anything");
+            let ticket = record.ticket.expect("it is waited for");
+            confirm(world, *shard, ticket, None);
+            let kind = if qos == QoS::AtLeastOnce { PacketType::PubAck } else { PacketType::PubRec };
+            assert_eq!(node.expect_answer(kind, id), ReasonCode::Success, "no subscriber is needed");
+            node.disconnect();
+            reader.disconnect();
+        }
+    });
+}
+
+#[test]
+fn what_the_bus_refuses_is_told_or_ends_the_connection() {
+    everywhere_with(on_bus, |world| {
+        for version in [v5("node"), v311("node")] {
+            let node = world.connect(version);
+            let id = node.send_publish(message("ctx/to/app/a", "go").qos1()).expect("a packet id");
+            let (shard, record) = world.take_records().remove(0);
+            let ticket = record.ticket.unwrap();
+            confirm(world, shard, ticket, Some(Reason::BusRefused));
+            if node.is_v5() {
+                assert_eq!(node.expect_answer(PacketType::PubAck, id), ReasonCode::QuotaExceeded);
+                node.disconnect();
+            } else {
+                assert_eq!(node.expect_closed(), Reason::BusRefused);
+            }
+            // Nobody waits any more.
+            confirm(world, shard, ticket, None);
+        }
+        assert_eq!(world.dropped(Reason::BusRefused), 2);
+    });
+}
+
+#[test]
+fn a_qos_2_message_whose_client_went_too_early_is_put_on_the_bus_again_and_nowhere_else() {
+    everywhere_with(on_bus, |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("ctx/to/app/#", QoS::ExactlyOnce);
+        let node = world.connect(v5("node").lasting());
+        let sent = message("ctx/to/app/a", "go").qos(QoS::ExactlyOnce);
+        let id = node.send_publish(sent.clone()).expect("a packet id");
+        assert_eq!(world.take_records().len(), 1);
+        reader.expect_publish("ctx/to/app/a", "go");
+        node.lose();
+        let again = world.connect(v5("node").lasting());
+        assert_eq!(again.send_publish(sent.dup().id(id.get())), Some(id), "the same packet id");
+        let (shard, record) = world.take_records().remove(0);
+        assert_eq!(again.answers(), []);
+        confirm(world, shard, record.ticket.unwrap(), None);
+        assert_eq!(again.expect_answer(PacketType::PubRec, id), ReasonCode::Success);
+        reader.expect_nothing();
+    });
+}
+
+#[test]
+fn only_topics_of_applications_are_for_the_bus_and_wills_are_among_them() {
+    everywhere_with(on_bus, |world| {
+        let will = message("ctx/to/app/monitor/gone", "gone");
+        let node = world.connect(v5("node").will(will));
+        for topic in ["ctx/to/app", "ctx/to/application/x", "ctx/to/node/n", "other"] {
+            node.publish(message(topic, "x").qos1());
+        }
+        node.publish_later(message("ctx/to/app/a", "x"));
+        node.lose();
+        let said: Vec<_> = world.take_records().into_iter().map(|(_, record)| (record.topic, record.ticket)).collect();
+        assert_eq!(said, [("ctx/to/app/a".to_owned(), None), ("ctx/to/app/monitor/gone".to_owned(), None)]);
+    });
+    everywhere(|world| {
+        let node = world.connect(v5("node"));
+        node.publish(message("ctx/to/app/a", "x").qos1());
+        assert_eq!(world.take_records(), [], "nobody has asked for it");
+    });
+}
+
+#[test]
+fn what_comes_from_the_bus_is_taken_when_every_shard_has_it() {
+    everywhere_with(on_bus, |world| {
+        let nodes: Vec<Client> =
+            (0..world.shards()).map(|shard| world.connect(v5(&world.name_on(shard, "n")))).collect();
+        assert!(publish(world, &publication("ctx/to/all/news", "x", &[]), 7));
+        assert_eq!(world.take_taken(), [(7, true)]);
+        for node in &nodes {
+            node.expect_publish("ctx/to/all/news", "x");
+        }
+        for wrong in ["", "a/#", "$SYS/broker/uptime"] {
+            assert!(!publish(world, &publication(wrong, "x", &[]), 8), "{wrong}");
+        }
+        assert_eq!(world.take_taken(), []);
+    });
+}
+
+#[test]
+fn what_comes_from_the_bus_is_taken_when_it_is_committed() {
+    for shards in [1, 3] {
+        let world = World::with(shards, |settings| {
+            settings.durability = Durability::Commit;
+            on_bus(settings);
+        });
+        world.connect(v311("n").lasting()).lose();
+        world.hold_commits();
+        assert!(publish(&world, &publication("ctx/to/node/n", "x", &[]), 1));
+        assert_eq!(world.take_taken(), [], "{shards} shards: it could be lost still");
+        world.release_commits();
+        assert_eq!(world.take_taken(), [(1, true)], "{shards} shards");
+        world.crash(Crash::now(shards));
+        let node = world.connect(v311("n").lasting());
+        assert_eq!(node.messages_among_others().len(), 1);
+    }
+}
+
+#[test]
+fn receipts_go_where_a_record_says_also_to_an_application_on_the_bus() {
+    everywhere_with(on_bus, |world| {
+        let node = world.connect(v5("n"));
+        let mut properties = Vec::new();
+        let to = "ctx/to/app/dispatch/receipts";
+        properties.push(0x08);
+        properties.extend_from_slice(&(to.len() as u16).to_be_bytes());
+        properties.extend_from_slice(to.as_bytes());
+        properties.push(0x26);
+        for text in ["receipt", "delivered"] {
+            properties.extend_from_slice(&(text.len() as u16).to_be_bytes());
+            properties.extend_from_slice(text.as_bytes());
+        }
+        assert!(publish(world, &publication("ctx/to/node/n/x", "x", &properties), 1));
+        world.run();
+        node.expect_publish("ctx/to/node/n/x", "x");
+        let (_, record) = world.take_records().remove(0);
+        assert_eq!((record.topic.as_str(), record.client_id.as_str(), record.ticket), (to, "", None));
+        let text = String::from_utf8(record.payload).unwrap();
+        assert_eq!(text, r#"{"receipt":"delivered","node":"n","topic":"ctx/to/node/n/x"}"#);
+    });
+}
+
+#[test]
+fn what_a_node_that_died_had_to_confirm_is_given_back() {
+    let world = World::cluster(2, 1, on_bus);
+    let (here, there) = (world.name_on(0, "a"), world.name_on(1, "b"));
+    let nodes = [world.connect(v5(&here)), world.connect(v5(&there))];
+    world.hold(0, 1);
+    let message = publication("ctx/to/all", "x", &[]);
+    world.engine(0, |engine, now| engine.publish_awaited(now, &message, 5));
+    assert_eq!(world.take_taken(), []);
+    world.end_node(1);
+    assert_eq!(world.take_taken(), [(5, false)]);
+    drop(nodes);
+}

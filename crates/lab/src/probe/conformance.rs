@@ -1,0 +1,76 @@
+//! How many of the normative statements of MQTT a broker holds, by the conformance suite, and which not.
+
+use serde::Serialize;
+use tidegate_conformance::{Options, Report, Verdict, Version, run};
+
+use crate::load::plan::Target;
+
+/// What the suite found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Conformance {
+    /// The score of each version that the broker speaks.
+    pub scores: Vec<VersionScore>,
+    /// Cases that failed.
+    pub failed: Vec<FailedCase>,
+    /// How long the suite took, in seconds.
+    pub seconds: f64,
+}
+
+/// Normative statements of one version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VersionScore {
+    /// The version, such as `5.0`.
+    pub version: String,
+    /// Statements for which a case passed and none failed.
+    pub held: usize,
+    /// Statements for which a case failed.
+    pub broken: usize,
+    /// Statements that were not tried, since the broker does not offer what they are about.
+    pub skipped: usize,
+}
+
+/// A case that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FailedCase {
+    /// Its name.
+    pub case: String,
+    /// The version it ran in.
+    pub version: String,
+    /// The statements that it is about, such as `MQTT-3.1.2-5`.
+    pub statements: Vec<String>,
+    /// What was expected and what came.
+    pub what: String,
+}
+
+/// Runs the suite.
+pub(super) fn check(target: &Target) -> Result<Conformance, String> {
+    let place = if target.host.contains(':') { format!("[{}]", target.host) } else { target.host.clone() };
+    let mut options = Options::new(format!("{place}:{}", target.port));
+    if let Some(credentials) = &target.credentials {
+        options.user_name = Some(credentials.username.clone());
+        options.password = Some(credentials.password.clone());
+    }
+    run(&options).map(|report| told(&report)).map_err(|error| error.to_string())
+}
+
+fn told(report: &Report) -> Conformance {
+    let versions = [Version::V311, Version::V5];
+    let scores = versions.map(|version| {
+        let score = report.score(version);
+        VersionScore { version: version.to_string(), held: score.held, broken: score.broken, skipped: score.skipped }
+    });
+    let failed = report.failures().map(|result| FailedCase {
+        case: result.case.name.to_owned(),
+        version: result.version.to_string(),
+        statements: result.case.statements(result.version).iter().map(ToString::to_string).collect(),
+        what: match &result.verdict {
+            Verdict::Failed { what, .. } => what.clone(),
+            Verdict::Passed | Verdict::Skipped(_) => String::new(),
+        },
+    });
+    Conformance {
+        scores: scores.into_iter().filter(|score| score.held + score.broken > 0).collect(),
+        failed: failed.collect(),
+        seconds: report.duration.as_secs_f64(),
+    }
+}

@@ -1,0 +1,75 @@
+//! Small boards, as far as limits can stand for them.
+
+use super::Limits;
+use crate::span::Bytes;
+
+/// A board.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Board {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// What it has.
+    pub about: &'static str,
+    cores: f64,
+    /// What one of its cores does, in cores of a server of today. An estimate: clock times work for each cycle.
+    speed: f64,
+    /// What a broker may have of its memory, in MiB: the system has the rest.
+    memory_mib: u64,
+}
+
+/// Those that there are.
+pub const BOARDS: [Board; 3] = [
+    Board {
+        name: "raspberry-pi-2",
+        about: "4 cores of 900 MHz (Cortex-A7), 1 GB (PI-04)",
+        cores: 4.0,
+        speed: 0.1,
+        memory_mib: 870,
+    },
+    Board {
+        name: "raspberry-pi-3",
+        about: "4 cores of 1.2 GHz (Cortex-A53), 1 GB",
+        cores: 4.0,
+        speed: 0.16,
+        memory_mib: 870,
+    },
+    Board {
+        name: "raspberry-pi-zero",
+        about: "1 core of 1 GHz (ARM11), 512 MB",
+        cores: 1.0,
+        speed: 0.07,
+        memory_mib: 400,
+    },
+];
+
+impl Board {
+    /// The board with a name.
+    pub fn named(name: &str) -> Option<Self> {
+        BOARDS.into_iter().find(|board| board.name == name)
+    }
+
+    /// What a broker may use of it; of a case's own limits the narrower ones hold.
+    pub fn within(&self, limits: Limits) -> Limits {
+        let cpus = self.cores * self.speed;
+        let memory = Bytes(self.memory_mib << 20);
+        Limits {
+            cpus: Some(limits.cpus.map_or(cpus, |own| own.min(cpus))),
+            memory: Some(limits.memory.map_or(memory, |own| Bytes(own.0.min(memory.0)))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_narrows_the_limits_of_a_case_and_widens_none() {
+        let board = Board::named("raspberry-pi-2").unwrap();
+        let own = Limits { cpus: Some(0.2), memory: None };
+        assert_eq!(board.within(own), Limits { cpus: Some(0.2), memory: Some(Bytes(870 << 20)) });
+        let wide = Limits { cpus: Some(8.0), memory: Some(Bytes(64 << 30)) };
+        assert_eq!(board.within(wide), board.within(Limits::default()));
+        assert_eq!(Board::named("abacus"), None);
+    }
+}

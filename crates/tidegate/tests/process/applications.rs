@@ -1,0 +1,194 @@
+//! Applications on a real NATS server, mobile nodes, and services of the core that are killed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use tidegate_bus::{Address, Append, Bus, LogName, Place, Position, Reader, Record, Settings};
+use tidegate_context::messages::{GroupAdvertisement, Payload};
+use tidegate_context::{RecordLimits, Topic, partition_of};
+
+use crate::broker::{Broker, Folder, PATIENCE};
+use crate::context::{GROUPS, Nats, Node, gateway, retained};
+
+const PARTITIONS: u32 = 4;
+
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        crate::homes::pause(5);
+    }
+}
+
+/// An application on the bus.
+struct Application(Bus);
+
+impl Application {
+    fn open(nats: &Nats, topics: &[Topic]) -> Self {
+        let address: Address = nats.address().parse().unwrap();
+        let bus = Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap();
+        for topic in topics {
+            let (sender, receiver) = channel();
+            let spec = topic.spec(PARTITIONS, RecordLimits::default()).unwrap();
+            bus.create(spec, Box::new(move |outcome| drop(sender.send(outcome)))).unwrap();
+            receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+        }
+        Self(bus)
+    }
+
+    fn place(topic: Topic, partition: u32) -> Place {
+        Place::new(LogName::new(topic.name()).unwrap(), partition)
+    }
+
+    fn send(&self, topic: Topic, key: &str, append: Append) {
+        let partition = partition_of(key.as_bytes(), topic.partitions(PARTITIONS));
+        let (sender, receiver) = channel();
+        let append = append.with_key(key.to_owned());
+        let done = Box::new(move |outcome| drop(sender.send(outcome)));
+        self.0.append(&Self::place(topic, partition), append, done).unwrap();
+        receiver.recv_timeout(PATIENCE).unwrap().unwrap();
+    }
+
+    fn readers(&self, topic: Topic) -> Vec<Reader> {
+        let read = |partition| self.0.read(&Self::place(topic, partition), Position::START, Arc::new(|| {})).unwrap();
+        (0..topic.partitions(PARTITIONS)).map(read).collect()
+    }
+
+    fn records(&self, topic: Topic, count: usize) -> Vec<Record> {
+        let (mut readers, mut all) = (self.readers(topic), Vec::new());
+        until(&format!("{count} records of {}", topic.name()), || {
+            all.extend(readers.iter_mut().flat_map(|reader| reader.take(100).unwrap().records));
+            (all.len() >= count).then_some(())
+        });
+        all
+    }
+}
+
+/// PUBLISH at QoS 1.
+fn publish_1(node: &mut Node, topic: &str, id: u8, payload: &str) {
+    let len = u8::try_from(topic.len() + payload.len()).unwrap();
+    let head = [0x32, len + 5, 0, u8::try_from(topic.len()).unwrap()];
+    node.send(&[&head[..], topic.as_bytes(), &[0, id, 0], payload.as_bytes()].concat());
+}
+
+/// What comes until a message ends like this.
+fn until_message(node: &mut Node, end: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let (first, rest) = node.packet();
+        if first >> 4 == 3 {
+            all.push(String::from_utf8_lossy(&rest).into_owned());
+            if rest.ends_with(end.as_bytes()) {
+                return all;
+            }
+        }
+    }
+}
+
+#[test]
+fn applications_and_nodes_reach_each_other_and_nothing_is_lost_when_the_broker_is_killed() {
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let rest = format!(
+        "bus = '{}'\npartitions = {PARTITIONS}\nlease = '1s'\ndelivery = 'shared'\n[store]\ndirectory = '{}'\n",
+        nats.address(),
+        folder.file("store")
+    );
+    let broker = gateway(&folder, "gw", &rest);
+    let application = Application::open(&nats, &Topic::APPLICATIONS);
+    let mut truck = Node::connect(broker.address("mqtt://"), "truck-7");
+    let job = Append::new("one").with_header("topic", "job").with_header("receipt", "all");
+    let job = job.with_header("response-topic", "ctx/to/app/dispatch/receipts");
+    application.send(Topic::PrivateMessageTopic, "truck-7", job);
+    let got = until_message(&mut truck, "one");
+    assert!(got[0].contains("ctx/to/node/truck-7/job"), "{got:?}");
+    publish_1(&mut truck, "ctx/to/app/dispatch/done", 7, "well");
+    until("PUBACK", || (truck.packet() == (0x40, vec![0, 7])).then_some(()));
+    let records = application.records(Topic::AppModel, 1);
+    let record = records.iter().find(|record| &record.payload[..] == b"well").expect("what is acknowledged is there");
+    let said = |name: &str| record.headers.iter().find(|header| header.name == name).map(|header| &*header.value);
+    assert_eq!((&record.key[..], said("recipient"), said("topic")), (&b"truck-7"[..], Some("dispatch"), Some("done")));
+    // It dies in the middle of everything. Meanwhile applications go on, not all of them well.
+    broker.signal("KILL");
+    broker.wait();
+    application.send(Topic::GroupMessageTopic, "no/group", Append::new("bad"));
+    application.send(Topic::BroadcastMessageTopic, "", Append::new("two"));
+    application.send(Topic::PrivateMessageTopic, "truck-7", Append::new("three").with_header("qos", "2"));
+    let broker = gateway(&folder, "gw", &rest);
+    let mut truck = Node::connect(broker.address("mqtt://"), "truck-7");
+    let mut got = Vec::new();
+    while !["one", "two", "three"].iter().all(|end| got.iter().any(|message: &String| message.ends_with(end))) {
+        let (first, rest) = truck.packet();
+        assert_eq!(first >> 4, 3, "PUBLISH");
+        got.push(String::from_utf8_lossy(&rest).into_owned());
+    }
+    let aside = application.records(Topic::RejectedRecords, 1);
+    assert_eq!((aside.len(), &aside[0].payload[..]), (1, &b"bad"[..]));
+    let (_, metrics) = broker.get("/metrics");
+    assert!(metrics.contains("tidegate_context_records_rejected_total 1\n"), "{metrics}");
+    // The receipt of what was sent before the broker died is a record, too.
+    for number in 0..got.len() {
+        truck.send(&[0x40, 2, 0, u8::try_from(number + 1).unwrap()]);
+    }
+    let receipts = application.records(Topic::AppModel, 2);
+    assert!(receipts.iter().any(|record| record.payload.starts_with(b"{\"receipt\":\"delivered\"")), "{receipts:?}");
+}
+
+/// What definers have said of each node, in order.
+struct Told(Vec<Reader>, BTreeMap<String, Vec<Vec<String>>>);
+
+impl Told {
+    fn until_all(&mut self, nodes: usize, groups: &[&str]) {
+        until(&format!("{nodes} nodes are in {groups:?}"), || {
+            for record in self.0.iter_mut().flat_map(|reader| reader.take(1_000).unwrap().records) {
+                let told = GroupAdvertisement::read(&record.payload).unwrap();
+                self.1.entry(told.node.unwrap()).or_default().push(told.groups);
+            }
+            let there = self.1.values().filter(|told| told.last().is_some_and(|last| *last == groups)).count();
+            (there == nodes).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_service_that_is_killed_is_followed_by_another_and_nothing_is_lost_or_told_twice() {
+    const NODES: usize = 40;
+    let (nats, folder) = (Nats::start(), Folder::new());
+    let rest = format!("bus = '{}'\npartitions = {PARTITIONS}\nservices = 'elsewhere'\n", nats.address());
+    let a = gateway(&folder, "a", &rest);
+    let core = |name: &str| {
+        let set = ["--set", "context.partitions=4", "--set", "context.cycle=100ms", "--set", "context.lease=1s"];
+        let bus = nats.address();
+        let arguments = [&["core", "--bus", &bus, "--groups", GROUPS, "--member", name][..], &set].concat();
+        Broker::start_with(&arguments)
+    };
+    let (first, _second) = (core("c1"), core("c2"));
+    let application = Application::open(&nats, &Topic::ALL);
+    let mut told = Told(application.readers(Topic::GroupAdvertisement), BTreeMap::new());
+    let mut sender = Node::connect(a.address("mqtt://"), "sender");
+    let mut send = |kind: &str| {
+        for node in 0..NODES {
+            sender.publish(&format!("ctx/context/n{node}"), &format!(r#"{{"kind": "{kind}"}}"#));
+        }
+    };
+    send("ambulance");
+    told.until_all(NODES, &["ambulances"]);
+    first.signal("KILL");
+    first.wait();
+    send("tractor");
+    told.until_all(NODES, &[]);
+    // The manager goes on as well: a gateway that comes now is in the list.
+    let b = gateway(&folder, "b", &rest);
+    until("the list has both gateways", || retained(&b, "ctx/gateways").contains("\"name\":\"b\"").then_some(()));
+    let _first = core("c1");
+    send("ambulance");
+    told.until_all(NODES, &["ambulances"]);
+    for (node, told) in told.1 {
+        let wanted = [vec!["ambulances".to_owned()], Vec::new(), vec!["ambulances".to_owned()]];
+        assert_eq!(told, wanted, "{node}");
+    }
+}
