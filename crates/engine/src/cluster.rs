@@ -34,6 +34,7 @@ impl Engine {
             self.end_peer(now, peer);
         }
         let old = std::mem::replace(&mut self.roster, roster);
+        self.end_cuts(&old);
         for peer in after.without(before) {
             self.welcome_peer(peer);
         }
@@ -53,6 +54,7 @@ impl Engine {
         self.links.send(peer, Record::InterestBarrier { ticket });
         self.interest_under_way += 1;
         self.welcomes += 1;
+        self.tell_of_transfers(peer);
     }
 
     /// Whether all shards of other nodes that are in the roster know what is wanted here.
@@ -63,6 +65,7 @@ impl Engine {
     /// A shard of another node is no more.
     fn end_peer(&mut self, now: Now, peer: ShardId) {
         let (waiting, awaited) = self.links.close(peer);
+        self.end_transfers_of(peer);
         self.index.remove_remote(peer);
         for publisher in waiting {
             self.unpark(now, publisher);

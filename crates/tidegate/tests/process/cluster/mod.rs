@@ -4,6 +4,7 @@ mod failover;
 mod failures;
 mod members;
 mod messages;
+mod moves;
 mod nats;
 
 use std::io::{Read, Write};
