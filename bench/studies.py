@@ -15,6 +15,7 @@ import json
 import math
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -87,9 +88,13 @@ def run(args):
         args.out.mkdir(parents=True, exist_ok=True)
         with open(args.out / f"{order.folder}.log", "a", encoding="utf-8") as log:
             left = max(30, end - time.monotonic()) if end else None
+            lab = subprocess.Popen(command, stdout=log, stderr=log)
             try:
-                status = subprocess.run(command, stdout=log, stderr=log, timeout=left, check=False).returncode
+                status = lab.wait(left)
             except subprocess.TimeoutExpired:
+                # The lab then stops its broker, and reports what is finished.
+                lab.send_signal(signal.SIGINT)
+                lab.wait()
                 status = "stopped, the time is over"
         print(f"{order.folder}: {status}, {time.monotonic() - begun:.0f} s", flush=True)
 
