@@ -39,6 +39,7 @@ impl Engine {
             self.gone.add(peer);
         }
         let old = std::mem::replace(&mut self.roster, roster);
+        self.end_cuts(&old);
         for peer in after.without(before) {
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
@@ -60,6 +61,7 @@ impl Engine {
         self.links.send(peer, Record::InterestBarrier { ticket });
         self.interest_under_way += 1;
         self.welcomes += 1;
+        self.tell_of_transfers(peer);
     }
 
     /// A shard of another node has told all that is wanted there.
@@ -112,6 +114,7 @@ impl Engine {
     /// A shard of another node is no more.
     fn end_peer(&mut self, now: Now, peer: ShardId) {
         let (waiting, awaited) = self.links.close(peer);
+        self.end_transfers_of(peer);
         for publisher in waiting {
             self.unpark(now, publisher);
         }

@@ -135,6 +135,9 @@ impl Desk {
         qos: QoS,
     ) {
         let mut delivery = delivery(publication, terms, qos, 0);
+        if !self.transfers.are_none() && self.attend_transfer(to, &delivery) {
+            return;
+        }
         if !terms.metered {
             let bounds = self.bounds_of(to, publication.topic);
             delivery.latest = bounds.policy == OverflowPolicy::KeepLast;
@@ -143,7 +146,8 @@ impl Desk {
                 return;
             }
         }
-        if self.sessions.get(to.0).is_some_and(|session| session.connection.is_none()) {
+        let away = self.sessions.get(to.0).is_some_and(|session| session.connection.is_none());
+        if away && (self.transfers.are_none() || !self.is_told_elsewhere(to)) {
             self.tell_fate(to, publication.topic, publication.properties, publication.qos, Fate::Stored);
         }
         if self.enqueue_in_store(publication, to, terms, &delivery) {

@@ -32,6 +32,7 @@ use crate::telling::Telling;
 use crate::tenants::TenantUses;
 use crate::timers::Timers;
 use crate::to_write::ToWrite;
+use crate::transfer::Transfers;
 use crate::uplink::{UplinkKey, Uplinks};
 
 /// What a timer is for.
@@ -86,6 +87,8 @@ pub(crate) struct Desk {
     pub connections: GenSlab<Connection>,
     /// Partitions that move: nobody of them is served, and what they are owed is kept in memory.
     pub moving: Partitions,
+    /// What arrives for them.
+    pub transfers: Transfers,
     pub sessions: Slab<Session>,
     by_client: HashTable<u32>,
     /// Connections with output.
@@ -163,6 +166,7 @@ impl Desk {
             telling: Telling::default(),
             connections: GenSlab::default(),
             moving: Partitions::NONE,
+            transfers: Transfers::new(shard),
             sessions: Slab::default(),
             by_client: HashTable::new(),
             to_write: ToWrite::default(),

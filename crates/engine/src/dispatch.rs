@@ -147,12 +147,21 @@ impl Engine {
     /// Keeps or clears the retained message of a topic whose home is here ([MQTT-3.3.1-5], [MQTT-3.3.1-6]). Does nothing
     /// where the home is elsewhere: the envelope takes it there.
     pub(crate) fn retain(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
-        if self.roster.home_of_topic(publication.tenant, publication.topic) != self.place.shard {
+        let at_home = self.roster.home_of_topic(publication.tenant, publication.topic) == self.place.shard;
+        if !at_home && !self.desk.transfers.keeps(partition_of(publication.tenant, publication.topic)) {
             return None;
         }
         if publication.tenant == TenantId::UPLINK {
             return self.retain_from_fleet(now, publication).err();
         }
+        if !self.desk.transfers.are_none() && !is_own_topic(publication.topic) {
+            self.desk.transfers.note_retained(now, publication);
+        }
+        self.keep_retained(now, publication)
+    }
+
+    /// Keeps or clears the retained message of a topic.
+    pub(crate) fn keep_retained(&mut self, now: Now, publication: &mut Publication<'_>) -> Option<Reason> {
         let stored = self.desk.journal.is_on() && !is_own_topic(publication.topic);
         if publication.payload.is_empty() {
             let known = self.retained.clear(publication.tenant, publication.topic).is_some();
@@ -395,7 +404,9 @@ impl Reach<'_> {
         let kept_by_brokers = publication.tenant == TenantId::UPLINK && self.desk.uplinks.brokers_decide();
         if publication.retain && !publication.retain_is_done && !kept_by_brokers {
             let home = self.roster.home_of_topic(publication.tenant, publication.topic);
-            homes = if home == self.place.shard { 0 } else { 1u64 << home.0 };
+            let partition = partition_of(publication.tenant, publication.topic);
+            let new_home = self.desk.transfers.new_home(partition).filter(|_| !is_own_topic(publication.topic));
+            homes = (1u64 << home.0 | new_home.map_or(0, |shard| 1 << shard.0)) & !(1 << self.place.shard.0);
         }
         let mut bits = remote | homes;
         let mut crossing = None;

@@ -121,6 +121,14 @@ impl Engine {
         }
     }
 
+    /// All messages under way reach everybody now.
+    #[cold]
+    pub(crate) fn finish_fan_outs(&mut self, now: Now) {
+        while let Some(fan_out) = self.fan_outs.under_way.pop_front() {
+            self.fan_out(now, fan_out, usize::MAX);
+        }
+    }
+
     /// Takes a message to at most so many more receivers; returns how many they were.
     fn fan_out(&mut self, now: Now, mut fan_out: FanOut, most: usize) -> usize {
         let message = MessageRef::clone(&fan_out.message);

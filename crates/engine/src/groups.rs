@@ -3,6 +3,7 @@
 mod audit;
 mod fleet;
 mod reseat;
+mod returns;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 use crate::admission::Wanted;
 use crate::deliver::Terms;
 use crate::desk::Desk;
-use crate::dispatch::{Reach, Source, reach};
+use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::hash::{hash_bytes, hash_name};
 use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardId, TenantId, partition_of};
@@ -270,68 +271,6 @@ impl Engine {
             self.announce_presence_in(&membership, key, online);
         }
     }
-
-    /// A message that a member did not take goes back to be dealt to another.
-    pub(crate) fn give_back(
-        &mut self,
-        now: Now,
-        membership: &Membership,
-        from: SessionKey,
-        publication: &mut Publication<'_>,
-    ) {
-        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
-        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
-        if home == self.place.shard {
-            self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
-        } else {
-            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), home);
-            let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(home, Record::Return { group, not_to: from.0, envelope });
-            self.links.send_crossing(home, crossing);
-        }
-    }
-
-    /// Deals a message that came back.
-    pub(crate) fn deal_again(
-        &mut self,
-        now: Now,
-        group: GroupName<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-        not_to: (ShardId, u32),
-    ) {
-        match self.groups.find(group) {
-            Some(key) if source.hops <= RETURNS_MAX => {
-                reach!(self).deal_to(now, key, publication, source, Some(not_to));
-            }
-            _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
-        }
-    }
-
-    /// A message that a group of another shard has dealt to a session of this one.
-    pub(crate) fn handle_deal(
-        &mut self,
-        now: Now,
-        from: ShardId,
-        to: Taker<'_>,
-        publication: &mut Publication<'_>,
-        source: &Source,
-    ) {
-        let Taker { session, client, group, insists } = to;
-        let seated = self
-            .desk
-            .sessions
-            .get(session.0)
-            .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
-        let takes = insists || self.desk.takes_dealt(session, publication);
-        if !seated || !takes || !reach!(self).deliver_dealt(now, session, group, publication, source) {
-            let source = Source { hops: source.hops + 1, ..*source };
-            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
-            let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(from, Record::Return { group, not_to: session.0, envelope });
-            self.links.send_crossing(from, crossing);
-        }
-    }
 }
 
 impl Groups {
@@ -360,15 +299,17 @@ impl Reach<'_> {
             (shard, session) if shard == here => !desk.has_queue_room(SessionKey(session), &wanted),
             _ => member.options.full,
         };
+        let is_out = |member: &Member<Receiver, Seat>| {
+            let left = member.receiver.0 == here && desk.has_left(SessionKey(member.receiver.1), here);
+            left || Some(member.receiver) == not_to
+        };
         let place = if of_fleet {
             self::fleet::pick_broker(&mut dealt.members, desk, publication, topic, not_to)
         } else {
-            dealt
-                .members
-                .pick(publication.publisher, topic, |member| Some(member.receiver) == not_to || is_full(member))
+            dealt.members.pick(publication.publisher, topic, |member| is_out(member) || is_full(member))
         };
         let place = place
-            .or_else(|| dealt.members.pick(publication.publisher, topic, |member| Some(member.receiver) == not_to))
+            .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
         let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
             self.desk.discard_publication(Reason::NoGroupMember, publication);

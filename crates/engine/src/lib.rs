@@ -123,6 +123,7 @@ mod timers;
 mod to_write;
 mod topic_limits;
 mod topics;
+mod transfer;
 mod turn_share;
 mod uplink;
 mod wire;

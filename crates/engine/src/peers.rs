@@ -112,6 +112,7 @@ impl Engine {
             Record::Mark { number } => self.links.send(from, Record::Marked { number }),
             Record::Counted { number, counts } => self.take_counts(from, number, counts),
             Record::Marked { number } => self.links.marked(from, number),
+            Record::Transfer(word) => self.handle_transfer(now, from, word),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
             }
@@ -178,6 +179,7 @@ impl Engine {
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
+        self.desk.transfers.source = from;
         if envelope.purpose & RETAIN_AT_HOME != 0 {
             let publication = &mut envelope.publication;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
@@ -200,6 +202,7 @@ impl Engine {
                 self.check_gate_now_and_then(now);
             }
         }
+        self.desk.transfers.source = self.place.shard;
         let promises = self.desk.journal.has_written_since(mark);
         self.confirm_to(now, envelope.origin, envelope.ticket, refused, promises);
     }

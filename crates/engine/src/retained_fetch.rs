@@ -11,7 +11,7 @@ use crate::deliver::Terms;
 use crate::desk::Desk;
 use crate::dispatch::Source;
 use crate::engine::Engine;
-use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Envelope;
 use crate::link::record::Record;
 use crate::message::Publication;
@@ -239,6 +239,7 @@ impl Engine {
         let end = self.retained.scan(fetch.tenant, &fetch.filter, after, budget, now.monotonic, &mut |_, message| {
             found.push(Rc::clone(message));
         });
+        found.retain(|message| !self.desk.transfers.is_incomplete(partition_of(message.tenant, message.topic())));
         let after = match end {
             ScanEnd::Done => String::new(),
             ScanEnd::More(after) => after.into(),
@@ -374,9 +375,12 @@ impl Engine {
     ) {
         let after = (!after.is_empty()).then_some(after);
         let source = Source::inside(self.place.shard, now);
-        let links = &mut self.links;
+        let (links, transfers) = (&mut self.links, &self.desk.transfers);
         let budget = self.settings.retained.step;
         let end = self.retained.scan(tenant, filter, after, budget, now.monotonic, &mut |_, message| {
+            if transfers.is_incomplete(partition_of(message.tenant, message.topic())) {
+                return;
+            }
             let envelope = Envelope {
                 purpose: 0,
                 origin: source.origin,

@@ -101,6 +101,11 @@ impl Roster {
         self.live.count_ones()
     }
 
+    /// All shards, this one included.
+    pub(crate) fn all(&self) -> Shards {
+        Shards(self.live)
+    }
+
     /// All other shards.
     #[inline]
     pub(crate) fn others(&self) -> Shards {

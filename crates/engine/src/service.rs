@@ -51,9 +51,11 @@ impl Engine {
         true
     }
 
-    /// All clients that are connected: tenant, client id and connection. Looks at every session of the shard.
+    /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have one, so that
+    /// applications are not taken for mobile nodes. Looks at every session of the shard.
     pub fn connected_clients(&self) -> impl Iterator<Item = (TenantId, &str, ConnectionKey)> {
-        let clients = self.desk.sessions.iter();
+        let all = self.settings.addresses.is_none();
+        let clients = self.desk.sessions.iter().filter(move |(_, session)| all || session.standing.is_node());
         clients.filter_map(|(_, session)| Some((session.tenant, &*session.client_id, session.connection?)))
     }
 

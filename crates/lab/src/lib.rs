@@ -1,6 +1,7 @@
 //! Measures any message broker the same way, from outside.
 //!
 //! - [`compare`] tells whether two series of runs differ.
+//! - [`contextnet`] runs several gateways on one bus as one peer.
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`drivers`] does the same for middleware that speaks other protocols.
 //! - [`load`] produces load and counts exactly what became of it.
@@ -14,6 +15,7 @@
 //! - [`probe`] asks a broker what it really does.
 //! - [`results`] is what came of it, [`report`] shows it, [`serve`] lets one browse.
 pub mod compare;
+pub mod contextnet;
 pub mod double;
 pub mod drivers;
 pub mod load;

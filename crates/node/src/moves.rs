@@ -44,6 +44,7 @@ pub struct Arrived {
     pub given_up: Owed,
 }
 
+type SnapshotAnswer = Result<Snapshot, ImageError>;
 type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 
 /// A step of a move.
@@ -51,13 +52,16 @@ type ArriveAnswer = Result<(Vec<(PartitionId, Owed)>, Owed), ImageError>;
 pub(crate) enum MoveOrder {
     Hold { partitions: Partitions, reference: Option<Arc<str>>, done: Sender<()> },
     Release { partitions: Partitions, done: Sender<()> },
-    Snapshot { partitions: Partitions, max_bytes: u64, answer: Sender<Result<Snapshot, ImageError>> },
+    Snapshot { partitions: Partitions, max_bytes: u64, transfer: Option<u64>, answer: Sender<SnapshotAnswer> },
     BeginSettling { answer: Sender<Settling> },
     Settle { settling: Settling, answer: Sender<Option<Settling>> },
     TakeRest { answer: Sender<Option<Vec<u8>>> },
     Forget { partitions: Partitions, answer: Sender<Owed> },
     ForgetRetained { partitions: Partitions, answer: Sender<()> },
-    Arrive { images: Arc<[PartitionImage]>, answer: Sender<ArriveAnswer> },
+    Arrive { images: Arc<[PartitionImage]>, transfer: Option<u64>, answer: Sender<ArriveAnswer> },
+    IsCut { transfer: u64, answer: Sender<bool> },
+    TakeTransferRest { transfer: u64, answer: Sender<Result<Vec<u8>, ImageError>> },
+    FinishTransfer { transfer: u64, rests: Arc<[Vec<u8>]>, answer: Sender<Result<u64, ImageError>> },
     Sift { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<Vec<u8>, ImageError>> },
     Deliver { partitions: Partitions, rest: Arc<[u8]>, answer: Sender<Result<u64, ImageError>> },
 }
@@ -97,9 +101,32 @@ impl NodeHandle {
         partitions: Partitions,
         max_bytes: u64,
     ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        self.snapshot(partitions, max_bytes, None)
+    }
+
+    /// The same for a move to another node of the cluster; `transfer` is the move's id. What arrives from then on is noted for
+    /// [`NodeHandle::take_transfer_rest`].
+    ///
+    /// # Errors
+    /// When they are too large, or a shard does not answer.
+    pub fn snapshot_for_node(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+        transfer: u64,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
+        self.snapshot(partitions, max_bytes, Some(transfer))
+    }
+
+    fn snapshot(
+        &self,
+        partitions: Partitions,
+        max_bytes: u64,
+        transfer: Option<u64>,
+    ) -> Result<Option<Vec<PartitionImage>>, MoveError> {
         let mut images = Vec::new();
         for shard in self.shard_ids() {
-            let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, answer };
+            let order = |answer| MoveOrder::Snapshot { partitions, max_bytes, transfer, answer };
             match self.on(shard, order)?? {
                 Snapshot::Loading => return Ok(None),
                 Snapshot::Taken(taken) => images.extend(taken),
@@ -157,6 +184,52 @@ impl NodeHandle {
     /// # Errors
     /// When an image is refused, or a shard does not answer.
     pub fn arrive(&self, images: Vec<PartitionImage>) -> Result<Arrived, MoveError> {
+        self.take_in(images, None)
+    }
+
+    /// The same for a move from another node of the cluster: all nodes are asked to send here what is for these partitions, and
+    /// it is set aside until [`NodeHandle::finish_transfer`].
+    ///
+    /// # Errors
+    /// When an image is refused, or a shard does not answer.
+    pub fn arrive_from_node(&self, images: Vec<PartitionImage>, transfer: u64) -> Result<Arrived, MoveError> {
+        self.take_in(images, Some(transfer))
+    }
+
+    /// Whether all nodes have said from where on their messages are for the new home.
+    ///
+    /// # Errors
+    /// When a shard does not answer.
+    pub fn is_cut(&self, transfer: u64) -> Result<bool, NoAnswer> {
+        let cut = self.on_all(|answer| MoveOrder::IsCut { transfer, answer })?;
+        Ok(cut.into_iter().all(|cut| cut))
+    }
+
+    /// What each shard has got of what is not at the new home.
+    ///
+    /// # Errors
+    /// When it was too much, or a shard does not answer.
+    pub fn take_transfer_rest(&self, transfer: u64) -> Result<Vec<Vec<u8>>, MoveError> {
+        let rests = self.on_all(|answer| MoveOrder::TakeTransferRest { transfer, answer })?;
+        rests.into_iter().map(|rest| rest.map_err(MoveError::from)).collect()
+    }
+
+    /// Delivers what the old home has got, and then what was set aside here; answers with the number of messages when they are in
+    /// the store.
+    ///
+    /// # Errors
+    /// When it cannot be read, was too much, or a link was lost meanwhile; or when a shard does not answer.
+    pub fn finish_transfer(&self, transfer: u64, rests: Vec<Vec<u8>>) -> Result<u64, MoveError> {
+        let rests: Arc<[Vec<u8>]> = rests.into();
+        let mut messages = 0;
+        for shard in self.shard_ids() {
+            let rests = Arc::clone(&rests);
+            messages += self.on(shard, |answer| MoveOrder::FinishTransfer { transfer, rests, answer })??;
+        }
+        Ok(messages)
+    }
+
+    fn take_in(&self, images: Vec<PartitionImage>, transfer: Option<u64>) -> Result<Arrived, MoveError> {
         let images: Arc<[PartitionImage]> = images.into();
         let mut arrived = Arrived::default();
         // The shard of the uplinks comes last: what it has seen before has not been delivered to those who arrive.
@@ -164,7 +237,7 @@ impl NodeHandle {
         shards.reverse();
         for shard in shards {
             let (owed, given_up) =
-                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), answer })??;
+                self.on(shard, |answer| MoveOrder::Arrive { images: Arc::clone(&images), transfer, answer })??;
             arrived.owed.extend(owed);
             arrived.given_up.add(&given_up);
         }
@@ -221,8 +294,12 @@ impl Shard {
                 self.engine.release_partitions(partitions);
                 let _ = done.send(());
             }
-            MoveOrder::Snapshot { partitions, max_bytes, answer } => {
-                let _ = answer.send(self.engine.snapshot_partitions(now, partitions, max_bytes));
+            MoveOrder::Snapshot { partitions, max_bytes, transfer, answer } => {
+                let taken = self.engine.snapshot_partitions(now, partitions, max_bytes);
+                if let (Ok(Snapshot::Taken(_)), Some(id)) = (&taken, transfer) {
+                    self.engine.begin_leaving(id, partitions);
+                }
+                let _ = answer.send(taken);
             }
             MoveOrder::BeginSettling { answer } => {
                 let _ = answer.send(self.engine.begin_settling(now));
@@ -242,9 +319,22 @@ impl Shard {
                 self.engine.forget_retained(now, partitions);
                 self.answer_committed(answer, ());
             }
-            MoveOrder::Arrive { images, answer } => {
+            MoveOrder::Arrive { images, transfer, answer } => {
                 let arrived = self.engine.arrive(now, &images);
+                if let (Ok(_), Some(id)) = (&arrived, transfer) {
+                    self.engine.begin_coming(now, id, images.iter().map(|image| image.partition).collect());
+                }
                 self.answer_committed(answer, arrived);
+            }
+            MoveOrder::IsCut { transfer, answer } => {
+                let _ = answer.send(self.engine.is_cut(transfer));
+            }
+            MoveOrder::TakeTransferRest { transfer, answer } => {
+                let _ = answer.send(self.engine.take_transfer_rest(transfer));
+            }
+            MoveOrder::FinishTransfer { transfer, rests, answer } => {
+                let finished = self.engine.finish_transfer(now, transfer, &rests);
+                self.answer_committed(answer, finished);
             }
             MoveOrder::Sift { partitions, rest, answer } => {
                 let _ = answer.send(self.engine.sift_rest(now, partitions, &rest));

@@ -28,6 +28,8 @@ pub enum ImageError {
     },
     /// A part of a queue is in the store alone, and has to be read before it can move.
     InStore(PartitionId),
+    /// The link to another node was lost while the partition came: what that node has sent to the old home meanwhile is not known.
+    LinkLost,
 }
 
 impl fmt::Display for ImageError {
@@ -50,6 +52,7 @@ impl fmt::Display for ImageError {
                     partition.0
                 )
             }
+            Self::LinkLost => f.write_str("the link to another node was lost meanwhile; the move is tried again"),
             Self::SessionExists(client_id) => write!(f, "a session of client id {client_id:?} lives here already"),
         }
     }

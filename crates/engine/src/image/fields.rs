@@ -30,8 +30,19 @@ pub(super) fn put_message(out: &mut Vec<u8>, now: Now, message: &MessageRef) {
     out.put_bytes(message.payload());
 }
 
+/// Appends a message as [`put_message`] does, without keeping it.
+pub(crate) fn put_publication(out: &mut Vec<u8>, now: Now, publication: &Publication<'_>) {
+    let retain = if publication.retain { RETAIN } else { 0 };
+    out.put_u8(publication.qos.bits() | retain | publication.priority << PRIORITY_SHIFT);
+    out.put_u64(now.to_unix(publication.expires_at));
+    out.put_u64(publication.publisher);
+    out.put_bytes(publication.topic.as_bytes());
+    out.put_bytes(publication.properties);
+    out.put_bytes(publication.payload);
+}
+
 /// Reads a message of a tenant.
-pub(super) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
+pub(crate) fn read_message(reader: &mut WireReader<'_>, now: Now, tenant: TenantId) -> Result<MessageRef, WireError> {
     let (qos, flags) = read_flags(reader, QOS | RETAIN | u8::MAX << PRIORITY_SHIFT)?;
     let priority = flags >> PRIORITY_SHIFT;
     if priority > PRIORITY_MAX {
@@ -68,7 +79,7 @@ fn read_flags(reader: &mut WireReader<'_>, allowed: u8) -> Result<(QoS, u8), Wir
     Ok((qos, flags))
 }
 
-pub(super) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
+pub(crate) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
     put_message(out, now, &delivery.message);
     let retain = if delivery.retain { RETAIN } else { 0 };
     let dealt = if delivery.group.is_some() { DEALT } else { 0 };
@@ -87,7 +98,7 @@ pub(super) fn put_delivery(out: &mut Vec<u8>, now: Now, delivery: &Delivery) {
 
 /// Reads a delivery to a session of the tenant. Its group is found among the session's memberships; a message whose group
 /// the session has left is the session's own.
-pub(super) fn read_delivery(
+pub(crate) fn read_delivery(
     reader: &mut WireReader<'_>,
     now: Now,
     tenant: TenantId,

@@ -15,8 +15,12 @@ mod paging;
 mod read_session;
 mod rest;
 
+pub(crate) use self::{begin as begin_image, open as open_image, seal as seal_image};
 pub use error::ImageError;
-pub(crate) use fields::{read_properties, read_subscription_id};
+pub(crate) use fields::{
+    put_delivery, put_publication, read_delivery, read_message as read_publication, read_properties,
+    read_subscription_id,
+};
 pub(crate) use moving::released;
 pub use moving::{PartitionImage, Snapshot};
 pub use owed::Owed;
@@ -38,12 +42,12 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Room for the seal, which [`seal`] fills in.
-fn begin() -> Vec<u8> {
+pub(crate) fn begin() -> Vec<u8> {
     vec![0; SEAL_LEN]
 }
 
 /// Completes an image: its version and the checksum of its content.
-fn seal(mut image: Vec<u8>) -> Vec<u8> {
+pub(crate) fn seal(mut image: Vec<u8>) -> Vec<u8> {
     let sum = checksum(image.get(SEAL_LEN..).unwrap_or_default());
     let mut head = Vec::with_capacity(SEAL_LEN);
     head.put_u8(IMAGE_VERSION);
@@ -53,7 +57,7 @@ fn seal(mut image: Vec<u8>) -> Vec<u8> {
 }
 
 /// The content of an image of this version that is not damaged.
-fn open(image: &[u8]) -> Result<WireReader<'_>, ImageError> {
+pub(crate) fn open(image: &[u8]) -> Result<WireReader<'_>, ImageError> {
     let mut reader = WireReader::new(image);
     let version = reader.u8("a version")?;
     if version != IMAGE_VERSION {

@@ -52,6 +52,7 @@ impl Engine {
     pub fn release_partitions(&mut self, partitions: Partitions) {
         self.desk.moving = self.desk.moving.without(partitions);
         self.rest = None;
+        self.release_transfers(partitions);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for them
@@ -96,7 +97,7 @@ impl Engine {
     }
 
     /// Those that are at home on this shard.
-    fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
+    pub(crate) fn own(&self, partitions: Partitions) -> Vec<PartitionId> {
         partitions.iter().filter(|partition| self.place.owns(*partition)).collect()
     }
 
@@ -119,6 +120,7 @@ impl Engine {
     /// stay: every orchestrator has those that its clients subscribe to.
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.desk.journal.now = now;
+        self.abandon_transfers(now, partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });

@@ -9,6 +9,7 @@ mod between_nodes;
 pub(crate) mod envelope;
 mod marks;
 pub(crate) mod record;
+pub(crate) mod transfer_word;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use crate::link::awaited::Awaited;
 use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
 };
+use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
 use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -106,6 +107,8 @@ pub(crate) enum Record<'a> {
     Marked { number: u64 },
     /// What became of a message at the nodes of the sender, for the shard where it entered.
     Counted { number: u64, counts: Counts },
+    /// Partitions move between nodes.
+    Transfer(TransferWord),
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -261,6 +264,7 @@ impl<'a> Record<'a> {
                 out.put_u8(42);
                 out.put_u64(*number);
             }
+            Self::Transfer(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -457,6 +461,7 @@ impl<'a> Record<'a> {
                 filter: reader.text("a topic filter")?,
                 code: read_code(reader)?,
             },
+            TRANSFER_KIND => Self::Transfer(TransferWord::read(reader)?),
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },

@@ -2,6 +2,7 @@
 
 pub(crate) mod crash;
 mod fleet;
+pub(crate) mod moves;
 pub(crate) mod nodes;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -106,6 +107,9 @@ pub(crate) struct Net {
     pub crashes: u64,
     pub now: Now,
     pub nodes: Nodes,
+    /// The move that is under way, and how many there were.
+    pub moving: Option<moves::Move>,
+    pub moves: u64,
     pub sockets: Vec<Socket>,
     /// Sockets whose server's end is not gone.
     live: BTreeSet<SocketId>,
@@ -209,6 +213,8 @@ impl Net {
         let mut net = Self {
             settings,
             nodes,
+            moving: None,
+            moves: 0,
             engines,
             store: Store::default(),
             past: Counters::default(),

@@ -318,6 +318,23 @@ impl World {
         self.run();
     }
 
+    /// Begins a move of partitions from node to node, or takes the next step of the one that is under way.
+    pub(crate) fn step_move(&self, random: &mut Random) {
+        self.0.borrow_mut().step_move(random);
+    }
+
+    /// Brings the move that is under way to its end.
+    pub(crate) fn end_move(&self, random: &mut Random) {
+        while !self.0.borrow_mut().end_move(random) {
+            self.run();
+        }
+    }
+
+    /// Moves of partitions so far.
+    pub(crate) fn moves(&self) -> u64 {
+        self.0.borrow().moves
+    }
+
     /// The process dies, and another one goes on.
     pub(crate) fn crash(&self, crash: Crash) {
         self.0.borrow_mut().crash(crash);

@@ -10,6 +10,7 @@ mod packets;
 mod populate;
 mod publish;
 mod receive;
+mod work;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -21,11 +22,13 @@ pub(crate) use conclude::Totals;
 use meter::Meter;
 use publish::Publisher;
 use receive::Receiver;
+use work::Work;
 
 use super::directory::Directory;
 use super::ledger::Ledger;
 use super::outcome::{LoadOutcome, Second};
 use super::plan::{Begin, LoadPlan};
+use super::rounds::RoundBooks;
 use super::stamp::Marks;
 use super::timers::{Timer, Timers};
 
@@ -123,6 +126,10 @@ pub(crate) struct Core {
     meter: Meter,
     actions: Vec<Action>,
     dirty: Vec<u32>,
+    /// Round trips, by group, where they are asked for.
+    rounds: Vec<Option<RoundBooks>>,
+    /// Relays that have work to do with each message.
+    at_work: HashMap<u32, Work>,
 }
 
 impl Core {
@@ -154,6 +161,11 @@ impl Core {
 
     /// What a client says last: DISCONNECT.
     pub(crate) const FAREWELL: [u8; 2] = [0xE0, 0];
+
+    /// Which of the target's places a connection goes to.
+    pub(crate) fn place_of(&self, connection: u32) -> usize {
+        usize::from(self.clients[(connection / 2) as usize].place)
+    }
 
     /// The number of clients.
     pub(crate) fn client_count(&self) -> usize {
@@ -234,6 +246,7 @@ impl Core {
                 Timer::Disturb { client, disturbance } => self.disturb(client, disturbance, now_ns),
                 Timer::Return { client, epoch } => self.come_back(client, epoch, now_ns),
                 Timer::Read { client, epoch } => self.read_slowly(client, epoch, now_ns),
+                Timer::Worked { client } => self.worked(client),
                 Timer::TimeIsOver => self.end_time(now_ns),
                 Timer::Leave => self.leave_next(now_ns),
             }

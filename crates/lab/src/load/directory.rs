@@ -257,7 +257,11 @@ mod tests {
     fn what_relays_pass_on_is_due_behind_them() {
         let relay = |filter: &str, from: &str, to: &str| {
             let (from, to) = (from.to_owned(), to.to_owned());
-            ClientGroup::new("r", 1, Role::Relay { subscribing: Subscribing::to(filter, 0), from, to, qos: 0 })
+            ClientGroup::new(
+                "r",
+                1,
+                Role::Relay { subscribing: Subscribing::to(filter, 0), from, to, qos: 0, work_us: 0 },
+            )
         };
         let groups =
             vec![publisher("a", 2, "one/{client}", 1), relay("one/#", "one", "two"), relay("two/0", "two", "three")];

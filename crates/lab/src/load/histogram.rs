@@ -73,6 +73,11 @@ impl Histogram {
         self.counts.mean()
     }
 
+    /// The standard deviation in nanoseconds; 0 when there is none.
+    pub fn deviation(&self) -> f64 {
+        self.counts.stdev()
+    }
+
     /// How many are longer than a time in nanoseconds, to the histogram's resolution.
     pub fn above(&self, ns: u64) -> u64 {
         self.pairs().filter(|(value, _)| *value > ns).map(|(_, count)| count).sum()

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
+use super::rounds::Rounds;
 
 /// What came of a plan, in exact numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,10 @@ impl LoadOutcome {
             for (group, of_other) in self.groups.iter_mut().zip(&other.groups) {
                 group.counts.add(&of_other.counts);
                 group.latency.add(&of_other.latency);
+                match (&mut group.rounds, &of_other.rounds) {
+                    (Some(rounds), Some(of_other)) => rounds.add(of_other),
+                    (rounds, of_other) => *rounds = rounds.take().or_else(|| of_other.clone()),
+                }
             }
         }
         self.measured_to_ns = self.measured_to_ns.max(other.measured_to_ns);
@@ -181,7 +186,7 @@ impl Losses {
 }
 
 /// Connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connections {
     /// Dialled.
     pub dialled: u64,
@@ -199,6 +204,12 @@ pub struct Connections {
     pub subscriptions_refused: u64,
     /// The most at a time.
     pub most: u64,
+    /// Clients that the broker has sent to another of the target's places (MQTT 5).
+    #[serde(default)]
+    pub handed_over: u64,
+    /// Clients at each of the target's places when publishing was over; empty when there is one.
+    #[serde(default)]
+    pub at_places: Vec<u64>,
 }
 
 impl Connections {
@@ -212,6 +223,11 @@ impl Connections {
         self.lost += other.lost;
         self.subscriptions_refused += other.subscriptions_refused;
         self.most += other.most;
+        self.handed_over += other.handed_over;
+        self.at_places.resize(self.at_places.len().max(other.at_places.len()), 0);
+        for (here, there) in self.at_places.iter_mut().zip(&other.at_places) {
+            *here += there;
+        }
     }
 
     /// Attempts that led to no connection.
@@ -230,6 +246,9 @@ pub struct GroupOutcome {
     pub counts: Counts,
     /// From the scheduled time to the receipt.
     pub latency: Histogram,
+    /// Round trips by node and order, where the plan asks for them.
+    #[serde(default)]
+    pub rounds: Option<Rounds>,
 }
 
 /// A second of a run.

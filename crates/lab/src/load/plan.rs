@@ -106,6 +106,16 @@ impl LoadPlan {
         }
     }
 
+    /// For a broker that knows no addresses: who would be reached by one subscribes, with a session that lasts.
+    pub fn subscribe_to_addresses(&mut self) {
+        for group in &mut self.groups {
+            if let Some(subscribing) = group.role.subscribing_mut().filter(|subscribing| subscribing.addressed) {
+                subscribing.addressed = false;
+                group.connect.clean = false;
+            }
+        }
+    }
+
     /// The clients of all groups.
     pub fn clients(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()

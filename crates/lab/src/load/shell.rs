@@ -48,7 +48,7 @@ pub(crate) struct Shell<'a> {
     waiter: Waiter,
     connections: Vec<Option<Box<Connection>>>,
     open: usize,
-    /// The nodes of the broker; clients go to them in turn.
+    /// The nodes of the broker; the core knows which client goes where.
     addresses: Vec<SocketAddr>,
     layers: Option<LayerSettings>,
     buffer: Vec<u8>,
@@ -62,13 +62,6 @@ pub(crate) struct Shell<'a> {
     second_ends_ns: u64,
     cpu_ns: u64,
     measured: Measured,
-}
-
-/// Where the nodes of a plan's broker are.
-fn nodes(plan: &LoadPlan) -> Result<Vec<SocketAddr>, LoadError> {
-    let target = &plan.target;
-    let more = target.others.iter().map(|other| (other.host.as_str(), other.port));
-    std::iter::once((target.host.as_str(), target.port)).chain(more).map(|(host, port)| resolve(host, port)).collect()
 }
 
 /// What the measured time has cost this process.
@@ -95,7 +88,7 @@ impl<'a> Shell<'a> {
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.client_count() * 2).map(|_| None).collect();
         Ok(Self {
-            addresses: nodes(&plan)?,
+            addresses: plan.target.places().map(|(host, port)| resolve(host, port)).collect::<Result<_, _>>()?,
             layers: LayerSettings::of(&plan)?,
             core,
             plan,
@@ -303,8 +296,8 @@ impl<'a> Shell<'a> {
                 Some(self.plan.sources[self.next_source % count])
             }
         };
-        let client = (connection / 2) as usize;
-        let stream = dial(self.addresses[client % self.addresses.len()], source).and_then(|mut stream| {
+        let address = self.addresses[self.core.place_of(connection)];
+        let stream = dial(address, source).and_then(|mut stream| {
             let interest = Interest::READABLE | Interest::WRITABLE;
             self.waiter.registry().register(&mut stream, Token(connection as usize), interest)?;
             Ok(stream)

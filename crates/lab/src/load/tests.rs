@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::outcome::LoadOutcome;
 use super::plan::{
-    Arrival, ClientGroup, ConnectOptions, Disturbance, LoadPlan, Pace, Payload, Protocol, Publishing, Ramp, Rate, Role,
-    Subscribing, Target, Topics,
+    Arrival, ClientGroup, ConnectOptions, Disturbance, LoadPlan, Node, Pace, Payload, Protocol, Publishing, Ramp, Rate,
+    Role, Slow, Subscribing, Target, Topics,
 };
 use super::simulated::Simulated;
 use crate::double::{Behaviour, Delay, Records, Stall};
@@ -172,7 +172,8 @@ fn requests_come_back_and_a_survey_is_answered_by_all() {
     let (from, to) = ("ask".to_owned(), "answer".to_owned());
     let subscribing = Subscribing::to("ask/+", 1);
     let delay = Delay::Fixed(3 * MILLI);
-    let relay = Role::Relay { subscribing: subscribing.clone(), from: from.clone(), to: to.clone(), qos: 1 };
+    let relay =
+        Role::Relay { subscribing: subscribing.clone(), from: from.clone(), to: to.clone(), qos: 1, work_us: 0 };
     let groups = vec![ClientGroup::new("service", 1, relay), ClientGroup::new("nodes", 3, asking("answer/{client}"))];
     let (outcome, _) = Simulated::run(plan(1_000, groups), Behaviour { delay, ..Behaviour::default() });
     assert_eq!(outcome.latency.count(), 60);
@@ -219,4 +220,95 @@ fn a_ladder_lets_clients_in_step_by_step() {
     );
     assert_eq!(outcome.connections.accepted + outcome.connections.refused, 10);
     assert!(outcome.connections.refused > 0);
+}
+
+#[test]
+fn a_relay_with_work_to_do_takes_one_message_after_the_other() {
+    let requests = Role::Requester {
+        requests: publishing("ask/{client}", 1, open(1.0)),
+        answers: Subscribing::to("answer/{client}", 1),
+    };
+    let relay = Role::Relay {
+        subscribing: Subscribing::to("ask/+", 1),
+        from: "ask".to_owned(),
+        to: "answer".to_owned(),
+        qos: 1,
+        work_us: 400_000,
+    };
+    let mut nodes = ClientGroup::new("nodes", 2, requests);
+    nodes.rounds = true;
+    let mut plan = plan(3_000, vec![ClientGroup::new("service", 1, relay), nodes]);
+    plan.drain_ms = 10_000;
+    let (outcome, _) = Simulated::run(plan, Behaviour::default());
+    let rounds = outcome.groups[1].rounds.clone().unwrap();
+    assert_eq!((rounds.nodes, rounds.complete, rounds.offered, rounds.returned), (2, 2, 6, 6));
+    // Two a second take 0.8 s of a second, and half a second lies between them: nobody waits.
+    assert!(outcome.latency.max().abs_diff(400 * MILLI) < MILLI, "{}", outcome.latency.max());
+    assert_eq!(rounds.order.iter().map(|step| step.returned).collect::<Vec<_>>(), [2, 2, 2]);
+}
+
+#[test]
+fn work_that_comes_faster_than_it_is_done_waits() {
+    let requests = Role::Requester {
+        requests: publishing("ask/{client}", 0, open(10.0)),
+        answers: Subscribing::to("answer/{client}", 0),
+    };
+    let (subscribing, from, to) = (Subscribing::to("ask/+", 0), "ask".to_owned(), "answer".to_owned());
+    let relay = Role::Relay { subscribing, from, to, qos: 0, work_us: 200_000 };
+    let mut plan = plan(1_000, vec![ClientGroup::new("service", 1, relay), ClientGroup::new("node", 1, requests)]);
+    plan.drain_ms = 10_000;
+    let (outcome, _) = Simulated::run(plan, Behaviour::default());
+    assert_eq!(outcome.groups[1].counts.received, 10);
+    assert!(
+        outcome.latency.max().abs_diff(1_100 * MILLI) < 2 * MILLI,
+        "the tenth came after 0.9 s and is done after 2 s"
+    );
+}
+
+#[test]
+fn clients_are_dealt_to_all_places_and_go_where_they_are_sent() {
+    let mut plan = plan(1_000, mesh(4, 2, 1, open(10.0)));
+    plan.target.others = vec![Node { host: "double".to_owned(), port: 1884 }];
+    plan.groups[1].connect.places = 1;
+    let mut simulated = Simulated::new(plan, Behaviour::default());
+    while simulated.core.phase() != super::core::Phase::Publishing {
+        assert!(simulated.advance());
+    }
+    let places: Vec<_> = (0..6).map(|client| simulated.core.place_of(client * 2)).collect();
+    assert_eq!(places, [0, 1, 0, 1, 0, 0]);
+    let mut packet = Vec::new();
+    let disconnect = tidegate_mqtt::Disconnect {
+        server_reference: Some("double:1884"),
+        ..tidegate_mqtt::Disconnect::new(tidegate_mqtt::ReasonCode::UseAnotherServer)
+    };
+    disconnect.encode(tidegate_mqtt::Version::V5, &mut packet).unwrap();
+    simulated.core.received(0, &packet, simulated.now_ns()).unwrap();
+    while simulated.advance() {}
+    let outcome = simulated.conclude();
+    assert_eq!(outcome.connections.handed_over, 1);
+    assert_eq!(outcome.connections.at_places, [3, 3]);
+    assert_eq!(outcome.connections.lost, 0);
+}
+
+#[test]
+fn who_is_reached_by_address_does_not_subscribe() {
+    let mut groups = mesh(2, 1, 1, open(10.0));
+    let Role::Subscriber(subscribing) = &mut groups[0].role else { panic!("the subscribers") };
+    subscribing.addressed = true;
+    let (outcome, records) = Simulated::run(plan(1_000, groups), Behaviour::default());
+    assert_eq!((outcome.subscribing.count(), records.delivered), (0, 0));
+    assert_eq!(outcome.counts.due, 20, "all is due to them all the same");
+}
+
+#[test]
+fn slow_readers_are_neither_waited_for_nor_counted_in_the_latency_of_all() {
+    let mut groups = mesh(1, 1, 0, open(100.0));
+    let mut slow = ClientGroup::new("slow", 1, Role::Subscriber(Subscribing::to("t/+", 0)));
+    let Role::Subscriber(subscribing) = &mut slow.role else { panic!("a subscriber") };
+    subscribing.slow = Some(Slow { bytes: 1, every_ms: 1_000 });
+    groups.push(slow);
+    let behaviour = Behaviour { drop: 0.1, seed: 4, ..Behaviour::default() };
+    let (outcome, _) = Simulated::run(plan(1_000, groups), behaviour);
+    assert_eq!(outcome.latency.count(), outcome.groups[0].counts.received);
+    assert!(outcome.losses.overflow > 0, "{:?}", outcome.losses);
 }

@@ -20,6 +20,8 @@ pub(crate) enum Timer {
     Return { client: u32, epoch: u32 },
     /// A slow client reads.
     Read { client: u32, epoch: u32 },
+    /// A relay has done its work for a message.
+    Worked { client: u32 },
     /// Nothing more is scheduled.
     TimeIsOver,
     /// The next clients leave.

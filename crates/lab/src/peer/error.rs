@@ -76,6 +76,12 @@ pub enum PeerError {
         /// The end of it.
         tail: String,
     },
+    /// It is one broker, and not several gateways.
+    #[error("{peer} is one broker: a gateway of several can be killed with the peers that are called `gateways-...`")]
+    OneGateway {
+        /// The peer.
+        peer: String,
+    },
     /// Too few ports are free.
     #[error("fewer than {wanted} ports between {from} and {to} are free; name others with --ports FROM-TO")]
     NoPorts {

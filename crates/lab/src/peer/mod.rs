@@ -16,7 +16,7 @@ mod template;
 pub use error::PeerError;
 pub use install::{install, is_installed};
 pub use ports::Ports;
-pub use running::{Running, Stopped};
+pub use running::{GatewayOrder, Running, Stopped};
 pub use spawn::Place;
 pub use template::{Catalogue, Template};
 

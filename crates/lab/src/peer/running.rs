@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::install::is_installed;
 use super::left_behind;
@@ -36,6 +36,15 @@ pub struct Running {
     pub version: String,
     /// What has to be known of how it runs.
     pub notes: Vec<String>,
+}
+
+/// What is asked of a peer that is several gateways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatewayOrder {
+    /// Kill the second one.
+    Kill,
+    /// Start it again.
+    Start,
 }
 
 /// How a peer ended.
@@ -110,6 +119,30 @@ impl Running {
     /// The process that was started, for sampling; what it spawned are its children.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
+    }
+
+    /// Whether it brings messages to clients by their address.
+    pub const fn has_addresses(&self) -> bool {
+        self.template.addresses_nodes
+    }
+
+    /// Asks a peer that is several gateways for something.
+    ///
+    /// # Errors
+    /// When it is a single broker, which such a signal would end.
+    pub fn signal_gateways(&self, order: GatewayOrder) -> Result<(), PeerError> {
+        let signal = match order {
+            GatewayOrder::Kill => Signal::USR1,
+            GatewayOrder::Start => Signal::USR2,
+        };
+        let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let gateways = self.template.args.iter().any(|word| word == "gateways");
+        let Some(pid) = pid.filter(|_| gateways) else {
+            return Err(PeerError::OneGateway { peer: self.template.name.clone() });
+        };
+        // Its own end is noticed elsewhere.
+        let _ = kill_process(pid, signal);
+        Ok(())
     }
 
     /// Where clients of a protocol go.

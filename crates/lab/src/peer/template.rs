@@ -14,6 +14,10 @@ use crate::span::Span;
 const SHIPPED: &[(&str, &str)] = &[
     ("aedes", include_str!("../../peers/aedes.toml")),
     ("artemis", include_str!("../../peers/artemis.toml")),
+    ("gateways", include_str!("../../peers/gateways.toml")),
+    ("gateways-nats", include_str!("../../peers/gateways-nats.toml")),
+    ("gateways-managed", include_str!("../../peers/gateways-managed.toml")),
+    ("gateways-unmanaged", include_str!("../../peers/gateways-unmanaged.toml")),
     ("hivemq", include_str!("../../peers/hivemq.toml")),
     ("kafka", include_str!("../../peers/kafka.toml")),
     ("mochi", include_str!("../../peers/mochi.toml")),
@@ -42,6 +46,9 @@ pub struct Template {
     pub language: String,
     /// What it speaks, such as `mqtt-3.1.1`.
     pub protocols: Vec<String>,
+    /// Whether it brings messages to clients by their address (`ctx/to/node/...`).
+    #[serde(default)]
+    pub(super) addresses_nodes: bool,
     /// What has to be known of its results.
     #[serde(default)]
     pub notes: Vec<String>,
@@ -248,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_unknown_is_refused_with_its_place() {
-        let text = SHIPPED[5].1.replace("title =", "titel =");
+        let text = SHIPPED[0].1.replace("title =", "titel =");
         let error = Template::parse("x", &text, "x.toml").unwrap_err().to_string();
         assert!(error.contains("x.toml") && error.contains("titel"), "{error}");
     }

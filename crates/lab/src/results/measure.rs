@@ -61,6 +61,17 @@ pub enum Measure {
     ReadyAfter,
     /// The longest time without a delivery while publishers published.
     Silence,
+    /// The share of the round trips offered that came back: the delivery rate TE of study CTX. A message that could not be
+    /// sent has not come back; one that came back late has, and one that came twice counts once.
+    Returned,
+    /// The share of the nodes of which every round trip came back.
+    NodesComplete,
+    /// The standard deviation of the latency.
+    LatencyDeviation,
+    /// Clients sent to another gateway.
+    HandedOver,
+    /// How far the gateway that is farthest from an equal share of the clients is from it, at the end of publishing.
+    Imbalance,
 }
 
 /// Which direction is good.
@@ -101,6 +112,11 @@ impl Measure {
         Self::BytesOut,
         Self::ReadyAfter,
         Self::Silence,
+        Self::Returned,
+        Self::NodesComplete,
+        Self::LatencyDeviation,
+        Self::HandedOver,
+        Self::Imbalance,
     ];
 
     /// What it is called, and its unit.
@@ -132,6 +148,11 @@ impl Measure {
             Self::BytesOut => ("Payload out", "MB/s"),
             Self::ReadyAfter => ("Ready after", "s"),
             Self::Silence => ("Longest silence", "s"),
+            Self::Returned => ("Round trips complete (TE)", "%"),
+            Self::NodesComplete => ("Nodes with every round trip", "%"),
+            Self::LatencyDeviation => ("Latency, standard deviation", "ms"),
+            Self::HandedOver => ("Handovers", "clients"),
+            Self::Imbalance => ("Gateway farthest from its share", "%"),
         }
     }
 
@@ -144,6 +165,8 @@ impl Measure {
             | Self::AcceptedShare
             | Self::ConnectRate
             | Self::BytesIn
+            | Self::Returned
+            | Self::NodesComplete
             | Self::BytesOut => Better::Higher,
             _ => Better::Lower,
         }
@@ -177,6 +200,9 @@ impl Measure {
             Self::BytesOut => rate(counts.bytes_received).map(|bytes| bytes / 1e6),
             Self::ReadyAfter => run.ready_after_s,
             Self::Silence => silence(run),
+            Self::Returned => rounds(run).and_then(|(offered, returned, ..)| share(returned, offered)),
+            Self::NodesComplete => rounds(run).and_then(|(.., nodes, complete)| share(complete, nodes)),
+            Self::LatencyDeviation => (run.load.latency.count() > 0).then(|| run.load.latency.deviation() / 1e6),
             _ => self.of_connections(run).or_else(|| self.of_resources(run)),
         }
     }
@@ -187,6 +213,8 @@ impl Measure {
             Self::Accepted => Some(float(connections.accepted)),
             Self::AcceptedShare => share(connections.accepted, connections.dialled),
             Self::ConnectionsLost => Some(float(connections.lost)),
+            Self::HandedOver => (!connections.at_places.is_empty()).then(|| float(connections.handed_over)),
+            Self::Imbalance => imbalance(&connections.at_places),
             Self::ConnectP99 => (run.load.connecting.count() > 0).then(|| float(run.load.connecting.at(0.99)) / 1e6),
             Self::ConnectRate => {
                 let busy: Vec<u64> =
@@ -219,6 +247,23 @@ impl Measure {
             _ => None,
         }
     }
+}
+
+/// Round trips offered and returned, nodes, and those of them that have all back.
+fn rounds(run: &Run) -> Option<(u64, u64, u64, u64)> {
+    let groups = run.load.groups.iter().filter_map(|group| group.rounds.as_ref());
+    groups.fold(None, |sum, rounds| {
+        let (offered, returned, nodes, complete) = sum.unwrap_or_default();
+        let nodes = nodes + rounds.nodes;
+        Some((offered + rounds.offered, returned + rounds.returned, nodes, complete + rounds.complete))
+    })
+}
+
+/// The greatest distance from the mean, in percent of it.
+fn imbalance(clients: &[u64]) -> Option<f64> {
+    let mean = float(clients.iter().sum()) / float(clients.len() as u64);
+    let distances = clients.iter().map(|count| (float(*count) - mean).abs());
+    (mean > 0.0).then(|| distances.fold(0.0, f64::max) * 100.0 / mean)
 }
 
 /// What counts as work done: deliveries, or messages acknowledged, or messages sent.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::execute::{ExecuteError, Task, Timeline};
 use super::plan::{carrier_of, endpoint_of};
 use super::series::Order;
-use crate::peer::{Peer, PeerError, Ports, Running, Stopped, Template};
+use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Stopped, Template};
 use crate::results::PeerInfo;
 use crate::sample::Watched;
 use crate::scenario::Action;
@@ -44,6 +44,11 @@ impl Broker {
         }
     }
 
+    /// Whether it brings messages to clients by their address.
+    pub(super) fn has_addresses(&self) -> bool {
+        self.running.as_ref().is_some_and(Running::has_addresses)
+    }
+
     pub(super) fn pid(&self) -> Option<u32> {
         self.running.as_ref().and_then(Running::pid).or(self.pid)
     }
@@ -79,6 +84,14 @@ impl Broker {
                 watched.set(None);
                 Ok("broker killed")
             }
+            Action::KillGateway => {
+                running.signal_gateways(GatewayOrder::Kill)?;
+                Ok("second gateway killed")
+            }
+            Action::StartGateway => {
+                running.signal_gateways(GatewayOrder::Start)?;
+                Ok("second gateway started again")
+            }
             Action::Start => {
                 running.start_again(stop)?;
                 watched.set(running.pid());
@@ -102,7 +115,7 @@ fn speaks(order: &Order, task: &Task<'_>, template: &Template, key: &str, v5: bo
     let scheme = template.scheme_of(key).unwrap_or("mqtt");
     let address = format!("{scheme}://localhost");
     if endpoint_of(&address).is_ok_and(|(_, protocol)| protocol.is_some()) {
-        carrier_of(order, task, &address)?;
+        carrier_of(order, task, &address, false)?;
         return Ok(());
     }
     let protocol = if v5 { "mqtt-5" } else { "mqtt-3.1.1" };

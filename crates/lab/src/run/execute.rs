@@ -67,7 +67,7 @@ pub(super) fn execute(
     let limited = limit(task, cgroups)?;
     let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
     let mut broker = Broker::start(order, task, &joins, ports, stop)?;
-    let (plan, carrier) = carrier_of(order, task, &broker.address)?;
+    let (plan, carrier) = carrier_of(order, task, &broker.address, broker.has_addresses())?;
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = Watched::default();

@@ -42,13 +42,21 @@ fn placeholder() -> Table {
     table
 }
 
-/// The plan of a run against an address, and what carries it.
-pub(super) fn carrier_of(order: &Order, task: &Task<'_>, address: &str) -> Result<(LoadPlan, Carrier), ExecuteError> {
+/// The plan of a run against an address, and what carries it; `addresses` tells whether the broker reaches clients by theirs.
+pub(super) fn carrier_of(
+    order: &Order,
+    task: &Task<'_>,
+    address: &str,
+    addresses: bool,
+) -> Result<(LoadPlan, Carrier), ExecuteError> {
     let (target, protocol) = endpoint_of(address).map_err(ExecuteError::Carrier)?;
     if let Some(check) = order.scenario.check {
         return check_of(order, task, check, target, protocol);
     }
     let mut plan = plan_of(&order.scenario, task.case, address, task.seed, order.time_scale)?;
+    if !addresses {
+        plan.subscribe_to_addresses();
+    }
     if let Some(duration) = order.duration {
         plan.duration_ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         plan.groups.iter_mut().for_each(unbounded);

@@ -78,6 +78,10 @@ pub enum Action {
     Kill,
     /// Start it again in the same directory on the same ports.
     Start,
+    /// `kill -9` of the second of several gateways.
+    KillGateway,
+    /// Start that one again.
+    StartGateway,
 }
 
 /// What the broker may use; nothing means everything.

@@ -31,6 +31,12 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "middleware-queue",
     "middleware-patterns",
     "middleware-dynamic-subscribers",
+    "contextnet-inbound",
+    "contextnet-outbound",
+    "contextnet-both",
+    "contextnet-processing",
+    "contextnet-points",
+    "contextnet-kill",
     "suite-connection",
     "suite-fan-out",
     "suite-point-to-point",
@@ -123,6 +129,7 @@ fn parse(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::plan::{ClientGroup, Role};
     use crate::run::plan_of;
 
     #[test]
@@ -141,6 +148,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn applications_with_work_to_do_have_it() {
+        let scenario = Library::shipped().unwrap().get("contextnet-processing").unwrap();
+        let case = scenario.cases().unwrap().into_iter().find(|case| case.name.starts_with("5000")).unwrap();
+        let plan = plan_of(&scenario, &case, "mqtt://127.0.0.1:1883", 1, 1.0).unwrap();
+        let works = |group: &ClientGroup| matches!(group.role, Role::Relay { work_us: 5_000, .. });
+        assert!(plan.groups.iter().any(works), "a key of another name would be passed over in silence");
     }
 
     #[test]

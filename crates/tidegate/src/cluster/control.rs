@@ -374,8 +374,8 @@ impl Control {
         let wake = self.wake();
         let (records, _) = Self::take(&self.logs, &mut self.images, &self.logs.images, wake);
         for record in records {
-            if let Some((id, parcel)) = self.collector.take(&record) {
-                let _ = self.work.send(Work::TakeIn { id, parcel });
+            if let Some((id, kind, parcel)) = self.collector.take(&record) {
+                let _ = self.work.send(Work::TakeIn { id, kind, parcel });
             }
         }
     }

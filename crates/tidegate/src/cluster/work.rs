@@ -1,41 +1,38 @@
 //! Does to the node what tables ask for, one after the other. It may take a while, and the lease is renewed meanwhile by others.
 
+mod moves;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
 use tidegate_cluster::Step;
-use tidegate_engine::{Owed, PARTITIONS, PartitionId, PartitionImage, Partitions};
+use tidegate_engine::{PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{NodeHandle, NodeName};
 
 use super::control::Event;
 use super::logs::Logs;
 use super::memory::{Memory, MemoryFile};
-use super::parts;
+use super::parts::Kind;
 use super::restore::{Hindrance, Restored, Restorer, Task, Wanted};
 use super::status::Shared;
 use super::view::Told;
-use crate::homes::owed_json;
-use crate::homes::parcel::Parcel;
+pub(super) use moves::without_retained;
+use moves::{Arriving, CUT_PAUSE, Departing};
 
-/// How long queues may take that are read from the store.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause before it is tried again to fetch what a dead node had.
 const RESTORE_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a thread that has nothing to do.
 const IDLE: Duration = Duration::from_secs(3_600);
-/// Pause before it is looked again whether they have come.
-const LOAD_PAUSE: Duration = Duration::from_millis(5);
 
 /// What is to be done.
 pub(super) enum Work {
     /// A table has come, or it has become known where somebody is.
     Table(Box<TableWork>),
-    /// Images have come by a move.
-    TakeIn { id: u64, parcel: Vec<u8> },
+    /// Something has come by a move.
+    TakeIn { id: u64, kind: Kind, parcel: Vec<u8> },
 }
 
 /// What a table asks for.
@@ -65,8 +62,9 @@ pub(super) fn begin(
 ) -> Result<Sender<Work>, String> {
     let (work, inbox) = channel();
     let name = name.to_string();
-    let (arriving, tasks) = (BTreeMap::new(), VecDeque::new());
-    let worker = Worker { name, node, logs, memory, saved: None, shared, events, arriving, restorer, tasks, life: 0 };
+    let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
+    let worker =
+        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
@@ -80,7 +78,9 @@ struct Worker {
     shared: Arc<Shared>,
     events: Sender<Event>,
     /// What is to come, by move.
-    arriving: BTreeMap<u64, Partitions>,
+    arriving: BTreeMap<u64, Arriving>,
+    /// What was sent and is not complete, by move.
+    departing: BTreeMap<u64, Departing>,
     restorer: Restorer,
     /// What is to be fetched of dead nodes.
     tasks: VecDeque<Task>,
@@ -99,13 +99,15 @@ fn all() -> Partitions {
 impl Worker {
     fn run(mut self, inbox: &Receiver<Work>) {
         loop {
-            let wait = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
-            match inbox.recv_timeout(wait.unwrap_or(IDLE)) {
+            let due = self.tasks.iter().map(|task| task.due.saturating_duration_since(Instant::now())).min();
+            let wait = due.unwrap_or(IDLE).min(if self.departing.is_empty() { IDLE } else { CUT_PAUSE });
+            match inbox.recv_timeout(wait) {
                 Ok(Work::Table(work)) => self.follow(&work),
-                Ok(Work::TakeIn { id, parcel }) => self.take_in(id, &parcel),
+                Ok(Work::TakeIn { id, kind, parcel }) => self.take_in(id, kind, &parcel),
                 Err(RecvTimeoutError::Timeout) => self.restore(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.send_rests();
         }
     }
 
@@ -195,17 +197,15 @@ impl Worker {
         }
         for step in &work.steps {
             if let Step::Send { id, partitions, to } = step
-                && let Err(error) = self.send(*id, set_of(partitions))
+                && let Err(error) = self.send(*id, set_of(partitions), to)
             {
-                self.shared.counters.note_failed();
-                tracing::warn!(to, why = error, "partitions were not moved; they are served here on");
-                let _ = self.events.send(Event::Refused(*id));
+                self.refuse_departure(*id, to, &error);
             }
         }
     }
 
     fn forget(&mut self, partitions: Partitions) {
-        self.arriving.retain(|_, arriving| arriving.without(partitions) == *arriving);
+        self.end_moves_of(partitions);
         let forgotten = self.node.forget_partitions(partitions).and_then(|owed| {
             self.node.forget_retained(partitions)?;
             Ok(owed)
@@ -231,7 +231,7 @@ impl Worker {
     fn take_note(&mut self, step: &Step) {
         match step {
             Step::Expect { id, partitions, .. } => {
-                self.arriving.insert(*id, set_of(partitions));
+                self.arriving.insert(*id, Arriving::new(set_of(partitions)));
             }
             Step::TakeOver { id, partitions } => {
                 self.arriving.remove(id);
@@ -243,6 +243,7 @@ impl Worker {
                 tell_lost(partitions.len());
             }
             Step::Resume(partitions) => {
+                self.end_moves_of(set_of(partitions));
                 tracing::warn!(
                     partitions = partitions.len(),
                     "a move was called off; its partitions are served here on"
@@ -268,85 +269,6 @@ impl Worker {
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())
     }
-
-    /// Sends the images of what leaves.
-    fn send(&self, id: u64, partitions: Partitions) -> Result<(), String> {
-        let began = Instant::now();
-        let images = self.images(partitions)?;
-        let named: Vec<u16> = images.iter().map(|image| image.partition.0).collect();
-        let owed: Vec<Value> = images.iter().map(|image| without_retained(image.owed)).collect();
-        let head = json!({ "from": self.name, "partitions": named, "owed": owed });
-        let parcel = Parcel { head, pieces: images.into_iter().map(|image| image.image).collect() }.write();
-        if parcel.len() > parts::MAX_BYTES {
-            return Err(format!("they take {} bytes, more than {}", parcel.len(), parts::MAX_BYTES));
-        }
-        let bytes = parcel.len();
-        for part in parts::cut(id, &parcel) {
-            self.logs.append_image(part).map_err(|error| error.to_string())?;
-        }
-        self.shared.counters.note_out(partitions.iter().count());
-        let ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        tracing::info!(partitions = named.len(), bytes, ms, "partitions are on their way to another node");
-        Ok(())
-    }
-
-    /// Images of held partitions, once all of their queues are in memory.
-    fn images(&self, partitions: Partitions) -> Result<Vec<PartitionImage>, String> {
-        let deadline = Instant::now() + LOAD_TIMEOUT;
-        loop {
-            let images = self.node.snapshot_partitions(partitions, parts::MAX_BYTES as u64);
-            if let Some(images) = images.map_err(|error| error.to_string())? {
-                return Ok(images);
-            }
-            if Instant::now() > deadline {
-                return Err("queues could not be read from the store in time".to_owned());
-            }
-            super::pause(LOAD_PAUSE);
-        }
-    }
-
-    /// Takes in what has come by a move that is still under way, and says so.
-    fn take_in(&mut self, id: u64, parcel: &[u8]) {
-        let Some(expected) = self.arriving.get(&id).copied() else { return };
-        match self.arrive(expected, parcel) {
-            Ok(()) => {
-                // Before anybody hears of it: when this node dies, others look here for what it was sent.
-                let mut memory = self.saved.clone().unwrap_or_default();
-                memory.arrived.extend(expected.iter().map(|partition| (partition.0, id)));
-                self.remember(&memory);
-                drop(self.events.send(Event::Arrived(id)));
-            }
-            Err(error) => {
-                self.shared.counters.note_failed();
-                tracing::warn!(why = error, "partitions that came were not taken in; they stay where they were");
-                self.forget(expected);
-                let _ = self.events.send(Event::Refused(id));
-            }
-        }
-    }
-
-    fn arrive(&self, expected: Partitions, parcel: &[u8]) -> Result<(), String> {
-        let parcel = Parcel::read(parcel).ok_or("what has come is no parcel of this version")?;
-        let list = |name: &str| parcel.head.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
-        let partition = |value: &Value| Some(PartitionId(u16::try_from(value.as_u64()?).ok()?));
-        let partitions: Vec<PartitionId> = list("partitions").iter().filter_map(partition).collect();
-        let named: Partitions = partitions.iter().copied().collect();
-        if named != expected || partitions.len() != parcel.pieces.len() {
-            return Err("what has come is not what was to come".to_owned());
-        }
-        let owed_before: BTreeMap<PartitionId, Value> = partitions.iter().copied().zip(list("owed")).collect();
-        let images = partitions.into_iter().zip(parcel.pieces.clone());
-        let images = images.map(|(partition, image)| PartitionImage { partition, image, owed: Owed::default() });
-        let arrived = self.node.arrive(images.collect()).map_err(|error| error.to_string())?;
-        for (partition, owed) in arrived.owed {
-            let (before, after) = (owed_before.get(&partition), without_retained(owed));
-            if before != Some(&after) {
-                self.shared.counters.note_mismatch();
-                return Err(format!("partition {}: {before:?} was owed before, {after} after", partition.0));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn tell_lost(partitions: usize) {
@@ -354,9 +276,4 @@ fn tell_lost(partitions: usize) {
         partitions,
         "partitions begin anew here: sessions and retained messages that their last node had are lost"
     );
-}
-
-/// What is owed to sessions. Of retained messages a newer one may be here already.
-pub(super) fn without_retained(owed: Owed) -> Value {
-    owed_json(&Owed { retained: 0, ..owed })
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
 
 /// Everything that any record can carry.
@@ -21,7 +22,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 24;
+const KINDS: usize = 27;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -78,6 +79,9 @@ impl Fields {
             20 => Record::Reserved { number: session, full: not_to },
             21 => Record::Commit { number: session },
             22 => Record::Release { number: session },
+            23 => Record::Transfer(TransferWord::End { id: self.long }),
+            24 => Record::Transfer(TransferWord::Cut { id: self.long, partitions: partitions(client) }),
+            25 => Record::Transfer(TransferWord::Ask { id: self.long, partitions: partitions(client) }),
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,
@@ -85,6 +89,11 @@ impl Fields {
             },
         }
     }
+}
+
+/// Those with a bit.
+fn partitions(bits: u64) -> Partitions {
+    (0..64).filter(|at| bits >> at & 1 != 0).map(PartitionId).collect()
 }
 
 /// A record without its envelope, as text.

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Batch, Engine, Home, Homes, Millis, Now, PARTITIONS, PartitionId, Place, Reason, Roster, ShardId,
+    Batch, Engine, Home, Homes, Millis, Now, PARTITIONS, PartitionId, Partitions, Place, Reason, Roster, ShardId,
 };
 
 use super::{Net, Stand};
+
+/// No node has this number.
+const NOT_GIVEN: u8 = u8::MAX;
 
 /// So many nodes of so many shards each.
 #[derive(Clone, Copy, Debug)]
@@ -18,20 +21,53 @@ pub(crate) struct Nodes {
     dead: u64,
     /// Those of them whose place another one is to take, one bit each.
     awaited: u64,
+    /// Partitions that nobody serves, since they move.
+    moving: Partitions,
+    /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
+    given: [u8; PARTITIONS as usize],
 }
 
 impl Nodes {
     /// A process that is no node of a cluster.
     pub(crate) fn one(shards: u16) -> Self {
-        Self { count: 1, shards, dead: 0, awaited: 0 }
+        Self {
+            count: 1,
+            shards,
+            dead: 0,
+            awaited: 0,
+            moving: Partitions::NONE,
+            given: [NOT_GIVEN; PARTITIONS as usize],
+        }
     }
 
     pub(crate) fn new(nodes: u16, shards: u16) -> Self {
-        Self { count: nodes, shards, dead: 0, awaited: 0 }
+        Self {
+            count: nodes,
+            shards,
+            dead: 0,
+            awaited: 0,
+            moving: Partitions::NONE,
+            given: [NOT_GIVEN; PARTITIONS as usize],
+        }
     }
 
     pub(crate) fn are_several(self) -> bool {
         self.count > 1
+    }
+
+    /// How many there are.
+    pub(crate) fn count(self) -> u16 {
+        self.count
+    }
+
+    /// These move, and no others.
+    pub(crate) fn set_moving(&mut self, partitions: Partitions) {
+        self.moving = partitions;
+    }
+
+    /// These are at home on a node from now on.
+    pub(crate) fn give(&mut self, partitions: Partitions, node: usize) {
+        partitions.iter().for_each(|partition| self.given[usize::from(partition.0)] = node as u8);
     }
 
     /// Whether a node lives.
@@ -84,6 +120,10 @@ impl Nodes {
     pub(crate) fn home_of(self, partition: PartitionId) -> usize {
         let engines = usize::from(self.engines());
         let first = usize::from(partition.0) % engines;
+        let given = self.given[usize::from(partition.0)];
+        if given != NOT_GIVEN {
+            return usize::from(given) * usize::from(self.shards) + first % usize::from(self.shards);
+        }
         // What a dead node worked goes to the shard of the same number on the next one.
         let on_nodes = (0..usize::from(self.count)).map(|step| (first + step * usize::from(self.shards)) % engines);
         on_nodes.into_iter().find(|engine| self.lives(self.node_of(*engine))).expect("a node that lives")
@@ -94,7 +134,14 @@ impl Nodes {
         if !self.are_several() {
             return;
         }
-        for of in (0..engines.len()).filter(|engine| self.lives(self.node_of(*engine))) {
+        for node in (0..usize::from(self.count)).filter(|node| self.lives(*node)) {
+            self.introduce_to(node, engines, now);
+        }
+    }
+
+    /// Tells the engines of one node.
+    pub(crate) fn introduce_to(self, node: usize, engines: &mut [Engine], now: Now) {
+        for of in self.engines_of(node) {
             let mut roster = Roster::alone(self.place(of as u16));
             for other in (0..engines.len()).filter(|other| self.lives(self.node_of(*other))) {
                 roster = roster.with_peer(self.number(of, other));
@@ -107,7 +154,9 @@ impl Nodes {
                     roster = roster.with_absent(partition);
                 }
                 roster = roster.with_home(partition, self.number(of, home));
-                if self.node_of(home) != self.node_of(of) {
+                if self.moving.has(partition) {
+                    homes[usize::from(partition.0)] = Home::Nowhere;
+                } else if self.node_of(home) != self.node_of(of) {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
                 }
             }

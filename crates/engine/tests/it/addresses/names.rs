@@ -245,3 +245,17 @@ fn what_reaches_many_and_what_others_are_sent_needs_a_rule() {
         }
     });
 }
+
+#[test]
+fn only_mobile_nodes_are_told_to_those_who_balance_them() {
+    everywhere_with(open, |world| {
+        let (_node, _application) = (world.connect(v5("truck")), world.connect(v5("")));
+        let on = |shard: u16| {
+            let names = |engine: &mut tidegate_engine::Engine| {
+                engine.connected_clients().map(|(_, name, _)| name.to_owned()).collect::<Vec<_>>()
+            };
+            world.engine(shard, |engine, _| names(engine))
+        };
+        assert_eq!((0..world.shards()).flat_map(on).collect::<Vec<_>>(), ["truck"]);
+    });
+}

@@ -67,8 +67,8 @@ impl Simulation {
             self.check_received(device);
         }
         match self.profile.kind {
-            Kind::Mixed | Kind::Crashing => self.check_nothing_lost(),
-            Kind::Exact | Kind::Lasting => self.check_accounts(),
+            Kind::Mixed | Kind::Crashing | Kind::MovingMixed => self.check_nothing_lost(),
+            Kind::Exact | Kind::Lasting | Kind::Moving => self.check_accounts(),
         }
         self.check_retained();
     }

@@ -73,6 +73,7 @@ impl Simulation {
             self.check_bounds();
         }
         self.calm_down();
+        assert!(!self.profile.kind.moves() || self.world.moves() > 0, "seed {}: nothing moves", self.seed);
         self.check_outcome();
         self.go_home();
         self.world.digest()
@@ -96,6 +97,8 @@ impl Simulation {
             88..=91 => self.change_reading(device),
             92..=93 => self.change_acknowledging(device),
             94..=95 => self.let_time_pass(),
+            _ if self.profile.kind.moves() && self.random.percent(30) => self.world.step_move(&mut self.random),
+            96 if self.profile.kind.moves() => self.process(device),
             96 => {
                 self.world.page_out(&self.devices[device].name.clone());
             }
@@ -263,6 +266,7 @@ impl Simulation {
     fn calm_down(&mut self) {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits();
+        self.world.end_move(&mut self.random);
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 if let Some(client) = self.devices[device].client() {
@@ -355,6 +359,20 @@ fn what_was_promised_outlives_any_crash() {
 fn every_message_comes_exactly_once_whatever_dies_in_between() {
     for seed in seeds() {
         Simulation::new(Kind::Lasting, seed).play();
+    }
+}
+
+#[test]
+fn every_message_comes_exactly_once_whatever_moves_in_between() {
+    for seed in seeds() {
+        Simulation::new(Kind::Moving, seed).play();
+    }
+}
+
+#[test]
+fn nothing_is_lost_invented_or_repeated_while_partitions_move() {
+    for seed in seeds() {
+        Simulation::new(Kind::MovingMixed, seed).play();
     }
 }
 

@@ -16,12 +16,22 @@ pub(super) enum Kind {
     /// As [`Kind::Exact`] with limits that drop nothing, a store that promises, and processes that die: every message has
     /// to be there.
     Lasting,
+    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose partitions move from node to node: every message has
+    /// to be there, once.
+    Moving,
+    /// As [`Kind::Mixed`], in such a cluster.
+    MovingMixed,
 }
 
 impl Kind {
     /// Whether all is QoS 2 and subscriptions stay.
     pub(super) fn is_exact(self) -> bool {
-        matches!(self, Self::Exact | Self::Lasting)
+        matches!(self, Self::Exact | Self::Lasting | Self::Moving)
+    }
+
+    /// Whether partitions move.
+    pub(super) fn moves(self) -> bool {
+        matches!(self, Self::Moving | Self::MovingMixed)
     }
 
     /// Whether processes die.
@@ -57,7 +67,7 @@ const SHARED_FILTERS: [&str; 3] = ["$share/g/s/#", "$share/h/s/+", "$share/h/s/1
 impl Profile {
     pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
         let mut settings = Settings::default();
-        let tight = kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting);
+        let tight = kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting && !kind.moves());
         let listener = &mut settings.listeners[0];
         listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
         listener.topic_alias_maximum_out = random.pick(&[0, 2, 16]);
@@ -99,6 +109,7 @@ impl Profile {
         }
         let causal = random.percent(50);
         let nodes = if kind.crashes() { 1 } else { random.pick(&[1, 1, 2, 3]) };
+        let nodes = if kind.moves() { random.pick(&[2, 3]) } else { nodes };
         let shards = if nodes > 1 { random.pick(&[1, 1, 2]) } else { shards };
         Self { kind, nodes, shards, causal, devices: 6, settings, tight }
     }
@@ -138,7 +149,7 @@ impl Profile {
 
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
-        let shared = random.percent(30);
+        let shared = random.percent(30) && self.kind != Kind::Moving;
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };

@@ -83,6 +83,8 @@ pub(crate) struct Client {
     pub(crate) since_ns: u64,
     pub(crate) publisher: u32,
     pub(crate) receiver: u32,
+    /// Which of the target's places it connects to.
+    pub(crate) place: u16,
     /// The packet id of the last message that it has passed on.
     pub(crate) relayed_id: u16,
     pub(crate) out: Output,

@@ -43,16 +43,44 @@ impl Core {
     pub(crate) fn drain(&mut self, totals: &Totals, now_ns: u64) {
         self.phase = Phase::Draining;
         self.times.measured_to = self.times.measured_to.min(now_ns);
+        self.note_places();
         // Answers are still being given; how many there will be is not known.
         if !self.respondents.is_empty() || self.plan.groups.iter().any(ClientGroup::is_respondent) {
             return;
         }
         let mut outstanding = self.publishers.iter().map(|publisher| publisher.unacknowledged() as u64).sum::<u64>();
-        self.each_due(totals, |_, due, missing, totals| {
+        let slow: Vec<bool> = self.receivers.iter().map(|receiver| self.is_slow(receiver.client)).collect();
+        self.each_due(totals, |receiver, due, missing, totals| {
+            if slow[receiver as usize] {
+                return;
+            }
             // What was refused will not come.
             outstanding += missing.total().min(due).saturating_sub(u64::from(totals.refused));
         });
         self.outstanding = Some(outstanding);
+    }
+
+    /// Whether a client reads slowly on purpose.
+    pub(super) fn is_slow(&self, client: u32) -> bool {
+        self.plan.groups[usize::from(self.clients[client as usize].group)].is_slow()
+    }
+
+    /// Notes how many clients there are at each of several places.
+    fn note_places(&mut self) {
+        if self.plan.target.others.is_empty() {
+            return;
+        }
+        let mut connected = vec![0; 1 + self.plan.target.others.len()];
+        for client in self.clients.iter().filter(|client| client.is_connected()) {
+            connected[usize::from(client.place)] += 1;
+        }
+        self.books.connections.at_places = connected;
+    }
+
+    /// Whether a stream is that of a publisher of this process and group.
+    fn is_of_group(&self, stream: u32, group: usize) -> bool {
+        let owner = self.owners.get(stream as usize).and_then(|owner| self.publishers.get(*owner as usize));
+        owner.is_some_and(|publisher| usize::from(self.clients[publisher.client as usize].group) == group)
     }
 
     /// Looks at everything that is due to a receiver of this process.
@@ -103,12 +131,18 @@ impl Core {
             books.groups[group].counts.offered += publisher.offered;
             losses.unsent += publisher.offered - publisher.sent;
         }
+        for (group, rounds) in self.rounds.iter().enumerate() {
+            let Some(rounds) = rounds else { continue };
+            let own = totals.iter().filter(|(stream, _)| self.is_of_group(**stream, group));
+            books.groups[group].rounds = Some(rounds.conclude(own.map(|(stream, total)| (*stream, total.offered))));
+        }
         books.began_ns = self.times.began;
         books.measured_from_ns = self.times.measured_from;
         books.measured_to_ns = self.times.measured_to;
         for (group, of_group) in books.groups.iter().enumerate() {
             books.counts.add(&of_group.counts);
-            if !self.plan.groups[group].passes_on() {
+            let of_plan = &self.plan.groups[group];
+            if !of_plan.passes_on() && !of_plan.is_slow() {
                 books.latency.add(&of_group.latency);
             }
         }

@@ -118,7 +118,8 @@ impl Core {
             let timer = Timer::Ping { client, epoch: place.epoch };
             self.timers.set(now_ns + keep_alive_ns / PINGS_PER_KEEP_ALIVE, timer);
         }
-        if place.receiver == NONE || (place.known && connack.session_present) {
+        let addressed = subscribing(&group.role).is_some_and(|subscribing| subscribing.addressed);
+        if place.receiver == NONE || addressed || (place.known && connack.session_present) {
             self.ready(client, now_ns);
         } else {
             self.subscribe(client, now_ns);
@@ -261,8 +262,29 @@ impl Core {
         self.settled_down(client, now_ns);
     }
 
-    fn return_or_stay_away(&mut self, client: u32, now_ns: u64) {
+    /// The broker has named another place (MQTT 5: 0x9C, 0x9D): the client goes there at once, if it is one of the target's.
+    pub(super) fn on_sent_elsewhere(&mut self, client: u32, reference: &str, now_ns: u64) {
+        let Some((host, port)) = reference.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)))
+        else {
+            return;
+        };
+        let Some(there) = self.plan.target.places().position(|place| place == (host, port)) else { return };
         let place = &mut self.clients[client as usize];
+        if !place.is_connected() {
+            return;
+        }
+        place.place = there as u16;
+        let (connection, epoch) = (place.connection(client), place.epoch);
+        self.books.connections.handed_over += 1;
+        self.actions.push(Action::Cut(connection));
+        self.gone_away(client, now_ns);
+        self.timers.set(now_ns, Timer::Return { client, epoch });
+    }
+
+    fn return_or_stay_away(&mut self, client: u32, now_ns: u64) {
+        let places = 1 + self.plan.target.others.len();
+        let place = &mut self.clients[client as usize];
+        place.place = ((usize::from(place.place) + 1) % places) as u16;
         let group = &self.plan.groups[usize::from(place.group)];
         match group.connect.reconnect_ms.filter(|_| self.phase != Phase::Leaving) {
             Some(after_ms) => {

@@ -1,8 +1,8 @@
 //! Bytes of the broker become packets, and each goes to its place.
 
 use tidegate_mqtt::{
-    ConnAck, DecodeError, Frame, MAX_PACKET_SIZE, PacketType, PubAck, PubComp, PubRec, PubRel, RawPublish, ReasonCode,
-    SubAck, split_frame,
+    ConnAck, DecodeError, Disconnect, Frame, MAX_PACKET_SIZE, PacketType, PubAck, PubComp, PubRec, PubRel, RawPublish,
+    ReasonCode, SubAck, split_frame,
 };
 
 use super::Core;
@@ -58,7 +58,14 @@ impl Core {
                 let packet = SubAck::decode(version, first, body)?;
                 self.on_suback(client, &packet, now_ns);
             }
-            // The broker closes the connection after DISCONNECT, and that is what counts.
+            // The broker closes the connection after DISCONNECT, and that is what counts; but who is sent to another place
+            // goes there.
+            PacketType::Disconnect => {
+                let packet = Disconnect::decode(version, first, body)?;
+                if let Some(reference) = packet.server_reference {
+                    self.on_sent_elsewhere(client, reference, now_ns);
+                }
+            }
             _ => {}
         }
         Ok(())

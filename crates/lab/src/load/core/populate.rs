@@ -12,6 +12,7 @@ use crate::load::directory::{Directory, filters_of, publishing, subscribing};
 use crate::load::ledger::Ledger;
 use crate::load::outcome::{GroupOutcome, LoadOutcome};
 use crate::load::plan::{Begin, ClientGroup, Filler, LoadPlan, PlanError, Role, Subscribing};
+use crate::load::rounds::RoundBooks;
 use crate::load::stamp::{Marks, STAMP_LEN};
 use crate::load::timers::{Timer, Timers};
 
@@ -55,6 +56,8 @@ impl Core {
             meter: Meter::default(),
             actions: Vec::new(),
             dirty: Vec::new(),
+            rounds: plan.groups.iter().map(|group| group.rounds.then(RoundBooks::default)).collect(),
+            at_work: HashMap::new(),
             plan,
         };
         core.populate(worker)?;
@@ -123,10 +126,20 @@ impl Core {
             since_ns: 0,
             publisher,
             receiver,
+            place: self.first_place(group, number),
             relayed_id: 0,
             out: Output::default(),
         });
         Ok(())
+    }
+}
+
+impl Core {
+    /// Where a client connects first.
+    fn first_place(&self, group: u16, number: u32) -> u16 {
+        let places = 1 + self.plan.target.others.len() as u32;
+        let wanted = u32::from(self.plan.groups[usize::from(group)].connect.places);
+        (number % if wanted == 0 { places } else { wanted.min(places) }) as u16
     }
 }
 

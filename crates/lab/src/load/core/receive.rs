@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::{PacketId, PubAck, PubComp, PubRec, PublishHead, QoS, RawPublish, ReasonCode};
 
+use super::work::work_of;
 use super::{Action, Core, NONE, Phase};
 use crate::load::directory::{publishing, rewritten, subscribing};
 use crate::load::ledger::{Cause, Circumstances, Receipt};
@@ -69,7 +70,7 @@ impl Core {
             counts.retained += 1;
             return;
         }
-        self.pass_on(client, publish, stamp);
+        self.pass_on(client, publish, stamp, now_ns);
         if stamp.mark == self.marks.warm_up {
             self.settle(stamp.stream, 1, true);
             return;
@@ -97,8 +98,14 @@ impl Core {
         books.counts.bytes_received += size as u64;
         books.latency.record(latency_ns);
         self.meter.latency.record(latency_ns);
+        if let Some(rounds) = &mut self.rounds[group] {
+            rounds.record(stamp.stream, stamp.sequence, latency_ns);
+        }
         if self.plan.deadline_ms.is_some_and(|deadline_ms| latency_ns > deadline_ms * 1_000_000) {
             books.counts.late += 1;
+        }
+        if self.plan.groups[group].is_slow() {
+            return;
         }
         self.books.last_ns = self.books.last_ns.max(now_ns);
         if let Some(outstanding) = &mut self.outstanding {
@@ -143,7 +150,7 @@ impl Core {
     }
 
     /// Relays and respondents publish what they have received under another topic.
-    fn pass_on(&mut self, client: u32, publish: &RawPublish<'_>, stamp: Stamp) {
+    fn pass_on(&mut self, client: u32, publish: &RawPublish<'_>, stamp: Stamp, now_ns: u64) {
         let group = usize::from(self.clients[client as usize].group);
         let (Role::Relay { from, to, qos, .. } | Role::Respondent { from, to, qos, .. }) =
             &self.plan.groups[group].role
@@ -182,9 +189,19 @@ impl Core {
             topic_alias: None,
             subscription_identifiers: &[],
         };
-        head.encode(publish.payload.len(), &mut place.out.bytes);
-        place.out.bytes.extend_from_slice(&passed.to_bytes());
-        place.out.bytes.extend_from_slice(&publish.payload[STAMP_LEN..]);
+        let work_us = work_of(&self.plan.groups[group].role);
+        let out = if work_us == 0 {
+            &mut place.out.bytes
+        } else {
+            self.at_work.entry(client).or_default().message(place.epoch)
+        };
+        head.encode(publish.payload.len(), out);
+        out.extend_from_slice(&passed.to_bytes());
+        out.extend_from_slice(&publish.payload[STAMP_LEN..]);
+        if work_us > 0 {
+            self.begin_work(client, work_us, now_ns);
+            return;
+        }
         self.meter.current.sent += 1;
         self.touch(client);
     }

@@ -20,17 +20,32 @@ pub struct ClientGroup {
     /// What disturbs them.
     #[serde(default)]
     pub disturbances: Vec<Disturbance>,
+    /// Whether the outcome tells how round trips differ between nodes and over the order in which they were begun.
+    #[serde(default)]
+    pub rounds: bool,
 }
 
 impl ClientGroup {
     /// A group that connects with defaults and is not disturbed.
     pub fn new(name: &str, count: u32, role: Role) -> Self {
-        Self { name: name.to_owned(), count, role, connect: ConnectOptions::default(), disturbances: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            count,
+            role,
+            connect: ConnectOptions::default(),
+            disturbances: Vec::new(),
+            rounds: false,
+        }
     }
 
     /// Whether its clients answer messages under their own name.
     pub const fn is_respondent(&self) -> bool {
         matches!(self.role, Role::Respondent { .. })
+    }
+
+    /// Whether its clients read slowly on purpose: what they are sent late is their own doing.
+    pub fn is_slow(&self) -> bool {
+        crate::load::directory::subscribing(&self.role).is_some_and(|subscribing| subscribing.slow.is_some())
     }
 
     /// Whether its clients pass on what they receive, so that their latency is only a part of the way.
@@ -65,6 +80,10 @@ pub enum Role {
         to: String,
         /// The QoS it is passed on with.
         qos: u8,
+        /// What a relay takes for each message before it passes it on, in microseconds: one message at a time, as an
+        /// application does that has work to do.
+        #[serde(default)]
+        work_us: u32,
     },
     /// Answers each message under its own name: one of those who are asked in a survey.
     Respondent {
@@ -79,6 +98,19 @@ pub enum Role {
     },
     /// Is connected and does nothing.
     Idle,
+}
+
+impl Role {
+    /// What a client of this role subscribes to.
+    pub const fn subscribing_mut(&mut self) -> Option<&mut Subscribing> {
+        match self {
+            Self::Subscriber(subscribing)
+            | Self::Requester { answers: subscribing, .. }
+            | Self::Relay { subscribing, .. }
+            | Self::Respondent { subscribing, .. } => Some(subscribing),
+            Self::Publisher(_) | Self::Idle => None,
+        }
+    }
 }
 
 /// What is published.
@@ -207,12 +239,16 @@ pub struct Subscribing {
     /// How slowly the client takes what it is sent.
     #[serde(default)]
     pub slow: Option<Slow>,
+    /// Whether the broker brings these messages by the client's address: then the client does not subscribe. Of a broker
+    /// that knows no addresses the lab makes it subscribe, with a session that lasts.
+    #[serde(default)]
+    pub addressed: bool,
 }
 
 impl Subscribing {
     /// Subscribes to one filter.
     pub fn to(filter: &str, qos: u8) -> Self {
-        Self { filters: vec![filter.to_owned()], qos, shared: None, slow: None }
+        Self { filters: vec![filter.to_owned()], qos, shared: None, slow: None, addressed: false }
     }
 }
 
@@ -244,6 +280,8 @@ pub struct ConnectOptions {
     /// How long a client waits before it comes back after a connection that failed or was lost, in milliseconds. It
     /// stays away when there is none.
     pub reconnect_ms: Option<u64>,
+    /// How many of the target's places they are dealt to at first; all of them when it is 0.
+    pub places: u16,
 }
 
 impl Default for ConnectOptions {
@@ -255,6 +293,7 @@ impl Default for ConnectOptions {
             session_expiry_s: None,
             receive_maximum: None,
             reconnect_ms: None,
+            places: 0,
         }
     }
 }

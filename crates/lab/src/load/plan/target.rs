@@ -12,7 +12,8 @@ pub struct Target {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Further nodes of the same broker: clients go to one after the other in turn.
+    /// Further nodes of the same broker, or gateways: clients go to one after the other in turn, and whose connection fails or is
+    /// lost tries the next one.
     #[serde(default)]
     pub others: Vec<Node>,
     /// What carries MQTT.
@@ -50,6 +51,12 @@ impl Target {
             path: default_path(),
             credentials: None,
         }
+    }
+
+    /// All ways in, this one first.
+    pub fn places(&self) -> impl Iterator<Item = (&str, u16)> {
+        let first = std::iter::once((self.host.as_str(), self.port));
+        first.chain(self.others.iter().map(|place| (place.host.as_str(), place.port)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tidegate lab`: measures brokers, any of them, from outside.
 
 mod compare;
+mod gateways;
 mod list;
 mod peers;
 mod probe;
@@ -84,6 +85,9 @@ pub(crate) enum LabCommand {
     /// Tell whether runs differ, by a statistical test
     #[command(after_help = COMPARE)]
     Compare(compare::Args),
+    /// Run several gateways and their bus as one process
+    #[command(hide = true)]
+    Gateways(gateways::Args),
     /// List or install brokers to compare with
     #[command(after_help = PEERS)]
     Peers(peers::Args),
@@ -116,6 +120,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Report(args) => report::run(args),
         LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Compare(args) => compare::run(args),
+        LabCommand::Gateways(args) => gateways::run(args),
         LabCommand::Peers(args) => peers::run(args),
         LabCommand::Soak(args) => soak::run(args),
         LabCommand::Serve(args) => serve::run(args),

@@ -6,6 +6,7 @@ mod failures;
 mod kafka;
 mod members;
 mod messages;
+mod moves;
 mod nats;
 
 use std::io::{Read, Write};

@@ -1,0 +1,418 @@
+#!/usr/bin/env python3
+"""Runs the studies of docs/studies.md by the lab, and writes their tables. Python's standard library only.
+
+    bench/studies.py run STUDY... --out DIR     make the runs of pi, lavva, middleware, contextnet, suite (or `all`, `quiet`)
+    bench/studies.py tables DIR                 print the tables of what is in DIR
+    bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
+
+What is in DIR already is not run again. `--short` is a tenth of the time; `quiet` is the choice of runs that fits into a
+quarter of an hour of an otherwise idle machine.
+"""
+import argparse
+import collections
+import csv
+import json
+import math
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BROKERS = ["tidegate", "mosquitto"]
+MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
+PROTOCOLS = ["tidegate", "nats:nats", "rabbitmq:amqp", "qpid", "zeromq"]
+
+# Name of the folder, scenario, peers, time scale, scale when short, further arguments.
+Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
+ORDERS = [
+    Order("pi", "pi-ladder", "pi-ladder", BROKERS, 1.0, 0.02, []),
+    Order("pi", "pi-many-to-many", "pi-many-to-many", BROKERS, 1.0, 0.05, []),
+    Order("lavva", "lavva-1", "lavva-1", BROKERS, 1.0, 0.02, []),
+    Order("lavva", "lavva-2", "lavva-2", BROKERS, 1.0, 0.05, []),
+    Order("lavva", "lavva-3", "lavva-3", BROKERS, 1.0, 0.02, []),
+    Order("lavva", "lavva-4", "lavva-4", BROKERS, 1.0, 0.02, []),
+    Order("middleware", "middleware-throughput", "middleware-throughput", MANY, 1.0, 0.1, ["--only", "1024 bytes"]),
+    Order("middleware", "middleware-protocols", "middleware-throughput", PROTOCOLS, 1.0, 0.1, ["--only", "1024 bytes, QoS 0"]),
+    Order("middleware", "middleware-latency", "middleware-latency", MANY, 1.0, 0.2, ["--only", "1000 in a second"]),
+    Order("middleware", "middleware-one-second", "middleware-one-second", MANY, 1.0, 1.0, ["--only", "1024 bytes"]),
+    Order("middleware", "middleware-scalability", "middleware-scalability", MANY, 1.0, 0.2, []),
+    Order("middleware", "middleware-footprint", "middleware-footprint", MANY, 1.0, 0.1, []),
+    Order("middleware", "middleware-patterns", "middleware-patterns", BROKERS, 1.0, 0.2, []),
+    Order("middleware", "middleware-dynamic-subscribers", "middleware-dynamic-subscribers", BROKERS, 1.0, 0.2, []),
+    Order("contextnet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.2, 0.04, []),
+    Order("contextnet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.5, 0.1, []),
+    Order("contextnet", "contextnet-processing", "contextnet-processing", ["gateways"], 0.5, 0.15, []),
+    Order("contextnet", "contextnet-both", "contextnet-both", ["gateways"], 0.5, 0.25, []),
+    Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 1.0, 0.4, []),
+    Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 1.0, 0.7, []),
+    *(Order("suite", name, name, BROKERS, 1.0, scale, []) for name, scale in [
+        ("suite-connection", 0.1), ("suite-fan-out", 0.1), ("suite-point-to-point", 0.15), ("suite-shared", 0.15), ("churn", 0.3),
+        ("reconnect-storm", 0.3), ("takeover", 0.4), ("retained-flood", 0.3), ("slow-readers", 0.3), ("kill-restart", 0.5)]),
+]
+# A quarter of an hour on two cores: the figures that one would look at first, the most important ones first.
+QUIET = [
+    Order("quiet", "lavva-2", "lavva-2", BROKERS, 0.1, 0.1, ["--only", "1000 devices"]),
+    Order("quiet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.08, 0.08, ["--only", "8: "]),
+    Order("quiet", "pi-ladder", "pi-ladder", BROKERS, 0.03, 0.03, []),
+    Order("quiet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, 0.06, []),
+    Order("quiet", "middleware-throughput", "middleware-throughput", MANY, 0.2, 0.2, ["--only", "1024 bytes"]),
+    Order("quiet", "middleware-latency", "middleware-latency", MANY, 0.2, 0.2, ["--only", "1000 in a second"]),
+    Order("quiet", "middleware-protocols", "middleware-throughput", PROTOCOLS, 0.2, 0.2, ["--only", "1024 bytes, QoS 0"]),
+    Order("quiet", "middleware-scalability", "middleware-scalability", [*BROKERS, "nats", "mochi"], 0.15, 0.15, []),
+    Order("quiet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.4, 0.4, []),
+]
+
+
+def run(args):
+    binary = args.binary or ROOT / "target" / "release" / "tidegate"
+    wanted = {order.study for order in ORDERS} if "all" in args.study else set(args.study)
+    orders = [order for order in ORDERS if order.study in wanted] + (QUIET if "quiet" in wanted else [])
+    if not orders:
+        sys.exit(f"no such study; there are: all, quiet, {', '.join(sorted({order.study for order in ORDERS}))}")
+    end = time.monotonic() + args.minutes * 60 if args.minutes else None
+    for order in orders:
+        if end and time.monotonic() > end:
+            print(f"{order.folder}: not begun, the time is over", flush=True)
+            continue
+        scale = order.short if args.short else order.scale
+        command = [str(binary), "lab", "run", order.scenario, "--out", str(args.out / order.folder), "--time-scale", str(scale)]
+        command += ["--seed", "7", "--repeat", str(args.repeat), "--ports", args.ports, *order.args]
+        command += ["--peers", str(args.peers)] if args.peers else []
+        for peer in order.peers:
+            command += ["--peer", peer]
+        begun = time.monotonic()
+        args.out.mkdir(parents=True, exist_ok=True)
+        with open(args.out / f"{order.folder}.log", "a", encoding="utf-8") as log:
+            left = max(30, end - time.monotonic()) if end else None
+            lab = subprocess.Popen(command, stdout=log, stderr=log)
+            try:
+                status = lab.wait(left)
+            except subprocess.TimeoutExpired:
+                # The lab then stops its broker, and reports what is finished.
+                lab.send_signal(signal.SIGINT)
+                lab.wait()
+                status = "stopped, the time is over"
+        print(f"{order.folder}: {status}, {time.monotonic() - begun:.0f} s", flush=True)
+
+
+class Results:
+    """The runs of one folder."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.data = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        with open(folder / "results.csv", encoding="utf-8", newline="") as file:
+            self.rows = list(csv.DictReader(file))
+        self.peers = []
+        for row in self.rows:
+            if row["broker"] not in self.peers:
+                self.peers.append(row["broker"])
+        self.peers.sort(key=lambda name: (not name.startswith(("tidegate", "gateways")), name))
+        self.cases = []
+        for row in self.rows:
+            if row["case"] not in self.cases:
+                self.cases.append(row["case"])
+        self.cases.sort(key=lambda name: [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name)])
+
+    def values(self, case, peer, measure):
+        column = next((name for name in self.rows[0] if name == measure or name.startswith(measure + " [")), None)
+        rows = [row for row in self.rows if row["case"] == case and row["broker"] == peer]
+        valid = [row for row in rows if not row["invalid"]] or rows
+        return [float(row[column]) for row in valid if column and row[column] not in ("", None)], bool(rows) and all(row["invalid"] for row in rows)
+
+    def shown(self, case, peer, measure):
+        values, invalid = self.values(case, peer, measure)
+        return number(statistics.median(values)) + ("†" if invalid else "") if values else "–"
+
+    def runs(self, case, peer):
+        found = [run for run in self.data["runs"] if run["case"] == case and run["peer"] == peer]
+        return [run for run in found if not run["invalid"]] or found
+
+    def title(self, peer):
+        info = self.data["peers"].get(peer, {})
+        return f"{info.get('title', peer)} {info.get('version', '')}".strip()
+
+    def conditions(self):
+        environment, settings = self.data["environment"], self.data["settings"]
+        runs = settings["repeat"]
+        return (f"{environment['cores']} cores of an {environment['processor']}, load average at the begin {environment['load_average']:.1f}, "
+                f"time scale {settings['time_scale']:g}, {runs} run{'s' if runs > 1 else ''} of each.")
+
+
+def number(value):
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.{max(0, 2 - int(math.floor(math.log10(size))))}f}" if size < 100 else f"{value:.0f}"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def spread(pairs):
+    """Count, mean and standard deviation of pairs of nanoseconds and counts, in milliseconds."""
+    count = sum(times for _, times in pairs)
+    if not count:
+        return 0, 0.0, 0.0
+    mean = sum(value * times for value, times in pairs) / count
+    variance = sum((value - mean) ** 2 * times for value, times in pairs) / count
+    return count, mean / 1e6, math.sqrt(variance) / 1e6
+
+
+def bands(pairs, edges):
+    count = sum(times for _, times in pairs) or 1
+    shares, below = [], 0
+    for edge in edges + [math.inf]:
+        upto = sum(times for value, times in pairs if value <= edge * 1e6)
+        shares.append((upto - below) * 100 / count)
+        below = upto
+    return " / ".join(f"{share:.2f}" for share in shares)
+
+
+def grid(results, measures, cases=None):
+    """A row for each case and measure, a column for each broker."""
+    rows = []
+    for case in cases or results.cases:
+        for measure, unit in measures:
+            rows.append([f"{case}: {unit}"] + [results.shown(case, peer, measure) for peer in results.peers])
+    return table([""] + [results.title(peer) for peer in results.peers], rows)
+
+
+def ladder(results):
+    rows = [["connections asked for, accepted"], ["deliveries due, received"], ["memory, peak, MiB"], ["CPU, mean, cores"], ["CPU for each delivery, µs"], ["latency p50, p99, ms"], ["connecting, p99, ms"]]
+    for peer in results.peers:
+        case = results.cases[0]
+        run = results.runs(case, peer)[0]
+        counts, connections = run["load"]["counts"], run["load"]["connections"]
+        get = lambda measure: results.shown(case, peer, measure)
+        cells = [f"{connections['dialled']:,}, {connections['accepted']:,}", f"{counts['due']:,}, {counts['received']:,}", get("Broker memory, peak"), get("Broker CPU"),
+                 get("Broker CPU per delivery"), f"{get('Latency, median')}, {get('Latency, p99')}", get("Connecting, p99")]
+        for row, cell in zip(rows, cells):
+            row.append(cell)
+    return table([""] + [results.title(peer) for peer in results.peers], rows)
+
+
+def lavva(results):
+    drops = {("1000 devices, QoS 0", "lavva-2"): "882", ("1000 devices, QoS 1", "lavva-2"): "579", ("1000 devices, QoS 0", "lavva-3"): "303",
+             ("1000 devices, QoS 1", "lavva-3"): "135", ("1000 devices, QoS 0", "lavva-4"): "178", ("1000 devices, QoS 1", "lavva-4"): "75"}
+    means = {("1000 devices, QoS 0", "lavva-2"): "70", ("1000 devices, QoS 1", "lavva-2"): "79", ("1000 devices, QoS 0", "lavva-3"): "96",
+             ("1000 devices, QoS 1", "lavva-3"): "353", ("1000 devices, QoS 0", "lavva-4"): "184", ("1000 devices, QoS 1", "lavva-4"): "161"}
+    rows = []
+    for case in [case for case in results.cases if case.startswith("1000")]:
+        for peer in results.peers:
+            runs = results.runs(case, peer)
+            if not runs:
+                continue
+            counts = runs[0]["load"]["counts"]
+            get = lambda measure: results.shown(case, peer, measure)
+            rows.append([case, results.title(peer), f"{counts['offered']:,}", get("Lost"), f"{counts['late']:,}", get("Latency, mean"), get("Latency, p99"), get("Broker CPU"), get("Broker memory, peak")])
+        key = (case, results.folder.name)
+        if key in drops:
+            rows.append([case, "the study's platform, 5 minutes", "about 300,000", drops[key], "", means[key], "", "", ""])
+    return table(["", "broker", "offered", "lost", "later than 1 s", "mean, ms", "p99, ms", "CPU, cores", "memory, MiB"], rows)
+
+
+STUDY_INBOUND = {"1": ("14.31", "7.36", "100.00"), "2": ("12.02", "5.29", "100.00"), "3": ("49.46", "122.51", "100.00"), "4": ("11.68", "15.93", "100.00"),
+                 "5": ("16.27", "116.19", "99.97"), "6": ("15.23", "17.44", "100.00"), "7": ("not run", "", ""), "8": ("21.35", "94.30", "93.22")}
+
+
+def rounds_of(run, name=None):
+    groups = [group for group in run["load"]["groups"] if group.get("rounds") and (name is None or group["name"] == name)]
+    pairs = collections.Counter()
+    total = collections.Counter()
+    for group in groups:
+        for value, times in group["latency"]:
+            pairs[value] += times
+        for key in ("nodes", "complete", "offered", "returned"):
+            total[key] += group["rounds"][key]
+    return sorted(pairs.items()), total
+
+
+def percent(part, whole):
+    return "–" if not whole else f"{part * 100 / whole:.2f}"
+
+
+def at(pairs, share):
+    count, seen = sum(times for _, times in pairs), 0
+    for value, times in pairs:
+        seen += times
+        if seen >= share * count:
+            return value / 1e6
+    return 0.0
+
+
+def inbound(results):
+    rows, banded = [], []
+    for case in results.cases:
+        study = STUDY_INBOUND.get(case.split(":")[0], ("", "", ""))
+        rows.append([case, "the study", study[0], study[1], "", study[2], ""])
+        for peer in results.peers:
+            runs = results.runs(case, peer)
+            if not runs:
+                continue
+            mark = "†" if runs[0]["invalid"] else ""
+            pairs, total = rounds_of(runs[0])
+            _, mean, deviation = spread(pairs)
+            rows.append([case, peer, number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark, percent(total["returned"], total["offered"]), percent(total["complete"], total["nodes"])])
+            banded.append([case, peer, bands(pairs, [10, 20, 30, 40, 50, 100])])
+    first = table(["configuration", "", "mean, ms", "deviation, ms", "p99, ms", "TE, %", "nodes complete, %"], rows)
+    return first + "\n\n" + table(["configuration", "", "up to 10 / 20 / 30 / 40 / 50 / 100 ms, longer, %"], banded)
+
+
+def order_of(results):
+    """Round trips over the order in which they were begun: first tenth, middle, last tenth."""
+    rows = []
+    for case in results.cases:
+        for peer in results.peers:
+            for run in results.runs(case, peer)[:1]:
+                steps = [step for group in run["load"]["groups"] if group.get("rounds") for step in group["rounds"]["order"]]
+                if not steps:
+                    continue
+                third = max(1, len(steps) // 3)
+                mean = lambda part: number(sum(step["sum_ns"] for step in part) / max(1, sum(step["returned"] for step in part)) / 1e6)
+                means = [pair for group in run["load"]["groups"] if group.get("rounds") for pair in group["rounds"]["means"]]
+                means.sort()
+                rows.append([case, peer, mean(steps[:third]), mean(steps[third:-third] or steps), mean(steps[-third:]), f"{number(at(means, 0.01))}, {number(at(means, 0.5))}, {number(at(means, 0.99))}"])
+    return table(["configuration", "", "first third of the order, mean ms", "second", "last", "means of the nodes: p1, p50, p99, ms"], rows)
+
+
+STUDY_OUTBOUND = {"mtd_1": ("99.93", "", "14.26", ""), "mtd_2": ("99.99", "99.96", "33.37", "3,862"), "mtd_3": ("95.81", "85.23", "21.38", "24.3"),
+                  "mtd_4": ("99.98", "99.97", "71.43", "3,451"), "mtd_5": ("90.07", "85.27", "32.81", "37.0")}
+OUTBOUND = {"nobody leaves, nothing is kept": "mtd_1", "30 % leave, what they miss is kept": "mtd_2", "30 % leave, nothing is kept": "mtd_3",
+            "70 % leave, what they miss is kept": "mtd_4", "70 % leave, nothing is kept": "mtd_5"}
+
+
+def outbound(results):
+    rows = []
+    for case in results.cases:
+        study = STUDY_OUTBOUND[OUTBOUND[case]]
+        rows.append([case, "the study", study[0], study[1], study[2], study[3], "", ""])
+        for peer in results.peers:
+            for run in results.runs(case, peer)[:1]:
+                mark = "†" if run["invalid"] else ""
+                stay, stays = rounds_of(run, "to those that stay")
+                leave, leaves = rounds_of(run, "to those that leave")
+                total = stays + leaves
+                rows.append([case, peer, percent(total["returned"], total["offered"]), percent(leaves["returned"], leaves["offered"]), number(spread(stay)[1]) + mark,
+                             number(spread(leave)[1]) + mark if leave else "–", number(at(stay, 0.99)) + mark, percent(leaves["complete"], leaves["nodes"])])
+    return table(["", "", "TE, all, %", "TE, those that leave, %", "mean of those that stay, ms", "mean of those that leave, ms", "p99 of those that stay, ms", "nodes that leave, complete, %"], rows)
+
+
+def trips(results):
+    rows = []
+    for case in results.cases:
+        for peer in results.peers:
+            for run in results.runs(case, peer)[:1]:
+                mark = "†" if run["invalid"] else ""
+                for group in [group for group in run["load"]["groups"] if group.get("rounds") and group["rounds"]["offered"]]:
+                    pairs, total = rounds_of(run, group["name"])
+                    _, mean, deviation = spread(pairs)
+                    rows.append([case, group["name"], peer, f"{total['offered']:,}", percent(total["returned"], total["offered"]), number(mean) + mark, number(deviation) + mark, number(at(pairs, 0.99)) + mark])
+    return table(["", "who sends", "", "offered", "TE, %", "mean, ms", "deviation, ms", "p99, ms"], rows)
+
+
+def points(results):
+    measures = [("Gateway farthest from its share", "gateway farthest from its share at the end, %"), ("Handovers", "handovers"), ("Round trips complete (TE)", "TE, %"),
+                ("Latency, mean", "mean, ms"), ("Latency, p99", "p99, ms"), ("Duplicates", "deliveries that came twice, requests and answers")]
+    rows = [[name] + [results.shown(results.cases[0], peer, measure) for peer in results.peers] for measure, name in measures]
+    return table([""] + results.peers, rows)
+
+
+def kill(results):
+    measures = [("Round trips complete (TE)", "TE, %"), ("Lost", "deliveries lost, requests and answers"), ("Duplicates", "deliveries that came twice"), ("Latency, longest", "longest round trip, ms"),
+                ("Latency, p99", "p99, ms"), ("Longest silence", "longest time in which nobody received anything, s"), ("Connections ended by the broker", "connections lost")]
+    rows = [[name] + [results.shown(results.cases[0], peer, measure) for peer in results.peers] for measure, name in measures]
+    return table([""] + results.peers, rows)
+
+
+THROUGHPUT = [("Throughput", "messages/s"), ("Broker CPU per delivery", "CPU for each, µs")]
+LATENCY = [("Latency, median", "median, ms"), ("Latency, p99", "p99, ms")]
+SUITE = [("Throughput", "messages/s"), ("Delivered", "delivered, %"), ("Latency, p99", "p99, ms"), ("Broker CPU per delivery", "CPU for each delivery, µs")]
+TABLES = {
+    "pi-ladder": ladder,
+    "pi-many-to-many": lambda results: grid(results, SUITE),
+    "lavva-1": lavva, "lavva-2": lavva, "lavva-3": lavva, "lavva-4": lavva,
+    "middleware-throughput": lambda results: grid(results, THROUGHPUT),
+    "middleware-protocols": lambda results: grid(results, THROUGHPUT),
+    "middleware-latency": lambda results: grid(results, LATENCY),
+    "middleware-one-second": lambda results: grid(results, [("Deadline missed", "later than a second or never, %")]),
+    "middleware-scalability": lambda results: grid(results, [("Throughput", "deliveries/s")]),
+    "middleware-footprint": lambda results: grid(results, [("Broker memory, idle", "memory at rest, MiB"), ("Broker memory, peak", "memory, peak, MiB"), ("Broker CPU", "CPU while moving, cores")]),
+    "middleware-patterns": lambda results: grid(results, LATENCY),
+    "middleware-dynamic-subscribers": lambda results: grid(results, [("Latency, p99", "p99, ms"), ("Duplicates", "deliveries that came twice")]),
+    "contextnet-inbound": lambda results: inbound(results) + "\n\n" + order_of(results),
+    "contextnet-outbound": outbound, "contextnet-processing": trips, "contextnet-both": trips, "contextnet-points": points, "contextnet-kill": kill,
+    "suite-connection": lambda results: grid(results, [("Connections accepted", "accepted"), ("Connecting, p99", "connecting, p99, ms"), ("Broker memory per client", "memory for each client, KiB")]),
+    "suite-fan-out": lambda results: grid(results, SUITE), "suite-point-to-point": lambda results: grid(results, SUITE), "suite-shared": lambda results: grid(results, SUITE),
+    "churn": lambda results: grid(results, [("Lost", "lost"), ("Duplicates", "twice"), ("Latency, p99", "p99, ms")]),
+    "reconnect-storm": lambda results: grid(results, [("Connecting, p99", "connecting, p99, ms"), ("Lost", "lost"), ("Latency, longest", "longest, ms")]),
+    "takeover": lambda results: grid(results, [("Lost", "lost"), ("Duplicates", "twice"), ("Latency, longest", "longest, ms")]),
+    "retained-flood": lambda results: grid(results, [("Throughput", "messages/s"), ("Broker memory, peak", "memory, peak, MiB")]),
+    "slow-readers": lambda results: grid(results, [("Latency, p99", "p99 of the quick, ms"), ("Broker memory, peak", "memory, peak, MiB")]),
+    "kill-restart": lambda results: grid(results, [("Longest silence", "silence, s"), ("Lost", "lost"), ("Duplicates", "twice")]),
+}
+
+
+def tables(folder):
+    found = {}
+    for name, make in TABLES.items():
+        path = folder / name
+        if (path / "results.json").exists():
+            results = Results(path)
+            if results.rows:
+                notes = [results.conditions()]
+                if any(run["invalid"] for run in results.data["runs"]):
+                    notes.append("†: the generator was held up by other work on the machine, so these say nothing of the broker's speed.")
+                for missing in {(entry["peer"], entry["why"]) for entry in results.data["not_measured"]}:
+                    notes.append(f"Not run with {missing[0]}: {missing[1].splitlines()[0]}.")
+                found[name] = " ".join(notes) + "\n\n" + make(results)
+    return found
+
+
+def write(folder):
+    for page in ("docs/studies.md", "docs/performance.md"):
+        path = ROOT / page
+        text = path.read_text(encoding="utf-8")
+        for name, made in tables(folder).items():
+            begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+            if begin in text and end in text:
+                before, rest = text.split(begin, 1)
+                text = before + begin + "\n" + made + "\n\n" + end + rest.split(end, 1)[1]
+                print(f"{page}: {name}")
+        path.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="command", required=True)
+    runs = parts.add_parser("run")
+    runs.add_argument("study", nargs="+")
+    runs.add_argument("--out", type=pathlib.Path, required=True)
+    runs.add_argument("--binary", type=pathlib.Path)
+    runs.add_argument("--peers", type=pathlib.Path, help="a folder with templates of brokers")
+    runs.add_argument("--short", action="store_true")
+    runs.add_argument("--repeat", type=int, default=1)
+    runs.add_argument("--minutes", type=float, help="begin nothing, and stop, after so long")
+    runs.add_argument("--ports", default="21000-29999")
+    for name in ("tables", "write"):
+        parts.add_parser(name).add_argument("folder", type=pathlib.Path)
+    args = parser.parse_args()
+    if args.command == "run":
+        run(args)
+    elif args.command == "tables":
+        for name, made in tables(args.folder).items():
+            print(f"### {name}\n\n{made}\n")
+    else:
+        write(args.folder)
+
+
+if __name__ == "__main__":
+    main()

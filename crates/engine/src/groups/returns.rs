@@ -1,0 +1,81 @@
+//! Messages of groups on their way to members of other shards, and back.
+
+use super::{RETURNS_MAX, Taker};
+use crate::dispatch::{Source, reach};
+use crate::engine::Engine;
+use crate::hash::hash_name;
+use crate::ids::{SessionKey, ShardId};
+use crate::link::record::{GroupName, Record};
+use crate::message::Publication;
+use crate::now::Now;
+use crate::reason::Reason;
+use crate::session::Membership;
+
+impl Engine {
+    /// A message that a member did not take goes back to be dealt to another.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Now,
+        membership: &Membership,
+        from: SessionKey,
+        publication: &mut Publication<'_>,
+    ) {
+        let source = Source { hops: 1, ..Source::inside(self.place.shard, now) };
+        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
+        if home == self.place.shard {
+            self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
+        } else {
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), home);
+            let envelope = reach!(self).envelope(0, publication, &source, None);
+            self.links.send(home, Record::Return { group, not_to: from.0, envelope });
+            self.links.send_crossing(home, crossing);
+        }
+    }
+
+    /// Deals a message that came back.
+    pub(crate) fn deal_again(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        not_to: (ShardId, u32),
+    ) {
+        match self.groups.find(group) {
+            Some(key) if source.hops <= RETURNS_MAX => {
+                reach!(self).deal_to(now, key, publication, source, Some(not_to));
+            }
+            _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
+        }
+    }
+
+    /// A message that a group of another shard has dealt to a session of this one.
+    pub(crate) fn handle_deal(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        to: Taker<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+    ) {
+        let Taker { session, client, group, insists } = to;
+        let seated = self
+            .desk
+            .sessions
+            .get(session.0)
+            .is_some_and(|session| hash_name(session.tenant, &session.client_id) == client);
+        // Whoever leaves for another node has a seat there by now.
+        let stays = seated && !self.desk.has_left(session, from);
+        let wants = stays && (insists || self.desk.takes_dealt(session, publication));
+        self.desk.transfers.dealer = Some(from);
+        let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source);
+        self.desk.transfers.dealer = None;
+        if !delivered {
+            let source = Source { hops: source.hops + 1, ..*source };
+            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
+            let envelope = reach!(self).envelope(0, publication, &source, None);
+            self.links.send(from, Record::Return { group, not_to: session.0, envelope });
+            self.links.send_crossing(from, crossing);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What shards tell each other of partitions that move between nodes.
+
+use crate::ids::{PartitionId, Partitions};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The kind of [`Record::Transfer`](super::record::Record::Transfer).
+pub(super) const TRANSFER_KIND: u8 = 44;
+
+/// A word about a move; `id` is that of the move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransferWord {
+    /// The sender asks the receiver to cut: its messages for these partitions are for the sender from now on.
+    Ask { id: u64, partitions: Partitions },
+    /// What the sender sends from now on is for the new home of these partitions.
+    Cut { id: u64, partitions: Partitions },
+    /// The sender is not going to be the new home.
+    End { id: u64 },
+}
+
+fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
+    out.put_u64(partitions.iter().fold(0, |bits, partition| bits | 1 << partition.0));
+}
+
+fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
+    let bits = reader.u64("partitions")?;
+    Ok((0..crate::ids::PARTITIONS).filter(|at| bits >> at & 1 != 0).map(PartitionId).collect())
+}
+
+impl TransferWord {
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.put_u8(TRANSFER_KIND);
+        match self {
+            Self::Ask { id, partitions } => {
+                out.put_u8(0);
+                out.put_u64(id);
+                put_partitions(out, partitions);
+            }
+            Self::Cut { id, partitions } => {
+                out.put_u8(1);
+                out.put_u64(id);
+                put_partitions(out, partitions);
+            }
+            Self::End { id } => {
+                out.put_u8(2);
+                out.put_u64(id);
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let kind = reader.u8("a word about a move")?;
+        let id = reader.u64("a move")?;
+        Ok(match kind {
+            0 => Self::Ask { id, partitions: read_partitions(reader)? },
+            1 => Self::Cut { id, partitions: read_partitions(reader)? },
+            2 => Self::End { id },
+            _ => return Err(WireError { reading: "a word about a move" }),
+        })
+    }
+}
