@@ -13,6 +13,9 @@ pub(super) enum Loss {
     /// The other node leaves.
     #[error("it has said goodbye")]
     Goodbye,
+    /// It has closed the connection after this node has said goodbye.
+    #[error("this node has said goodbye")]
+    Left,
     /// The view has it no longer, or in another life.
     #[error("it is no longer in the view of the cluster, or in another life")]
     NotInView,
@@ -50,7 +53,7 @@ pub(super) enum Loss {
 impl Loss {
     /// Whether this is how sessions are meant to end.
     pub(super) fn is_orderly(&self) -> bool {
-        matches!(self, Self::Goodbye | Self::NotInView)
+        matches!(self, Self::Goodbye | Self::Left | Self::NotInView)
     }
 
     /// What the other side is told before the connection closes, where a handshake is under way.

@@ -100,6 +100,7 @@ impl Links {
             knows: false,
             is_known: false,
             leaves: false,
+            has_left: false,
         };
         let (who, unix) = (who.clone(), self.now.unix);
         session.phase = Phase::Open(Box::new(open));
@@ -155,6 +156,7 @@ impl Links {
             Phase::Open(open) => {
                 open.outbox.close();
                 let name = open.who.name.clone();
+                let loss = if open.has_left { &Loss::Left } else { loss };
                 self.end_open(id, session, &name, loss);
             }
             Phase::Connecting(node) => {

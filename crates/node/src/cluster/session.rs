@@ -37,8 +37,10 @@ pub(super) struct Open {
     pub knows: bool,
     /// It says that what it wants is known here.
     pub is_known: bool,
-    /// A goodbye is its last frame.
+    /// A goodbye is to be its last frame.
     pub leaves: bool,
+    /// The goodbye is written.
+    pub has_left: bool,
 }
 
 impl Open {

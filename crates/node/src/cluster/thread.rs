@@ -31,7 +31,7 @@ pub(crate) enum ToLinks {
     Settled { shard: ShardId, number: u64 },
     /// Another node's shard has sent what cannot be read.
     Broken { slot: ShardId, error: WireError },
-    /// Say goodbye to all, and report when all that waited has been written.
+    /// Say goodbye to all behind all that waits, and report when they have read it.
     Goodbye(Sender<()>),
     /// End all sessions as they are.
     Exit,
@@ -68,7 +68,7 @@ impl LinksThread {
         Ok(Self { sender, thread: Some(thread) })
     }
 
-    /// Says goodbye to all other nodes, behind all that waits for them; at most so long.
+    /// Says goodbye to all other nodes, behind all that waits for them, until they have read it; at most so long.
     pub(crate) fn say_goodbye(&self, limit: Duration) {
         let (done, said) = channel();
         self.sender.send(ToLinks::Goodbye(done));
