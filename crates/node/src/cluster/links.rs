@@ -13,7 +13,7 @@ use super::handshake::{Handshake, Moment, Oneself};
 use super::loss::Loss;
 use super::peer::Peer;
 use super::rosters::Rosters;
-use super::session::{Phase, Session, after};
+use super::session::{Farewell, Phase, Session, after};
 use super::settings::LinkLimits;
 use super::slots::{SessionId, Slots};
 use super::status::LinkCounters;
@@ -185,7 +185,7 @@ impl Links {
                 self.leaving = Some(done);
                 self.with_sessions(|links, _, session| {
                     if let Phase::Open(open) = &mut session.phase {
-                        open.leaves = true;
+                        open.farewell = Farewell::Due;
                     }
                     // What shards have put before it goes out first.
                     session.write(links.now.monotonic)
@@ -205,14 +205,14 @@ impl Links {
             let flushed = session.is_flushed();
             if let Phase::Open(open) = &mut session.phase
                 && flushed
-                && std::mem::take(&mut open.leaves)
+                && open.farewell == Farewell::Due
             {
-                open.has_left = true;
+                open.farewell = Farewell::Said;
                 session.put(&Frame::Goodbye);
             }
             session.write(links.now.monotonic)
         });
-        let ends = |session: &Session| matches!(&session.phase, Phase::Open(open) if open.leaves || open.has_left);
+        let ends = |session: &Session| matches!(&session.phase, Phase::Open(open) if open.farewell != Farewell::No);
         if !self.sessions.values().any(ends)
             && let Some(done) = self.leaving.take()
         {

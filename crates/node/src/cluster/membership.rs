@@ -11,7 +11,7 @@ use super::loss::Loss;
 use super::outbox::Outbox;
 use super::peer::Peer;
 use super::seating::roster;
-use super::session::{Open, Phase, Session};
+use super::session::{Farewell, Open, Phase, Session};
 use super::shard::{PeerNews, PeerSeat, RosterOrder};
 use super::slots::{NoSlots, SessionId};
 use super::status::{ClusterStatus, LinkState};
@@ -99,8 +99,7 @@ impl Links {
             rtt_us: None,
             knows: false,
             is_known: false,
-            leaves: false,
-            has_left: false,
+            farewell: Farewell::No,
         };
         let (who, unix) = (who.clone(), self.now.unix);
         session.phase = Phase::Open(Box::new(open));
@@ -156,7 +155,7 @@ impl Links {
             Phase::Open(open) => {
                 open.outbox.close();
                 let name = open.who.name.clone();
-                let loss = if open.has_left { &Loss::Left } else { loss };
+                let loss = if open.farewell == Farewell::Said { &Loss::Left } else { loss };
                 self.end_open(id, session, &name, loss);
             }
             Phase::Connecting(node) => {

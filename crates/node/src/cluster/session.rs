@@ -37,10 +37,19 @@ pub(super) struct Open {
     pub knows: bool,
     /// It says that what it wants is known here.
     pub is_known: bool,
+    /// Whether this node leaves.
+    pub farewell: Farewell,
+}
+
+/// How far a node that leaves is with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Farewell {
+    /// It stays.
+    No,
     /// A goodbye is to be its last frame.
-    pub leaves: bool,
-    /// The goodbye is written.
-    pub has_left: bool,
+    Due,
+    /// The goodbye is written; the other side closes the connection when it has read it.
+    Said,
 }
 
 impl Open {
