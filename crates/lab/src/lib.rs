@@ -19,6 +19,7 @@ pub mod contextnet;
 pub mod double;
 pub mod drivers;
 pub mod load;
+mod misspelt;
 pub mod peer;
 pub mod priority;
 pub mod probe;

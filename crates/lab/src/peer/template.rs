@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::PeerError;
 use super::readiness::Kind;
+use crate::misspelt;
 use crate::span::Span;
 
 /// The templates in the binary.
@@ -158,8 +159,7 @@ impl Template {
 
     fn parse(name: &str, text: &str, path: &str) -> Result<Self, PeerError> {
         let wrong = |message: String| PeerError::Template { path: path.to_owned(), message };
-        let mut template: Self =
-            toml::from_str(text).map_err(|error| wrong(error.to_string().trim_end().to_owned()))?;
+        let mut template: Self = toml::from_str(text).map_err(|error| wrong(misspelt::of_file(&error)))?;
         name.clone_into(&mut template.name);
         let mut asked = std::iter::once(&template.ready.port).chain(&template.ready.also);
         if let Some(unknown) = asked.find(|port| !template.ports.contains(port)) {
@@ -257,6 +257,7 @@ mod tests {
     fn a_key_that_is_unknown_is_refused_with_its_place() {
         let text = SHIPPED[0].1.replace("title =", "titel =");
         let error = Template::parse("x", &text, "x.toml").unwrap_err().to_string();
-        assert!(error.contains("x.toml") && error.contains("titel"), "{error}");
+        let said = ["x.toml", "titel", "line ", "did you mean `title`?"];
+        assert!(said.iter().all(|part| error.contains(part)), "{error}");
     }
 }

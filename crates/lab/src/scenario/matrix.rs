@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{Limits, Scenario, ScenarioError};
+use crate::misspelt;
 
 /// One combination of a scenario's values.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +34,9 @@ impl Scenario {
             if cases.iter().any(|case| case.name == name) {
                 return Err(wrong("two cases have this name; `case` has to name every value that differs".to_owned()));
             }
-            let limits = table(&self.limits, &values).try_into().map_err(|error| wrong(format!("{error}")))?;
+            let limits = table(&self.limits, &values)
+                .try_into()
+                .map_err(|error| wrong(misspelt::of_table("", "limits", &error)))?;
             cases.push(Case {
                 name: name.clone(),
                 values: values.iter().map(|(name, value)| (name.clone(), plain(value))).collect(),

@@ -4,6 +4,7 @@
 //! `[matrix]` makes many cases of it, one for each combination, whose values stand for `{name}` anywhere in `[load]` and `[limits]`.
 
 mod board;
+mod checked;
 mod error;
 mod matrix;
 mod model;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::{Scenario, ScenarioError};
+use crate::misspelt;
 
 /// A scenario by its name, from its file.
 macro_rules! shipped {
@@ -85,7 +86,7 @@ impl Library {
         }
         for (name, path) in files {
             let text = fs::read_to_string(&path).map_err(|source| ScenarioError::Io { path: path.clone(), source })?;
-            let scenario = parse(&name, &text, &path.display().to_string())?;
+            let scenario = read(&name, &text, &path.display().to_string())?;
             library.scenarios.retain(|known| known.name != name);
             library.scenarios.push(scenario);
         }
@@ -105,7 +106,7 @@ impl Library {
             let text =
                 fs::read_to_string(path).map_err(|source| ScenarioError::Io { path: path.to_owned(), source })?;
             let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or(name);
-            return parse(stem, &text, name);
+            return read(stem, &text, name);
         }
         let known = self.scenarios.iter().map(|scenario| scenario.name.clone()).collect();
         Err(ScenarioError::Unknown { name: name.to_owned(), known })
@@ -117,11 +118,16 @@ impl Library {
     }
 }
 
+/// Reads a file that somebody has written: every case of it is checked, so that nothing wrong is found only when it is its turn.
+fn read(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
+    let scenario = parse(name, text, path)?;
+    scenario.checked(text).map_err(|message| ScenarioError::Wrong { path: path.to_owned(), message })?;
+    Ok(scenario)
+}
+
 fn parse(name: &str, text: &str, path: &str) -> Result<Scenario, ScenarioError> {
-    let mut scenario: Scenario = toml::from_str(text).map_err(|error| ScenarioError::Wrong {
-        path: path.to_owned(),
-        message: error.to_string().trim_end().to_owned(),
-    })?;
+    let mut scenario: Scenario = toml::from_str(text)
+        .map_err(|error| ScenarioError::Wrong { path: path.to_owned(), message: misspelt::of_file(&error) })?;
     name.clone_into(&mut scenario.name);
     Ok(scenario)
 }
@@ -156,7 +162,53 @@ mod tests {
         let case = scenario.cases().unwrap().into_iter().find(|case| case.name.starts_with("5000")).unwrap();
         let plan = plan_of(&scenario, &case, "mqtt://127.0.0.1:1883", 1, 1.0).unwrap();
         let works = |group: &ClientGroup| matches!(group.role, Role::Relay { work_us: 5_000, .. });
-        assert!(plan.groups.iter().any(works), "a key of another name would be passed over in silence");
+        assert!(plan.groups.iter().any(works));
+    }
+
+    #[test]
+    fn what_is_shipped_is_held_to_what_is_asked_of_others() {
+        for (name, text) in SHIPPED {
+            read(name, text, name).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    #[test]
+    fn a_word_that_means_nothing_is_told_with_its_line_and_the_likely_right_one() {
+        let smoke = include_str!("../../scenarios/contextnet-processing.toml");
+        // Each with what the answer has to say.
+        let wrong = [
+            ("work-us =", "work_us =", "did you mean `work-us`?"),
+            ("from =", "form =", "did you mean `from`?"),
+            ("filters =", "filter =", "did you mean `filters`?"),
+            ("duration_ms =", "duration-ms =", "did you mean `duration_ms`?"),
+            ("title =", "titel =", "did you mean `title`?"),
+            ("role.relay]", "role.relays]", "did you mean `relay`?"),
+        ];
+        for (right, misspelt, answer) in wrong {
+            let at = smoke.find(right).unwrap_or_else(|| panic!("{right} is not in the file"));
+            let text = format!("{}{misspelt}{}", &smoke[..at], &smoke[at + right.len()..]);
+            let line = format!("line {}", smoke[..at].matches('\n').count() + 1);
+            let error = read("x", &text, "x.toml").unwrap_err().to_string();
+            assert!(
+                error.contains("x.toml") && error.contains(&line) && error.contains(answer),
+                "{misspelt} ({line}): {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_used_nowhere_or_named_wrongly_is_told() {
+        let file = |case: &str, count: &str| {
+            format!(
+                "title = 't'\nquestion = 'q'\nmethod = 'm'\ncase = '{case}'\n[matrix]\nreaders = [1, 2]\n[load]\nduration_ms = 1\n\
+                 [[load.groups]]\nname = 'a'\ncount = {count}\nrole = 'idle'\n"
+            )
+        };
+        assert!(read("x", &file("{readers}", "'{readers}'"), "x").is_ok());
+        let error = |case, count| read("x", &file(case, count), "x").unwrap_err().to_string();
+        assert!(error("all", "1").contains("used nowhere"));
+        assert!(error("{reader}, {readers}", "1").contains("did you mean `{readers}`?"));
+        assert!(error("{readers}", "'{reader}'").contains("line 11"), "a number that stays a text has its line");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl ClientGroup {
 
 /// What a client does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Role {
     /// Publishes.
     Publisher(Publishing),
@@ -182,7 +182,7 @@ impl Payload {
 
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Size {
     /// Always the same.
     Fixed(u32),
@@ -300,7 +300,7 @@ impl Default for ConnectOptions {
 
 /// Something that happens to clients of a group after publishing has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Disturbance {
     /// Clients disconnect and come back, again and again.
     Churn {

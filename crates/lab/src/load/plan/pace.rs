@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What makes a publisher publish.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Pace {
     /// The clock, whatever the broker does (open loop). Latency counts from the scheduled time, so that a broker that
     /// stalls is charged with everything that had to wait for it.

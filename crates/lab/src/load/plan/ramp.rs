@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// How fast clients come. The number on their way at a time is bounded in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case", deny_unknown_fields)]
 pub enum Ramp {
     /// As fast as the broker takes them.
     #[default]

@@ -1,0 +1,122 @@
+//! What is wrong with a file of TOML, said with its line and with the word that was probably meant.
+
+use toml::de::{DeTable, DeValue};
+
+/// Says an error of a whole file: what the parser shows of the place, and the likely right word.
+pub(crate) fn of_file(error: &toml::de::Error) -> String {
+    let said = error.to_string();
+    with_suggestion(said.trim_end())
+}
+
+/// Says an error of a table that was taken out of a file: the line, the path, and the likely right word. `root` is where the table stands in
+/// the file.
+pub(crate) fn of_table(file: &str, root: &str, error: &toml::de::Error) -> String {
+    let said = error.to_string();
+    let (what, path) = match said.trim_end().rsplit_once("\nin `") {
+        Some((what, path)) => (what, path.trim_end_matches('`')),
+        None => (said.trim_end(), ""),
+    };
+    let unknown = quoted(what).filter(|_| what.starts_with("unknown field"));
+    let keys: Vec<&str> =
+        std::iter::once(root).chain(path.split('.')).chain(unknown).filter(|key| !key.is_empty()).collect();
+    let at = line_of(file, &keys).map(|line| format!("line {line}, ")).unwrap_or_default();
+    let inside = if path.is_empty() { root.to_owned() } else { format!("{root}.{path}") };
+    format!("{at}in `{inside}`: {}", with_suggestion(what))
+}
+
+/// The line, from 1, of the first key whose path ends with the last of `keys` and has the others before it, in their order.
+fn line_of(file: &str, keys: &[&str]) -> Option<usize> {
+    let document = DeTable::parse(file).ok()?;
+    let mut found: Vec<usize> = Vec::new();
+    visit_table(document.get_ref(), keys, &mut found);
+    let first = found.into_iter().min()?;
+    Some(file.get(..first)?.matches('\n').count() + 1)
+}
+
+/// Notes where `keys` end below a table; those that are left are looked for at any depth, since names of variants are not in a path.
+fn visit_table(table: &DeTable<'_>, keys: &[&str], found: &mut Vec<usize>) {
+    for (key, value) in table {
+        let left = match keys {
+            [wanted] if key.get_ref() == wanted => {
+                found.push(key.span().start);
+                continue;
+            }
+            [wanted, rest @ ..] if key.get_ref() == wanted => rest,
+            _ => keys,
+        };
+        visit_value(value.get_ref(), left, found);
+    }
+}
+
+fn visit_value(value: &DeValue<'_>, keys: &[&str], found: &mut Vec<usize>) {
+    match value {
+        DeValue::Table(table) => visit_table(table, keys, found),
+        DeValue::Array(values) => values.iter().for_each(|value| visit_value(value.get_ref(), keys, found)),
+        _ => {}
+    }
+}
+
+/// The text with the word that was probably meant, where the text names the words that there are.
+fn with_suggestion(said: &str) -> String {
+    match suggestion(said) {
+        Some(word) => format!("{said}: did you mean `{word}`?"),
+        None => said.to_owned(),
+    }
+}
+
+fn suggestion(said: &str) -> Option<&str> {
+    let at = said.find("unknown field").or_else(|| said.find("unknown variant"))?;
+    let (wrong, known) = said.get(at..)?.split_once(", expected ")?;
+    let wrong = quoted(wrong)?;
+    let words = known.split('`').skip(1).step_by(2);
+    nearest(wrong, words)
+}
+
+/// The word that differs least, where it differs in no more than half of its letters.
+pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = words.map(|word| (distance(wrong, word), word)).min_by_key(|(distance, _)| *distance);
+    near.filter(|(distance, word)| *distance * 2 <= word.chars().count()).map(|(_, word)| word)
+}
+
+fn quoted(text: &str) -> Option<&str> {
+    text.split('`').nth(1)
+}
+
+/// Letters to be inserted, removed or replaced (Levenshtein); `-` and `_` are one.
+fn distance(from: &str, to: &str) -> usize {
+    let letters = |text: &str| -> Vec<char> { text.to_lowercase().replace('_', "-").chars().collect() };
+    let (from, to) = (letters(from), letters(to));
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (place, letter) in from.iter().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], place + 1);
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_one_that_differs_in_little() {
+        let words = ["filters", "qos", "shared", "work-us"];
+        assert_eq!(nearest("filter", words.into_iter()), Some("filters"));
+        assert_eq!(nearest("work_us", words.into_iter()), Some("work-us"));
+        assert_eq!(nearest("payload", words.into_iter()), None);
+        assert_eq!((distance("kitten", "sitting"), distance("", "abc"), distance("a_b", "A-b")), (3, 3, 0));
+    }
+
+    #[test]
+    fn a_line_is_found_below_names_that_a_path_leaves_out() {
+        let file =
+            "title = 'x'\n[load]\nduration_ms = 1\n[[load.groups]]\nname = 'a'\nrole = { relay = {\n work_us = 2 } }\n";
+        assert_eq!(line_of(file, &["load", "groups", "role", "work_us"]), Some(7));
+        assert_eq!(line_of(file, &["load", "duration_ms"]), Some(3));
+        assert_eq!(line_of(file, &["load", "nothing"]), None);
+    }
+}
