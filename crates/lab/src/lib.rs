@@ -1,6 +1,7 @@
 //! Measures any message broker the same way, from outside.
 //!
 //! - [`compare`] tells whether two series of runs differ.
+//! - [`criteria`] is the survey's table, filled by probes, datasheets and scenarios.
 //! - [`contextnet`] runs several gateways on one bus as one peer.
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`drivers`] does the same for middleware that speaks other protocols.
@@ -16,6 +17,7 @@
 //! - [`results`] is what came of it, [`report`] shows it, [`serve`] lets one browse.
 pub mod compare;
 pub mod contextnet;
+pub mod criteria;
 pub mod double;
 pub mod drivers;
 pub mod load;

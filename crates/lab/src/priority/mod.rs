@@ -24,13 +24,19 @@ pub enum Check {
     Priority,
     /// How many messages wait for a client, and whether each topic has a queue of its own (MID-68).
     Queue,
+    /// The survey's criteria (MID-02 to MID-36): what a probe finds, beside what makers say.
+    Criteria,
 }
 
 /// How it is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
+    /// The broker's name.
+    pub peer: String,
     /// The broker.
     pub target: Target,
+    /// Whether it is spoken to by MQTT over TCP; only [`Check::Criteria`] can do without.
+    pub by_mqtt: bool,
     /// The version of MQTT; only 5.0 can say a message's priority, and how many messages may be under way.
     pub protocol: Protocol,
     /// How long the subscriber sleeps while messages are published.
@@ -46,6 +52,7 @@ impl Check {
         match self {
             Self::Priority => table::priority(asked, stop),
             Self::Queue => queue::limits(asked, stop),
+            Self::Criteria => crate::criteria::found(asked),
         }
     }
 }

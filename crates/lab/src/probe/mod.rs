@@ -99,6 +99,11 @@ pub fn probe(address: &str) -> Result<Probed, ProbeError> {
     Ok(Probed { schema: SCHEMA, address: address.to_owned(), findings, conformance: None })
 }
 
+/// The findings alone, of a target that is MQTT over TCP.
+pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
+    checks::all(target)
+}
+
 /// Asks a broker everything, and runs the conformance suite against it, which takes about a minute and opens many connections.
 ///
 /// # Errors

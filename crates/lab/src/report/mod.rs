@@ -1,6 +1,7 @@
 //! Reports: one HTML file that needs nothing else, for people who decide and for people who check.
 
 mod charts;
+mod criteria;
 mod found;
 mod markup;
 mod number;
@@ -19,13 +20,18 @@ pub use number::shown;
 pub use overview::overview;
 pub use page::page;
 
+use crate::priority::Check;
 use crate::results::{Measure, Results};
 
 /// The report of results.
 pub fn html(results: &Results) -> String {
     let mut body = String::new();
     summary::write(results, &mut body);
-    found::write(results, &mut body);
+    if results.scenario.check == Some(Check::Criteria) {
+        criteria::write(results, &mut body);
+    } else {
+        found::write(results, &mut body);
+    }
     // A test has no load to be drawn.
     if results.scenario.check.is_none() {
         charts::ratios(results, &mut body);

@@ -89,14 +89,16 @@ fn check_of(
     target: Target,
     protocol: Option<drivers::Protocol>,
 ) -> Result<(LoadPlan, Carrier), ExecuteError> {
-    if target.transport != Transport::Tcp || protocol.is_some() {
+    let by_mqtt = target.transport == Transport::Tcp && protocol.is_none();
+    if !by_mqtt && check != Check::Criteria {
         return Err(ExecuteError::Carrier("this test speaks MQTT over TCP only".to_owned()));
     }
     let mut plan = LoadPlan::new(target.clone(), 0);
     if task.case.load.get("protocol").and_then(Value::as_str) == Some("5") {
         plan.protocol = Protocol::V5;
     }
-    let asked = Asked { target, protocol: plan.protocol, sleep: SLEEP.mul_f64(order.time_scale) };
+    let sleep = SLEEP.mul_f64(order.time_scale);
+    let asked = Asked { peer: task.peer.name().to_owned(), target, by_mqtt, protocol: plan.protocol, sleep };
     Ok((plan, Carrier::Check(check, asked)))
 }
 

@@ -28,6 +28,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "middleware-latency",
     "middleware-scalability",
     "middleware-footprint",
+    "middleware-criteria",
     "middleware-priority",
     "middleware-queue",
     "middleware-patterns",

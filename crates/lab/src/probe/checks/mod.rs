@@ -1,11 +1,13 @@
 //! The questions, a file for each group of them.
 
+mod admission;
 mod delivery;
 mod limits;
 mod properties;
 mod said;
 mod sessions;
 mod subscriptions;
+mod time;
 mod versions;
 
 use tidegate_mqtt::{
@@ -29,6 +31,8 @@ pub(super) fn all(target: &Target) -> Result<Vec<Finding>> {
         findings.extend(said::ask(target));
         findings.extend(properties::ask(target));
     }
+    findings.extend(time::ask(target, best));
+    findings.extend(admission::ask(target, best));
     findings.extend(limits::ask(target, best));
     Ok(findings)
 }

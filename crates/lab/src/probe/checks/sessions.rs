@@ -21,7 +21,7 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
 }
 
 /// A CONNECT whose session is kept for a while.
-fn lasting(version: Version, client_id: &str, clean: bool) -> Connect<'_> {
+pub(super) fn lasting(version: Version, client_id: &str, clean: bool) -> Connect<'_> {
     let mut asked = connect(version, client_id);
     asked.clean_start = clean;
     if version.is_v5() {
@@ -31,7 +31,7 @@ fn lasting(version: Version, client_id: &str, clean: bool) -> Connect<'_> {
 }
 
 /// Forgets the session that a check has left.
-fn forget(target: &Target, version: Version, client_id: &str) {
+pub(super) fn forget(target: &Target, version: Version, client_id: &str) {
     // A session of a minute that stays behind harms nobody.
     if let Ok(accepted) = Session::open(target, &connect(version, client_id), |_| ()) {
         accepted.session.leave();

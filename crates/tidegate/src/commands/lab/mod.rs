@@ -1,6 +1,7 @@
 //! `tidegate lab`: measures brokers, any of them, from outside.
 
 mod compare;
+mod criteria;
 mod gateways;
 mod list;
 mod peers;
@@ -63,6 +64,12 @@ Examples:
 Each case, broker and measure is compared by the exact test of Mann and Whitney on the repetitions; four on
 each side are the least that can show anything.";
 
+const CRITERIA: &str = "\
+Examples:
+  tidegate lab criteria                                     what makers say of twelve brokers, with the pages
+  tidegate lab criteria mosquitto=mqtt://127.0.0.1:1883     and what a probe finds
+  tidegate lab run middleware-criteria --peer tidegate --peer mosquitto --out criteria     as a report";
+
 /// What the lab can do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
@@ -74,6 +81,9 @@ pub(crate) enum LabCommand {
     /// Find out which features and limits of MQTT a broker really has
     #[command(after_help = "Example:\n  tidegate lab probe mqtt://192.0.2.1:1883 --json")]
     Probe(probe::Args),
+    /// Tell what brokers are and can do, by the criteria of a survey
+    #[command(after_help = CRITERIA)]
+    Criteria(criteria::Args),
     /// Make the report of results anew
     Report(report::Args),
     /// Raise the load until a service level breaks
@@ -117,6 +127,7 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::List(args) => list::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Probe(args) => probe::run(args),
+        LabCommand::Criteria(args) => criteria::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Sweep(args) => sweep::run(args),
         LabCommand::Compare(args) => compare::run(args),

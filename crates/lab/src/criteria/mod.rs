@@ -1,0 +1,163 @@
+//! The survey's criteria (MID-02 to MID-36) as a table: what a probe tries is filled by trying, what a scenario measures names the scenario, and
+//! the rest is from datasheets. Each cell says which.
+
+mod datasheet;
+mod list;
+mod probed;
+mod text;
+
+use serde::Serialize;
+
+pub use datasheet::{Datasheet, DatasheetError};
+pub use list::{CRITERIA, Criterion};
+pub use text::{markdown, plain};
+
+use crate::priority::Asked;
+use crate::probe::{self, Finding};
+use crate::results::Found;
+
+/// The name and version of what `--json` prints.
+pub const SCHEMA: &str = "tidegate-lab/criteria/1";
+/// The title of what a run finds, by which the report knows it.
+pub const TITLE: &str = "The criteria of the survey (MID-02 to MID-36)";
+
+/// How something is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// A probe has tried it.
+    Probe,
+    /// The makers say so.
+    Datasheet,
+    /// A scenario measures it.
+    Scenario,
+    /// It is not known.
+    Nobody,
+}
+
+impl By {
+    /// The word in tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Probe => "probe",
+            Self::Datasheet => "datasheet",
+            Self::Scenario => "scenario",
+            Self::Nobody => "not known",
+        }
+    }
+}
+
+/// What is known of one criterion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Known {
+    /// The criterion's id.
+    pub id: &'static str,
+    /// In a few words; empty when it is not known.
+    pub text: String,
+    /// How it is known.
+    pub by: By,
+    /// Where the makers say so, or the scenario's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// What is known of one broker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Judged {
+    /// The broker.
+    pub name: String,
+    /// At least one entry for each criterion, in their order.
+    pub known: Vec<Known>,
+}
+
+/// Everything that is known of a broker: by its datasheet, where it has one, and by the findings of a probe, where there are some.
+pub fn judge(name: &str, findings: Option<&[Finding]>) -> Judged {
+    let sheet = Datasheet::of(name);
+    let mut known = Vec::new();
+    for criterion in &CRITERIA {
+        let before = known.len();
+        let found = findings.and_then(|findings| criterion.probed.and_then(|say| say(findings)));
+        known.extend(found.map(|text| Known { id: criterion.id, text, by: By::Probe, source: None }));
+        if let Some(scenario) = criterion.measured_by {
+            let text = format!("measured by {scenario}");
+            known.push(Known { id: criterion.id, text, by: By::Scenario, source: Some(scenario.to_owned()) });
+        }
+        if let Some((text, source)) = sheet.as_ref().and_then(|sheet| sheet.fact(criterion.id)) {
+            let (text, source) = (text.to_owned(), Some(source.to_owned()));
+            known.push(Known { id: criterion.id, text, by: By::Datasheet, source });
+        }
+        if known.len() == before {
+            known.push(Known { id: criterion.id, text: String::new(), by: By::Nobody, source: None });
+        }
+    }
+    Judged { name: name.to_owned(), known }
+}
+
+/// Probes a broker, where it speaks MQTT, and says everything that is known of it as a table.
+///
+/// # Errors
+/// In words, when it does not answer.
+pub(crate) fn found(asked: &Asked) -> Result<Vec<Found>, String> {
+    let findings = if asked.by_mqtt { Some(probe::findings(&asked.target)?) } else { None };
+    let judged = judge(&asked.peer, findings.as_deref());
+    let title = |id: &str| CRITERIA.iter().find(|criterion| criterion.id == id).map_or("", |criterion| criterion.title);
+    let row = |known: &Known| {
+        let (id, by) = (known.id.to_owned(), known.by.word().to_owned());
+        vec![id, title(known.id).to_owned(), known.text.clone(), by, known.source.clone().unwrap_or_default()]
+    };
+    Ok(vec![Found {
+        title: TITLE.to_owned(),
+        columns: ["Id", "Criterion", "Answer", "By", "Source"].map(str::to_owned).to_vec(),
+        rows: judged.known.iter().map(row).collect(),
+        notes: vec![if asked.by_mqtt {
+            "What a probe says was tried on this broker as the lab configures it".to_owned()
+        } else {
+            "It was not probed, since it is not spoken to by MQTT".to_owned()
+        }],
+    }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{Answer, How};
+
+    #[test]
+    fn every_criterion_has_an_answer_and_says_by_what() {
+        let findings = [Finding { group: "g", id: "delayed", title: "t", answer: Answer::No, how: How::Tried }];
+        let judged = judge("nobody-knows", Some(&findings));
+        for criterion in &CRITERIA {
+            assert!(judged.known.iter().any(|known| known.id == criterion.id), "{}", criterion.id);
+        }
+        let by = |id: &str| judged.known.iter().find(|known| known.id == id).map(|known| known.by);
+        assert_eq!((by("MID-17"), by("MID-10"), by("MID-33")), (Some(By::Probe), Some(By::Scenario), Some(By::Nobody)));
+    }
+
+    /// Set `UPDATE_DOCS=1` to write the page anew.
+    #[test]
+    fn the_page_is_what_the_datasheets_say() {
+        let judged: Vec<Judged> = Datasheet::all().unwrap().iter().map(|sheet| judge(&sheet.name, None)).collect();
+        let page = format!("{}{}", include_str!("page.md"), markdown(&judged));
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria.md");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &page).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == page, "docs/criteria.md is not current: run the test with UPDATE_DOCS=1");
+    }
+
+    #[test]
+    fn the_criteria_are_those_of_the_survey_in_its_order() {
+        let ids: Vec<String> = (2..=36).map(|number| format!("MID-{number:02}")).collect();
+        assert!(CRITERIA.iter().map(|criterion| criterion.id).eq(ids.iter().map(String::as_str)));
+    }
+
+    #[test]
+    fn what_measures_a_criterion_is_a_scenario() {
+        let library = crate::scenario::Library::shipped().unwrap();
+        for name in CRITERIA.iter().filter_map(|criterion| criterion.measured_by).flat_map(|names| names.split(" and "))
+        {
+            assert!(library.get(name).is_ok(), "{name}");
+        }
+    }
+}
