@@ -72,7 +72,10 @@ fn beyond(plan: &LoadPlan, publishing: &Publishing, subscribing: &Subscribing) -
         (plan.processes > 1 || !plan.sources.is_empty(), "several processes or addresses of clients"),
         (publishing.retain, "retained messages"),
         (publishing.expiry_s.is_some(), "messages that expire"),
-        (publishing.payload.filler != Filler::Zeros, "payloads other than zeros"),
+        (
+            publishing.payload.filler != Filler::Zeros || publishing.payload.record.is_some(),
+            "payloads other than zeros",
+        ),
         (subscribing.shared.is_some(), "shared subscriptions"),
         (subscribing.slow.is_some(), "slow readers"),
     ];

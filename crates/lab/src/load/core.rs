@@ -122,6 +122,8 @@ pub(crate) struct Core {
     connected: u64,
     /// What payloads are filled with, by group.
     fillers: Vec<Vec<u8>>,
+    /// The document of the message that is being sent.
+    document: Vec<u8>,
     books: LoadOutcome,
     meter: Meter,
     actions: Vec<Action>,

@@ -260,7 +260,7 @@ mod tests {
             ClientGroup::new(
                 "r",
                 1,
-                Role::Relay { subscribing: Subscribing::to(filter, 0), from, to, qos: 0, work_us: 0 },
+                Role::Relay { subscribing: Subscribing::to(filter, 0), from, to, qos: 0, work_us: 0, encoding: None },
             )
         };
         let groups =

@@ -116,6 +116,12 @@ pub struct Counts {
     pub bytes_sent: u64,
     /// Bytes of payload received.
     pub bytes_received: u64,
+    /// Messages that relays have passed on.
+    #[serde(default)]
+    pub passed_on: u64,
+    /// Bytes of payload that relays have passed on.
+    #[serde(default)]
+    pub bytes_passed_on: u64,
     /// Messages sent to warm up; they count nowhere else.
     pub warm_up: u64,
     /// Retained messages received at the begin of a subscription; they count nowhere else.
@@ -139,6 +145,8 @@ impl Counts {
         self.deadline_misses += other.deadline_misses;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+        self.passed_on += other.passed_on;
+        self.bytes_passed_on += other.bytes_passed_on;
         self.warm_up += other.warm_up;
         self.retained += other.retained;
         self.foreign += other.foreign;

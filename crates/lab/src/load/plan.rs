@@ -11,7 +11,8 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 pub use group::{
-    ClientGroup, ConnectOptions, Disturbance, Filler, Payload, Publishing, Role, Size, Slow, Subscribing, Topics,
+    ClientGroup, ConnectOptions, Disturbance, Encoding, Filler, Payload, Publishing, Record, Role, Size, Slow,
+    Subscribing, Topics,
 };
 pub use pace::{Arrival, Pace, Rate};
 pub use ramp::{Begin, Ramp};

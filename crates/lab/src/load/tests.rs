@@ -172,8 +172,14 @@ fn requests_come_back_and_a_survey_is_answered_by_all() {
     let (from, to) = ("ask".to_owned(), "answer".to_owned());
     let subscribing = Subscribing::to("ask/+", 1);
     let delay = Delay::Fixed(3 * MILLI);
-    let relay =
-        Role::Relay { subscribing: subscribing.clone(), from: from.clone(), to: to.clone(), qos: 1, work_us: 0 };
+    let relay = Role::Relay {
+        subscribing: subscribing.clone(),
+        from: from.clone(),
+        to: to.clone(),
+        qos: 1,
+        work_us: 0,
+        encoding: None,
+    };
     let groups = vec![ClientGroup::new("service", 1, relay), ClientGroup::new("nodes", 3, asking("answer/{client}"))];
     let (outcome, _) = Simulated::run(plan(1_000, groups), Behaviour { delay, ..Behaviour::default() });
     assert_eq!(outcome.latency.count(), 60);
@@ -234,6 +240,7 @@ fn a_relay_with_work_to_do_takes_one_message_after_the_other() {
         to: "answer".to_owned(),
         qos: 1,
         work_us: 400_000,
+        encoding: None,
     };
     let mut nodes = ClientGroup::new("nodes", 2, requests);
     nodes.rounds = true;
@@ -254,7 +261,7 @@ fn work_that_comes_faster_than_it_is_done_waits() {
         answers: Subscribing::to("answer/{client}", 0),
     };
     let (subscribing, from, to) = (Subscribing::to("ask/+", 0), "ask".to_owned(), "answer".to_owned());
-    let relay = Role::Relay { subscribing, from, to, qos: 0, work_us: 200_000 };
+    let relay = Role::Relay { subscribing, from, to, qos: 0, work_us: 200_000, encoding: None };
     let mut plan = plan(1_000, vec![ClientGroup::new("service", 1, relay), ClientGroup::new("node", 1, requests)]);
     plan.drain_ms = 10_000;
     let (outcome, _) = Simulated::run(plan, Behaviour::default());

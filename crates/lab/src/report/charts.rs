@@ -167,7 +167,9 @@ fn curves_of(runs: &[(usize, &Run)], out: &mut String) {
         let list: Vec<String> = marks
             .iter()
             .zip('a'..='z')
-            .map(|(mark, name)| format!("<b>{name}</b> {} s {}", super::shown(mark.at), escape(&mark.what)))
+            .map(|(mark, name)| {
+                format!("<b>{name}</b> {} s {}", super::shown((mark.at * 1e3).round() / 1e3), escape(&mark.what))
+            })
             .collect();
         put!(out, "<p class=\"note\">{}</p>", list.join(" · "));
     }

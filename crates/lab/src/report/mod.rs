@@ -3,6 +3,7 @@
 mod charts;
 mod criteria;
 mod found;
+mod groups;
 mod markup;
 mod number;
 mod overview;
@@ -36,6 +37,7 @@ pub fn html(results: &Results) -> String {
     if results.scenario.check.is_none() {
         charts::ratios(results, &mut body);
         tables::write(results, &mut body);
+        groups::write(results, &mut body);
         charts::latency(results, &mut body);
         charts::time(results, &mut body);
     }

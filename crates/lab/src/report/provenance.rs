@@ -90,7 +90,7 @@ fn runs(results: &Results, out: &mut String) {
         let limits = limits(run);
         put!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{} % of a core</td><td>{} ms</td><td class=\"text\">{limits}</td><td>{}</td><td class=\"text\">{}</td></tr>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{} % of a core</td><td>{} ms</td><td class=\"text\">{limits}</td><td>{}</td><td class=\"text why\">{}</td></tr>",
             escape(&run.case),
             escape(&run.peer),
             run.repetition,

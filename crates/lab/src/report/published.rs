@@ -1,7 +1,9 @@
 //! Figures that others have published, beside ours.
 
 use super::markup::{escape, put};
-use crate::results::Results;
+use super::number::shown;
+use crate::results::{Results, Table};
+use crate::scenario::Reference;
 
 pub(super) fn write(results: &Results, out: &mut String) {
     let scenario = &results.scenario;
@@ -20,20 +22,47 @@ pub(super) fn write(results: &Results, out: &mut String) {
         return;
     }
     out.push_str(
-        "<p class=\"note\">Their machines, networks and software were others: the table shows what was found then, not who is faster.</p>\
-         <div class=\"scroll\"><table><thead><tr><th>Id</th><th>Case</th><th>System</th><th>What</th><th>Published</th><th>Source</th></tr></thead><tbody>",
+        "<p class=\"note\">Their machines, networks and software were others: the table shows what was found then and what was found here, not who is \
+         faster. – was not measured here, or is no measure of ours.</p>\
+         <div class=\"scroll\"><table><thead><tr><th>Id</th><th class=\"text\">Case</th><th class=\"text\">System</th><th class=\"text\">What</th><th>Published</th>",
     );
+    let peers = results.peer_names();
+    peers.iter().for_each(|peer| put!(out, "<th>{}</th>", escape(peer)));
+    out.push_str("<th class=\"text\">Source</th></tr></thead><tbody>");
     for reference in &scenario.references {
         put!(
             out,
-            "<tr><td>{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
+            "<tr><td>{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td class=\"text\">{}</td><td>{}</td>",
             escape(&reference.id),
             escape(&reference.case),
             escape(&reference.system),
             escape(&reference.what),
-            escape(&reference.value),
-            escape(&reference.source)
+            escape(&reference.value)
         );
+        peers.iter().for_each(|peer| put!(out, "<td>{}</td>", escape(&ours(results, reference, peer))));
+        put!(out, "<td class=\"text\">{}</td></tr>", escape(&reference.source));
     }
     out.push_str("</tbody></table></div>");
+}
+
+/// What was found here by the same measure: the median of a case, or the range over all cases where the figure belongs to none.
+fn ours(results: &Results, reference: &Reference, peer: &str) -> String {
+    let Some(measure) = reference.measure else { return "–".to_owned() };
+    let table = Table::of(results, measure);
+    let cells: Vec<_> = table
+        .cells
+        .iter()
+        .filter(|cell| cell.peer == peer && (reference.case.is_empty() || cell.case == reference.case))
+        .collect();
+    let medians = || cells.iter().map(|cell| cell.median);
+    let (Some(least), Some(most)) = (medians().reduce(f64::min), medians().reduce(f64::max)) else {
+        return "–".to_owned();
+    };
+    let mark = if cells.iter().any(|cell| cell.invalid) { "†" } else { "" };
+    let unit = measure.name().1;
+    if shown(least) == shown(most) {
+        format!("{} {unit}{mark}", shown(most))
+    } else {
+        format!("{} – {} {unit}{mark}", shown(least), shown(most))
+    }
 }

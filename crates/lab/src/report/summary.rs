@@ -45,7 +45,7 @@ fn warnings(results: &Results, out: &mut String) {
         };
         put!(out, "<p class=\"warn\"><b>{} could not be made</b>; <a href=\"#missing\">which and why</a>.</p>", count);
     }
-    if results.settings.repeat < 4 {
+    if results.settings.repeat < 4 && results.scenario.check.is_none() {
         put!(
             out,
             "<p class=\"note\">{} of each case: enough for an impression; from four on, <code>tidegate lab compare</code> can call a difference \

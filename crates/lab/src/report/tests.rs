@@ -85,7 +85,7 @@ fn results() -> Results {
     Results {
         schema: SCHEMA.to_owned(),
         scenario,
-        settings: Settings { time_scale: 1.0, repeat: 3, seed: 7, board: None },
+        settings: Settings { time_scale: 1.0, repeat: 3, seed: 7, base: None, board: None },
         environment: Environment::of_this_machine(None, "by cgroups of version 1".to_owned()),
         peers,
         runs,

@@ -15,6 +15,8 @@ pub enum Measure {
     Delivered,
     /// Deliveries due that never came.
     Lost,
+    /// Deliveries due that never came, for each five minutes of measuring (LAV-07).
+    LostInFiveMinutes,
     /// The share of what was due that came late, never, or was never sent.
     DeadlineMisses,
     /// Deliveries that came again.
@@ -89,6 +91,7 @@ impl Measure {
         Self::Throughput,
         Self::Delivered,
         Self::Lost,
+        Self::LostInFiveMinutes,
         Self::DeadlineMisses,
         Self::Duplicates,
         Self::Reordered,
@@ -125,6 +128,7 @@ impl Measure {
             Self::Throughput => ("Throughput", "messages/s"),
             Self::Delivered => ("Delivered", "%"),
             Self::Lost => ("Lost", "deliveries"),
+            Self::LostInFiveMinutes => ("Lost in 5 minutes", "deliveries"),
             Self::DeadlineMisses => ("Deadline missed", "%"),
             Self::Duplicates => ("Duplicates", "deliveries"),
             Self::Reordered => ("Out of order", "deliveries"),
@@ -181,6 +185,7 @@ impl Measure {
             Self::Throughput => rate(deliveries(run)),
             Self::Delivered => share(counts.received, counts.due),
             Self::Lost => Some(float(counts.lost())),
+            Self::LostInFiveMinutes => rate(counts.lost()).map(|lost| lost * 300.0),
             Self::DeadlineMisses => {
                 run.plan.deadline_ms?;
                 share(counts.deadline_misses, counts.due.max(counts.deadline_misses))

@@ -52,6 +52,9 @@ pub struct Settings {
     pub repeat: u32,
     /// Where all chance began.
     pub seed: u64,
+    /// The broker that ratios are against; the first one when there is none.
+    #[serde(default)]
+    pub base: Option<String>,
     /// The board that stood in for this machine, by limits.
     #[serde(default)]
     pub board: Option<String>,
@@ -160,7 +163,7 @@ pub struct NotMeasured {
 }
 
 impl Results {
-    /// The brokers in the order in which they were asked for, as far as they have runs.
+    /// The brokers that have runs: the base of ratios first, the others by name.
     pub fn peer_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for run in &self.runs {
@@ -168,7 +171,8 @@ impl Results {
                 names.push(run.peer.clone());
             }
         }
-        names.sort_by_key(|name| (name != "tidegate", name.clone()));
+        let base = self.settings.base.as_deref().unwrap_or("tidegate");
+        names.sort_by_key(|name| (name != base, name.clone()));
         names
     }
 

@@ -134,7 +134,7 @@ mod tests {
         Series {
             schema: SCHEMA.to_owned(),
             scenario: Library::shipped().unwrap().get("smoke").unwrap(),
-            settings: Settings { time_scale, repeat: 1, seed, board: None },
+            settings: Settings { time_scale, repeat: 1, seed, base: None, board: None },
             environment: Environment::default(),
         }
     }

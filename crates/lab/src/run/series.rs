@@ -33,6 +33,8 @@ pub struct Order {
     pub repeat: u32,
     /// How long publishers publish, whatever the scenario says; nothing means as long as it says.
     pub duration: Option<std::time::Duration>,
+    /// The broker that ratios are against; Tidegate, or the first by name, when there is none.
+    pub base: Option<String>,
     /// Where all chance begins.
     pub seed: u64,
     /// Processes of the generator at least; a scenario, or the number of its clients, may want more.
@@ -84,7 +86,8 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
         Cgroups::V2(_) => "by cgroups of version 2".to_owned(),
     };
     let board = order.board.map(|board| board.name.to_owned());
-    let settings = Settings { time_scale: order.time_scale, repeat: order.repeat, seed: order.seed, board };
+    let (time_scale, repeat, seed, base) = (order.time_scale, order.repeat, order.seed, order.base.clone());
+    let settings = Settings { time_scale, repeat, seed, base: base.clone(), board };
     let environment = Environment::of_this_machine(order.commit.clone(), limits);
     let series = Series { schema: SCHEMA.to_owned(), scenario: order.scenario.clone(), settings, environment };
     let (kept, series) = Kept::open(&order.out, series)?;
@@ -92,7 +95,7 @@ pub fn run(order: &Order, report: &mut dyn Report, stop: &Stop) -> Result<Result
     let mut results = Results {
         schema: SCHEMA.to_owned(),
         scenario: series.scenario,
-        settings: Settings { repeat: order.repeat, ..series.settings },
+        settings: Settings { repeat, base, ..series.settings },
         environment: series.environment,
         peers: BTreeMap::new(),
         runs: Vec::new(),
@@ -233,6 +236,7 @@ mod tests {
             time_scale: 1.0,
             repeat: 3,
             duration: None,
+            base: None,
             seed: 1,
             processes: 1,
             sources: Vec::new(),

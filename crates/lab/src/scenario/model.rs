@@ -120,4 +120,7 @@ pub struct Reference {
     pub what: String,
     /// The value, as a text since some are ranges.
     pub value: String,
+    /// Which of our measures is the same, where one is.
+    #[serde(default)]
+    pub measure: Option<crate::results::Measure>,
 }

@@ -32,6 +32,8 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "middleware-priority",
     "middleware-queue",
     "middleware-patterns",
+    "middleware-pipeline",
+    "middleware-survey",
     "middleware-dynamic-subscribers",
     "contextnet-inbound",
     "contextnet-outbound",

@@ -52,6 +52,7 @@ impl Core {
             publishing: 0,
             connected: 0,
             fillers: plan.groups.iter().map(|group| filler(group, plan.seed)).collect(),
+            document: Vec::new(),
             books,
             meter: Meter::default(),
             actions: Vec::new(),

@@ -6,7 +6,8 @@ use tidegate_mqtt::{PacketId, PubRel, PublishHead, QoS, ReasonCode};
 
 use super::{Core, NONE, State};
 use crate::load::chance::Chance;
-use crate::load::plan::{Pace, Publishing, Size};
+use crate::load::plan::{Pace, Publishing, Record, Size};
+use crate::load::record;
 use crate::load::schedule::Schedule;
 use crate::load::stamp::{STAMP_LEN, Stamp};
 use crate::load::template::Template;
@@ -43,6 +44,7 @@ pub(crate) struct Publisher {
     retain: bool,
     expiry_s: Option<u32>,
     size: Size,
+    record: Option<Record>,
     chance: Chance,
     /// The window of a closed loop.
     window: Option<u64>,
@@ -104,6 +106,7 @@ impl Publisher {
             retain: publishing.retain,
             expiry_s: publishing.expiry_s,
             size: publishing.payload.size,
+            record: publishing.payload.record,
             chance,
             window: match publishing.pace {
                 Pace::Closed { window } => Some(u64::from(window)),
@@ -332,9 +335,14 @@ impl Core {
             sequence: (count / place.topics.len() as u64) as u32,
             scheduled_ns,
         };
-        let size = match place.size {
-            Size::Fixed(size) => size,
-            Size::Uniform { min, max } => min + place.chance.below(u64::from(max - min) + 1) as u32,
+        let size = match (place.record, place.size) {
+            (Some(record), _) => {
+                self.document.clear();
+                record::write(record, place.number, stamp, &mut self.document);
+                (STAMP_LEN + self.document.len()) as u32
+            }
+            (None, Size::Fixed(size)) => size,
+            (None, Size::Uniform { min, max }) => min + place.chance.below(u64::from(max - min) + 1) as u32,
         };
         let mut packet_id = None;
         if place.qos != QoS::AtMostOnce {
@@ -387,8 +395,16 @@ impl Core {
         };
         head.encode(size as usize, &mut client.out.bytes);
         client.out.bytes.extend_from_slice(&stamp.to_bytes());
-        let filler = &self.fillers[usize::from(client.group)];
-        client.out.bytes.extend_from_slice(&filler[..size as usize - STAMP_LEN]);
+        if let Some(record) = place.record {
+            if again {
+                self.document.clear();
+                record::write(record, place.number, stamp, &mut self.document);
+            }
+            client.out.bytes.extend_from_slice(&self.document);
+        } else {
+            let filler = &self.fillers[usize::from(client.group)];
+            client.out.bytes.extend_from_slice(&filler[..size as usize - STAMP_LEN]);
+        }
         let client = place.client;
         self.touch(client);
     }

@@ -2,11 +2,12 @@
 
 use tidegate_mqtt::{PacketId, PubAck, PubComp, PubRec, PublishHead, QoS, RawPublish, ReasonCode};
 
-use super::work::work_of;
+use super::work::{encoding_of, work_of};
 use super::{Action, Core, NONE, Phase};
 use crate::load::directory::{publishing, rewritten, subscribing};
 use crate::load::ledger::{Cause, Circumstances, Receipt};
 use crate::load::plan::{Role, Subscribing};
+use crate::load::record::recoded;
 use crate::load::stamp::{STAMP_LEN, Stamp};
 use crate::load::timers::Timer;
 
@@ -175,6 +176,12 @@ impl Core {
             }
         }
         let qos = QoS::from_bits(*qos).unwrap_or_default();
+        let document = recoded(&publish.payload[STAMP_LEN..], encoding_of(&self.plan.groups[group].role));
+        if stamp.mark == self.marks.measured {
+            let counts = &mut self.books.groups[group].counts;
+            counts.passed_on += 1;
+            counts.bytes_passed_on += (STAMP_LEN + document.len()) as u64;
+        }
         let place = &mut self.clients[client as usize];
         let packet_id = if qos == QoS::AtMostOnce { 0 } else { place.next_relayed_id() };
         let head = PublishHead {
@@ -195,9 +202,9 @@ impl Core {
         } else {
             self.at_work.entry(client).or_default().message(place.epoch)
         };
-        head.encode(publish.payload.len(), out);
+        head.encode(STAMP_LEN + document.len(), out);
         out.extend_from_slice(&passed.to_bytes());
-        out.extend_from_slice(&publish.payload[STAMP_LEN..]);
+        out.extend_from_slice(&document);
         if work_us > 0 {
             self.begin_work(client, work_us, now_ns);
             return;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::Core;
-use crate::load::plan::Role;
+use crate::load::plan::{Encoding, Role};
 use crate::load::timers::Timer;
 
 /// What a relay has to do.
@@ -29,6 +29,14 @@ pub(super) const fn work_of(role: &Role) -> u32 {
     match role {
         Role::Relay { work_us, .. } => *work_us,
         _ => 0,
+    }
+}
+
+/// What a client of a role encodes documents in before it passes them on.
+pub(super) const fn encoding_of(role: &Role) -> Option<Encoding> {
+    match role {
+        Role::Relay { encoding, .. } => *encoding,
+        _ => None,
     }
 }
 

@@ -84,6 +84,9 @@ pub enum Role {
         /// application does that has work to do.
         #[serde(default)]
         work_us: u32,
+        /// What documents are encoded in that it passes on; as they came when there is none. Only documents in JSON are looked into.
+        #[serde(default)]
+        encoding: Option<Encoding>,
     },
     /// Answers each message under its own name: one of those who are asked in a survey.
     Respondent {
@@ -171,12 +174,35 @@ pub struct Payload {
     /// What follows the lab's bytes.
     #[serde(default)]
     pub filler: Filler,
+    /// A record of a device that follows the lab's bytes in place of size and filler, encoded for each message anew.
+    #[serde(default)]
+    pub record: Option<Record>,
+}
+
+/// What a device tells: a place, and readings of sensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// What it is encoded in.
+    pub encoding: Encoding,
+    /// How many sensors it tells of; 16 make about 1,500 bytes of JSON.
+    pub readings: u16,
+}
+
+/// What a document is encoded in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encoding {
+    /// JSON.
+    Json,
+    /// MessagePack.
+    MessagePack,
 }
 
 impl Payload {
     /// Zeros of a size.
     pub fn fixed(bytes: u32) -> Self {
-        Self { size: Size::Fixed(bytes), filler: Filler::Zeros }
+        Self { size: Size::Fixed(bytes), filler: Filler::Zeros, record: None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tidegate_mqtt::{TopicFilter, TopicName};
 
-use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Subscribing, Transport};
+use super::{ClientGroup, LoadPlan, Pace, Protocol, Publishing, Ramp, Rate, Role, Size, Subscribing, Transport};
 use crate::load::stamp::STAMP_LEN;
 use crate::load::template::Template;
 
@@ -125,6 +125,9 @@ fn publishes(publishing: &Publishing) -> Result<(), String> {
     }
     if max > 256 * 1024 * 1024 - 65_600 {
         return Err("MQTT has no packets above 256 MiB".to_owned());
+    }
+    if publishing.payload.record.is_some() && publishing.payload.size != Size::default() {
+        return Err("a record has the size that it has: give either `record` or `size`".to_owned());
     }
     if publishing.topics.count == 0 {
         return Err("a publisher has at least one topic".to_owned());

@@ -11,7 +11,7 @@ use crate::probe::{Answer, Finding};
 
 const GROUP: &str = "properties";
 
-pub(super) fn ask(target: &Target) -> Vec<Finding> {
+pub(super) fn ask(target: &Target, _: Version) -> Vec<Finding> {
     let found = |id, title, result: Result<bool>| Finding::tried(GROUP, id, title, Answer::from_result(result));
     let mut findings = Vec::new();
     match passed_on(target) {

@@ -11,7 +11,7 @@ const GROUP: &str = "said in CONNACK";
 /// The session expiry that is asked for, in seconds: for ever.
 const FOR_EVER: u32 = u32::MAX;
 
-pub(super) fn ask(target: &Target) -> Vec<Finding> {
+pub(super) fn ask(target: &Target, _: Version) -> Vec<Finding> {
     let id = own_id("said");
     let mut asked = connect(Version::V5, &id);
     asked.properties = ConnectProperties {

@@ -45,9 +45,9 @@ pub(super) fn ask(target: &Target, version: Version) -> Vec<Finding> {
 /// Publishes a message that is to come in a second.
 fn delay(target: &Target, version: Version) -> Result<(Session, String)> {
     let topic = own_topic("delayed");
-    let mut subscriber = open(target, version, "sub-delayed")?;
+    let mut subscriber = open(target, version, "later")?;
     subscriber.subscribe(&topic, at(QoS::AtLeastOnce), None)?;
-    let mut publisher = open(target, version, "pub-delayed")?;
+    let mut publisher = open(target, version, "pub")?;
     publisher.publish(&message(&format!("$delayed/1/{topic}"), b"later", QoS::AtLeastOnce)?)?;
     publisher.leave();
     Ok((subscriber, topic))

@@ -9,7 +9,9 @@ const WIDTH: f64 = 520.0;
 const HEIGHT: f64 = 230.0;
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 508.0;
-const TOP: f64 = 24.0;
+const TOP: f64 = 38.0;
+/// Letters of events that would lie on each other stand in two rows: this far apart at least in one.
+const LETTER: f64 = 11.0;
 const BOTTOM: f64 = 196.0;
 /// Points of a curve: more than one for two units of the drawing nobody sees.
 const POINTS: usize = 240;
@@ -40,7 +42,7 @@ pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[
     let y = Axis::over(points().map(|(_, value)| *value), scale, BOTTOM, TOP);
     let mut out = String::new();
     put!(out, "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">", escape(label));
-    put!(out, "<text x=\"{LEFT}\" y=\"13\" text-anchor=\"start\">{}</text>", escape(unit));
+    put!(out, "<text x=\"{LEFT}\" y=\"11\" text-anchor=\"start\">{}</text>", escape(unit));
     horizontal(&y, &mut out);
     for tick in &x.ticks {
         let place = x.place(*tick);
@@ -52,22 +54,30 @@ pub(in crate::report) fn lines(label: &str, unit: &str, scale: Scale, curves: &[
         put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>", BOTTOM + 16.0, shown(*tick));
     }
     put!(out, "<text x=\"{RIGHT}\" y=\"{:.1}\" text-anchor=\"end\">seconds</text>", BOTTOM + 30.0);
+    events(marks, &x, &mut out);
+    for curve in curves {
+        draw(curve, &x, &y, &mut out);
+    }
+    put!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/></svg>");
+    out
+}
+
+/// A line down at each event, with its letter.
+fn events(marks: &[Mark], x: &Axis, out: &mut String) {
+    let (mut last, mut raised) = (f64::NEG_INFINITY, false);
     for (number, mark) in marks.iter().enumerate() {
         let place = x.place(mark.at);
+        raised = place - last < LETTER && !raised;
+        last = place;
         put!(out, "<line class=\"event\" x1=\"{place:.1}\" y1=\"{TOP}\" x2=\"{place:.1}\" y2=\"{BOTTOM}\">");
         put!(out, "<title>{} s: {}</title></line>", shown(mark.at), escape(&mark.what));
         let name = char::from_u32('a' as u32 + (number % 26) as u32).unwrap_or('?');
         put!(
             out,
             "<text class=\"strong\" x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            TOP - 3.0
+            TOP - if raised { 14.0 } else { 3.0 }
         );
     }
-    for curve in curves {
-        draw(curve, &x, &y, &mut out);
-    }
-    put!(out, "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/></svg>");
-    out
 }
 
 /// Lines across at each tick, labelled at the left.
@@ -81,7 +91,12 @@ pub(super) fn horizontal(y: &Axis, out: &mut String) {
 
 fn draw(curve: &Curve, x: &Axis, y: &Axis, out: &mut String) {
     let points = thinned(&curve.points);
-    if points.is_empty() {
+    // A line through one point is nothing that one could see.
+    if let [(at, value)] = points.as_slice() {
+        let (class, at, value) = (colour(curve.series), x.place(*at), y.place(*value));
+        put!(out, "<circle class=\"f{class}\" cx=\"{at:.1}\" cy=\"{value:.1}\" r=\"3\"/>");
+    }
+    if points.len() < 2 {
         return;
     }
     put!(out, "<polyline class=\"curve c{}\"{} points=\"", colour(curve.series), dashes(curve.series));
@@ -116,8 +131,17 @@ mod tests {
         let mark = Mark { at: 5.0, what: "broker <killed>".to_owned() };
         let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &[mark]);
         assert!(svg.contains("messages/s") && svg.contains("broker &lt;killed&gt;"));
-        assert!(svg.contains("points=\"58.0,196.0 508.0,24.0 \""), "{svg}");
+        assert!(svg.contains("points=\"58.0,196.0 508.0,38.0 \""), "{svg}");
         assert!(svg.contains("stroke-dasharray=\"7 3\""), "a line is known without its colour");
+    }
+
+    #[test]
+    fn one_point_is_seen_and_letters_do_not_lie_on_each_other() {
+        let curve = Curve { series: 2, points: vec![(1.0, 5.0)] };
+        let marks = [1.0, 1.01, 9.0].map(|at| Mark { at, what: "x".to_owned() });
+        let svg = lines("Throughput", "messages/s", Scale::Linear, &[curve], &marks);
+        assert!(svg.contains("<circle class=\"f2\""), "{svg}");
+        assert_eq!((svg.matches("y=\"35.0\"").count(), svg.matches("y=\"24.0\"").count()), (2, 1), "{svg}");
     }
 
     #[test]

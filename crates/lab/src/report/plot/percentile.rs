@@ -37,7 +37,9 @@ pub(in crate::report) fn percentiles(label: &str, curves: &[(usize, &Histogram)]
             "<line class=\"axis\" x1=\"{place:.1}\" y1=\"{BOTTOM}\" x2=\"{place:.1}\" y2=\"{:.1}\"/>",
             BOTTOM + 4.0
         );
-        put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>", BOTTOM + 16.0);
+        // A label at the end of the axis would be cut off.
+        let anchor = if place > RIGHT - 14.0 { "end" } else { "middle" };
+        put!(out, "<text x=\"{place:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{name}</text>", BOTTOM + 16.0);
     }
     put!(
         out,

@@ -32,7 +32,8 @@ pub(super) fn run(args: &Args) -> Exit {
         }
     };
     let text = if args.json {
-        let criteria = CRITERIA.map(|criterion| json!({ "id": criterion.id, "title": criterion.title }));
+        let criteria: Vec<_> =
+            CRITERIA.iter().map(|criterion| json!({ "id": criterion.id, "title": criterion.title })).collect();
         format!("{}\n", json!({ "schema": SCHEMA, "criteria": criteria, "brokers": judged }))
     } else if args.markdown {
         markdown(&judged)

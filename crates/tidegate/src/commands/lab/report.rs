@@ -15,10 +15,14 @@ pub(crate) struct Args {
     /// The directory with results.json; report.html and results.csv are written beside it
     #[arg(value_name = "DIR")]
     directory: PathBuf,
+
+    /// The broker that ratios are against, in place of the one that they were against
+    #[arg(long, value_name = "PEER")]
+    base: Option<String>,
 }
 
 pub(super) fn run(args: &Args) -> Exit {
-    match done(&args.directory) {
+    match done(args) {
         Ok(()) => Exit::Ok,
         Err(error) => {
             report(&error);
@@ -27,8 +31,16 @@ pub(super) fn run(args: &Args) -> Exit {
     }
 }
 
-fn done(directory: &std::path::Path) -> Result<(), String> {
-    write(directory, &super::compare::read(directory)?, false)
+fn done(args: &Args) -> Result<(), String> {
+    let mut results = super::compare::read(&args.directory)?;
+    if let Some(base) = &args.base {
+        let peers = results.peer_names();
+        if !peers.contains(base) {
+            return Err(format!("the base `{base}` has no runs here; there are {}", peers.join(", ")));
+        }
+        results.settings.base = Some(base.clone());
+    }
+    write(&args.directory, &results, false)
 }
 
 /// Writes the page that leads to the reports of several scenarios.

@@ -44,6 +44,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BOARD", value_parser = board)]
     board: Option<Board>,
 
+    /// The broker that the report's ratios are against [default: tidegate, or the first by name]
+    #[arg(long, value_name = "PEER")]
+    base: Option<String>,
+
     /// Only so many cases of each scenario, the first ones
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cases: Option<u32>,
@@ -95,6 +99,8 @@ pub(super) enum Wrong {
     Scenario(#[from] ScenarioError),
     #[error("this command takes one scenario")]
     Several,
+    #[error("the base `{base}` is none of the peers: name one of {}", peers.join(", "))]
+    Base { base: String, peers: Vec<String> },
 }
 
 pub(super) fn run(args: &Args) -> Exit {
@@ -157,6 +163,11 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let catalogue = Catalogue::with_directory(args.folders.peers.as_deref())?;
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;
     let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();
+    let peers = peers?;
+    if let Some(base) = args.base.as_ref().filter(|base| peers.iter().all(|peer| peer.name() != **base)) {
+        let peers = peers.iter().map(|peer| peer.name().to_owned()).collect();
+        return Err(Wrong::Base { base: base.clone(), peers });
+    }
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let scenarios = if args.scenario == ["all"] {
         library.all().to_vec()
@@ -166,7 +177,7 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let several = scenarios.len() > 1;
     let order = Order {
         scenario: scenarios.first().cloned().ok_or(Wrong::Several)?,
-        peers: peers?,
+        peers,
         only: args.only.clone(),
         cases: args.cases,
         board: args.board,
@@ -174,6 +185,7 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
         time_scale: args.time_scale,
         repeat: args.repeat,
         duration: None,
+        base: args.base.clone(),
         seed: args.seed.unwrap_or(now.as_secs()),
         processes: args.processes,
         sources: args.sources.clone(),
