@@ -42,6 +42,9 @@ ORDERS = [
     Order("middleware", "middleware-scalability", "middleware-scalability", MANY, 1.0, 0.2, []),
     Order("middleware", "middleware-footprint", "middleware-footprint", MANY, 1.0, 0.1, []),
     Order("middleware", "middleware-patterns", "middleware-patterns", BROKERS, 1.0, 0.2, []),
+    Order("middleware", "middleware-pipeline", "middleware-pipeline", BROKERS, 1.0, 0.2, []),
+    Order("middleware", "middleware-survey", "middleware-survey", BROKERS, 1.0, 0.2, []),
+    Order("middleware", "middleware-criteria", "middleware-criteria", MANY, 1.0, 1.0, []),
     Order("middleware", "middleware-dynamic-subscribers", "middleware-dynamic-subscribers", BROKERS, 1.0, 0.2, []),
     Order("contextnet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.2, 0.04, []),
     Order("contextnet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.5, 0.1, []),
@@ -200,24 +203,68 @@ def ladder(results):
     return table([""] + [results.title(peer) for peer in results.peers], rows)
 
 
+# Of the study at 1,000 devices: drops in 5 minutes, mean latency (ms), and in MB/s broker in and out, gateway in and out (LAV-12 to LAV-22).
+STUDY_LAVVA = {
+    ("lavva-2", "QoS 0"): ("882", "70", "1.233", "0.821", "0.150", "0.202"), ("lavva-2", "QoS 1"): ("579", "79", "0.833", "0.350", "0.081", "0.109"),
+    ("lavva-3", "QoS 0"): ("303", "96", "1.217", "0.544", "0.512", "0.702"), ("lavva-3", "QoS 1"): ("135", "353", "1.521", "0.859", "0.476", "0.625"),
+    ("lavva-4", "QoS 0"): ("178", "184", "1.280", "0.842", "0.825", "1.096"), ("lavva-4", "QoS 1"): ("75", "161", "1.524", "0.964", "0.605", "0.795"),
+}
+
+
+def megabytes(run, total):
+    """Payload in a second, in MB."""
+    load = run["load"]
+    seconds = (max(load["last_ns"], load["measured_to_ns"]) - load["measured_from_ns"]) / 1e9
+    return number(total / seconds / 1e6) if seconds > 0 else "–"
+
+
 def lavva(results):
-    drops = {("1000 devices, QoS 0", "lavva-2"): "882", ("1000 devices, QoS 1", "lavva-2"): "579", ("1000 devices, QoS 0", "lavva-3"): "303",
-             ("1000 devices, QoS 1", "lavva-3"): "135", ("1000 devices, QoS 0", "lavva-4"): "178", ("1000 devices, QoS 1", "lavva-4"): "75"}
-    means = {("1000 devices, QoS 0", "lavva-2"): "70", ("1000 devices, QoS 1", "lavva-2"): "79", ("1000 devices, QoS 0", "lavva-3"): "96",
-             ("1000 devices, QoS 1", "lavva-3"): "353", ("1000 devices, QoS 0", "lavva-4"): "184", ("1000 devices, QoS 1", "lavva-4"): "161"}
     rows = []
     for case in [case for case in results.cases if case.startswith("1000")]:
         for peer in results.peers:
             runs = results.runs(case, peer)
             if not runs:
                 continue
-            counts = runs[0]["load"]["counts"]
+            load = runs[0]["load"]
+            groups = {group["name"]: group["counts"] for group in load["groups"]}
+            gateways = groups["gateways"]
+            passed = gateways.get("bytes_passed_on", 0)
+            into, out = groups["devices"]["bytes_sent"] + passed, sum(counts["bytes_received"] for counts in groups.values())
+            flows = [megabytes(runs[0], total) for total in (into, out, gateways["bytes_received"], passed)]
             get = lambda measure: results.shown(case, peer, measure)
-            rows.append([case, results.title(peer), f"{counts['offered']:,}", get("Lost"), f"{counts['late']:,}", get("Latency, mean"), get("Latency, p99"), get("Broker CPU"), get("Broker memory, peak")])
-        key = (case, results.folder.name)
-        if key in drops:
-            rows.append([case, "the study's platform, 5 minutes", "about 300,000", drops[key], "", means[key], "", "", ""])
-    return table(["", "broker", "offered", "lost", "later than 1 s", "mean, ms", "p99, ms", "CPU, cores", "memory, MiB"], rows)
+            rows.append([case, results.title(peer), f"{load['counts']['offered']:,}", get("Lost in 5 minutes"), f"{load['counts']['late']:,}", get("Latency, mean"), get("Latency, p99"), *flows,
+                         get("Broker CPU"), get("Broker memory, peak")])
+        study = STUDY_LAVVA.get((results.folder.name, case.split(", ")[1]))
+        if study:
+            rows.append([case, "the study's platform", "about 300,000", study[0], "", study[1], "", *study[2:], "", ""])
+    return table(["", "broker", "offered", "lost in 5 minutes", "later than 1 s", "mean, ms", "p99, ms", "broker in, MB/s", "broker out", "gateways in", "gateways out", "CPU, cores", "memory, MiB"], rows)
+
+
+def members(results):
+    """New and old members of the same topics: when they have what is published."""
+    rows = []
+    for case in results.cases:
+        for peer in results.peers:
+            for run in results.runs(case, peer)[:1]:
+                mark = "†" if run["invalid"] else ""
+                cells = []
+                for name in ("old members", "new members"):
+                    pairs = next((group["latency"] for group in run["load"]["groups"] if group["name"] == name), [])
+                    count, mean, _ = spread(pairs)
+                    cells += [number(mean) + mark, number(at(pairs, 0.5)) + mark, number(at(pairs, 0.99)) + mark] if count else ["–"] * 3
+                rows.append([case, results.title(peer), *cells, f"{run['load']['counts']['duplicates']:,}"])
+    return table(["", "", "old members: mean, ms", "median, ms", "p99, ms", "new members: mean, ms", "median, ms", "p99, ms", "came twice"], rows)
+
+
+def criteria(results):
+    """What probes found, a row for each criterion."""
+    found = {peer: [row for run in results.runs(results.cases[0], peer)[:1] for row in run["found"][0]["rows"]] for peer in results.peers}
+    rows = []
+    for identity, title in dict.fromkeys((row[0], row[1]) for rows_of in found.values() for row in rows_of):
+        cells = ["; ".join(row[2] for row in found[peer] if row[0] == identity and row[3] == "probe") for peer in results.peers]
+        if any(cells):
+            rows.append([f"{identity} {title}"] + [cell or "–" for cell in cells])
+    return table([""] + [results.title(peer) for peer in results.peers], rows)
 
 
 STUDY_INBOUND = {"1": ("14.31", "7.36", "100.00"), "2": ("12.02", "5.29", "100.00"), "3": ("49.46", "122.51", "100.00"), "4": ("11.68", "15.93", "100.00"),
@@ -347,7 +394,9 @@ TABLES = {
     "middleware-scalability": lambda results: grid(results, [("Throughput", "deliveries/s")]),
     "middleware-footprint": lambda results: grid(results, [("Broker memory, idle", "memory at rest, MiB"), ("Broker memory, peak", "memory, peak, MiB"), ("Broker CPU", "CPU while moving, cores")]),
     "middleware-patterns": lambda results: grid(results, LATENCY),
-    "middleware-dynamic-subscribers": lambda results: grid(results, [("Latency, p99", "p99, ms"), ("Duplicates", "deliveries that came twice")]),
+    "middleware-pipeline": lambda results: grid(results, LATENCY + [("Delivered", "delivered, %")]),
+    "middleware-survey": lambda results: grid(results, [("Latency, median", "median, ms"), ("Latency, longest", "longest, ms"), ("Delivered", "delivered, %")]),
+    "middleware-dynamic-subscribers": members, "middleware-criteria": criteria,
     "contextnet-inbound": lambda results: inbound(results) + "\n\n" + order_of(results),
     "contextnet-outbound": outbound, "contextnet-processing": trips, "contextnet-both": trips, "contextnet-points": points, "contextnet-kill": kill,
     "suite-connection": lambda results: grid(results, [("Connections accepted", "accepted"), ("Connecting, p99", "connecting, p99, ms"), ("Broker memory per client", "memory for each client, KiB")]),
