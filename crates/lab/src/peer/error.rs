@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::misspelt::meant;
+
 /// Why a peer could not be read, installed, started or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// No template has the name.
-    #[error("no peer is called `{name}`; there are {}, or name one as NAME=mqtt://HOST:PORT", known.join(", "))]
+    #[error("no peer is called `{name}`{}; there are {}, or name one as NAME=mqtt://HOST:PORT", meant(name, known), known.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,

@@ -9,9 +9,10 @@ use super::carry::{Carried, Carrier};
 use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{LoadError, LoadPlan, Progress, Second};
-use crate::peer::{Peer, PeerError, Ports};
-use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
+use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
+use crate::network::{Link, NetworkError};
+use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
 use crate::stop::Stop;
@@ -41,6 +42,8 @@ pub(super) enum ExecuteError {
     Scenario(#[from] ScenarioError),
     #[error("{0}")]
     Load(#[from] LoadError),
+    #[error("the network of the case cannot be made: {0}")]
+    Network(#[from] NetworkError),
     #[error("the limits of the case cannot be kept here: {0}")]
     Limits(String),
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
@@ -51,6 +54,11 @@ pub(super) enum ExecuteError {
     Carrier(String),
     #[error("the system gives no thread: {0}")]
     Thread(std::io::Error),
+    #[error(
+        "no client got into the broker at {address}: {dialled} have tried, {refused} were refused, {timed_out} had no answer in time; is it there, \
+         and does it let them in?"
+    )]
+    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64 },
     #[error("stopped")]
     Stopped,
 }
@@ -65,13 +73,20 @@ pub(super) fn execute(
     stop: &Stop,
 ) -> Result<(Run, PeerInfo), ExecuteError> {
     let limited = limit(task, cgroups)?;
-    let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
-    let mut broker = Broker::start(order, task, &joins, ports, stop)?;
-    let (plan, carrier) = carrier_of(order, task, &broker.address, broker.has_addresses())?;
+    let link = link(order, task)?;
+    let site = Site {
+        host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
+        cgroups: limited.as_ref().map(Limited::joins).unwrap_or_default(),
+        namespace: link.as_ref().map(Link::namespace),
+    };
+    let mut broker = Broker::start(order, task, &site, ports, stop)?;
+    let address = broker.address.clone();
+    let (plan, carrier) = carrier_of(order, task, &address, broker.has_addresses())?;
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = Watched::default();
     watched.set(broker.pid());
+    watched.leave_out(link.as_ref().map(Link::pid));
     let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
     let sampler = Sampler::start(watched.clone(), begin, every).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
@@ -91,6 +106,7 @@ pub(super) fn execute(
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
     }
+    somebody(&outcome, &address)?;
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
     let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
@@ -112,9 +128,22 @@ pub(super) fn execute(
         generator,
         events: timeline.happened,
         limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
+        network: link
+            .as_ref()
+            .map(|link| AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }),
         invalid,
     };
     Ok((run, info))
+}
+
+/// Where nobody got in, there is no run that could say anything of a broker.
+fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
+    let connections = &outcome.connections;
+    if connections.dialled == 0 || connections.accepted > 0 {
+        return Ok(());
+    }
+    let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
+    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out })
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
@@ -127,6 +156,24 @@ fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteE
     }
     let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
     cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)
+}
+
+/// The network between the broker and the load, where the case asks for one.
+fn link(order: &Order, task: &Task<'_>) -> Result<Option<Link>, ExecuteError> {
+    let Some(network) = &task.case.network else { return Ok(None) };
+    if matches!(task.peer, Peer::Address { .. }) {
+        return Err(NetworkError::Together(
+            "the broker is an address; a network is made for brokers that the lab starts",
+        )
+        .into());
+    }
+    if !order.sources.is_empty() {
+        return Err(NetworkError::Together(
+            "clients cannot choose an address (--source) where the broker has a network of its own",
+        )
+        .into());
+    }
+    Ok(Some(Link::make(network, &order.place.executable, task.seed)?))
 }
 
 /// How long a run takes by its plan; how long clients need to connect is not known before, but by a ladder.

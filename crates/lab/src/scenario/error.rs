@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::misspelt::meant;
+
 /// Why a scenario cannot be read or made into plans.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// Nothing has the name.
-    #[error("no scenario is called `{name}`; there are {}", known.join(", "))]
+    #[error("no scenario is called `{name}`{}; there are {}", meant(name, known), known.join(", "))]
     Unknown {
         /// What was asked for.
         name: String,

@@ -6,6 +6,7 @@ use toml::Value;
 
 use super::{Limits, Scenario, ScenarioError};
 use crate::misspelt;
+use crate::network::Network;
 
 /// One combination of a scenario's values.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +19,8 @@ pub struct Case {
     pub load: toml::Table,
     /// What the broker may use.
     pub limits: Limits,
+    /// The network that is made for it.
+    pub network: Option<Network>,
 }
 
 impl Scenario {
@@ -37,11 +40,16 @@ impl Scenario {
             let limits = table(&self.limits, &values)
                 .try_into()
                 .map_err(|error| wrong(misspelt::of_table("", "limits", &error)))?;
+            let network =
+                self.network.as_ref().map(|network| table(network, &values).try_into::<Network>()).transpose();
+            let network = network.map_err(|error| wrong(misspelt::of_table("", "network", &error)))?;
+            network.map_or(Ok(()), |network| network.check()).map_err(|error| wrong(error.to_string()))?;
             cases.push(Case {
                 name: name.clone(),
                 values: values.iter().map(|(name, value)| (name.clone(), plain(value))).collect(),
                 load: table(&self.load, &values),
                 limits,
+                network,
             });
         }
         Ok(cases)

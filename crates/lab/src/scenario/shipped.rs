@@ -52,6 +52,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "slow-readers",
     "kill-restart",
     "cluster",
+    "network",
 ];
 
 /// All scenarios by name.
@@ -234,6 +235,6 @@ mod tests {
     #[test]
     fn a_name_that_is_unknown_is_answered_by_those_there_are() {
         let error = Library::shipped().unwrap().get("smok").unwrap_err().to_string();
-        assert!(error.contains("smoke"), "{error}");
+        assert!(error.contains("did you mean `smoke`?"), "{error}");
     }
 }

@@ -101,6 +101,8 @@ pub(super) enum Wrong {
     Several,
     #[error("the base `{base}` is none of the peers: name one of {}", peers.join(", "))]
     Base { base: String, peers: Vec<String> },
+    #[error("two peers are called `{0}`: give one of them another name, as in NAME=mqtt://HOST:PORT")]
+    Twice(String),
 }
 
 pub(super) fn run(args: &Args) -> Exit {
@@ -164,6 +166,10 @@ fn orders(args: &Args) -> Result<Vec<Order>, Wrong> {
     let library = Library::with_directory(args.folders.scenarios.as_deref())?;
     let peers: Result<Vec<Peer>, PeerError> = args.peer.iter().map(|text| Peer::read(text, &catalogue)).collect();
     let peers = peers?;
+    let named_before = |(place, peer): (usize, &Peer)| peers[..place].iter().any(|other| other.name() == peer.name());
+    if let Some((_, peer)) = peers.iter().enumerate().find(|(place, peer)| named_before((*place, peer))) {
+        return Err(Wrong::Twice(peer.name().to_owned()));
+    }
     if let Some(base) = args.base.as_ref().filter(|base| peers.iter().all(|peer| peer.name() != **base)) {
         let peers = peers.iter().map(|peer| peer.name().to_owned()).collect();
         return Err(Wrong::Base { base: base.clone(), peers });
