@@ -78,10 +78,10 @@ pub(crate) fn nearest<'a>(wrong: &str, words: impl Iterator<Item = &'a str>) -> 
     near.filter(|(distance, word)| *distance * 2 <= word.chars().count()).map(|(_, word)| word)
 }
 
-/// `: did you mean ...?` where one of the words differs in little, or nothing.
+/// ` (did you mean ...?)` where one of the words differs in little, or nothing.
 pub(crate) fn meant(wrong: &str, words: &[String]) -> String {
     let near = nearest(wrong, words.iter().map(String::as_str));
-    near.map_or_else(String::new, |word| format!(": did you mean `{word}`?"))
+    near.map_or_else(String::new, |word| format!(" (did you mean `{word}`?)"))
 }
 
 fn quoted(text: &str) -> Option<&str> {

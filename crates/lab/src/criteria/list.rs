@@ -13,8 +13,11 @@ pub struct Criterion {
     /// The scenario that measures it.
     pub measured_by: Option<&'static str>,
     /// What a probe's findings say of it.
-    pub(super) probed: Option<fn(&[Finding]) -> Option<String>>,
+    pub(super) probed: Option<Say>,
 }
+
+/// What findings say, in a few words.
+pub(super) type Say = fn(&[Finding]) -> Option<String>;
 
 const fn sheet(id: &'static str, title: &'static str) -> Criterion {
     Criterion { id, title, measured_by: None, probed: None }
@@ -24,7 +27,7 @@ const fn measured(id: &'static str, title: &'static str, scenario: &'static str)
     Criterion { id, title, measured_by: Some(scenario), probed: None }
 }
 
-const fn asked(id: &'static str, title: &'static str, probed: fn(&[Finding]) -> Option<String>) -> Criterion {
+const fn asked(id: &'static str, title: &'static str, probed: Say) -> Criterion {
     Criterion { id, title, measured_by: None, probed: Some(probed) }
 }
 

@@ -1,4 +1,4 @@
-//! What a device tells, encoded for each message anew: the same content in JSON or in MessagePack.
+//! What a device tells, encoded for each message anew: the same content in JSON or in `MessagePack`.
 
 mod message_pack;
 

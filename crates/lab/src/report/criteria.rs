@@ -27,7 +27,9 @@ pub(super) fn write(results: &Results, out: &mut String) {
     );
     let mut sources: Vec<&str> = Vec::new();
     out.push_str("<div class=\"scroll\"><table class=\"criteria\"><thead><tr><th>Criterion</th>");
-    peers.iter().for_each(|(peer, _)| put!(out, "<th class=\"text\">{}</th>", escape(peer)));
+    for (peer, _) in &peers {
+        put!(out, "<th class=\"text\">{}</th>", escape(peer));
+    }
     out.push_str("</tr></thead><tbody>");
     for criterion in &CRITERIA {
         put!(out, "<tr><td class=\"text\"><b>{}</b><br>{}", criterion.id, escape(criterion.title));
@@ -43,7 +45,9 @@ pub(super) fn write(results: &Results, out: &mut String) {
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div><ol class=\"note sources\">");
-    sources.iter().for_each(|source| put!(out, "<li>{}</li>", escape(source)));
+    for source in sources {
+        put!(out, "<li>{}</li>", escape(source));
+    }
     out.push_str("</ol>");
 }
 

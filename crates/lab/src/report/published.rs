@@ -27,7 +27,9 @@ pub(super) fn write(results: &Results, out: &mut String) {
          <div class=\"scroll\"><table><thead><tr><th>Id</th><th class=\"text\">Case</th><th class=\"text\">System</th><th class=\"text\">What</th><th>Published</th>",
     );
     let peers = results.peer_names();
-    peers.iter().for_each(|peer| put!(out, "<th>{}</th>", escape(peer)));
+    for peer in &peers {
+        put!(out, "<th>{}</th>", escape(peer));
+    }
     out.push_str("<th class=\"text\">Source</th></tr></thead><tbody>");
     for reference in &scenario.references {
         put!(
@@ -39,7 +41,9 @@ pub(super) fn write(results: &Results, out: &mut String) {
             escape(&reference.what),
             escape(&reference.value)
         );
-        peers.iter().for_each(|peer| put!(out, "<td>{}</td>", escape(&ours(results, reference, peer))));
+        for peer in &peers {
+            put!(out, "<td>{}</td>", escape(&ours(results, reference, peer)));
+        }
         put!(out, "<td class=\"text\">{}</td></tr>", escape(&reference.source));
     }
     out.push_str("</tbody></table></div>");

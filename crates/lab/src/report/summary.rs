@@ -17,8 +17,12 @@ pub(super) fn write(results: &Results, out: &mut String) {
     }
     out.push_str(
         "<nav><a href=\"#ratios\">Ratios</a><a href=\"#tables\">Tables</a><a href=\"#latency\">Latency</a>\
-         <a href=\"#time\">Over time</a><a href=\"#made\">How it was made</a></nav>",
+         <a href=\"#time\">Over time</a>",
     );
+    if !(scenario.references.is_empty() && scenario.differences.is_empty()) {
+        out.push_str("<a href=\"#published\">Beside the study</a>");
+    }
+    out.push_str("<a href=\"#made\">How it was made</a></nav>");
     warnings(results, out);
     cards(results, out);
     extent(results, out);
@@ -66,6 +70,8 @@ fn cards(results: &Results, out: &mut String) {
         single(results, out);
         return;
     }
+    let before = out.len();
+    let mut cards = 0;
     out.push_str("<div class=\"cards\">");
     for measure in measures(results).into_iter().take(6) {
         let table = Table::of(results, measure);
@@ -77,9 +83,14 @@ fn cards(results: &Results, out: &mut String) {
                 escape(&verdict.who),
                 escape(&verdict.how)
             );
+            cards += 1;
         }
     }
     out.push_str("</div>");
+    if cards == 0 {
+        out.truncate(before);
+        out.push_str("<p><b>Nobody is ahead:</b> in no case have two brokers a valid run each that could be compared.</p>");
+    }
 }
 
 /// With one broker there is nobody to be better than: its numbers themselves.

@@ -73,6 +73,46 @@ fn scenarios_are_listed_and_an_unknown_one_is_answered_by_them() {
 }
 
 #[test]
+fn what_is_wrong_is_told_before_anything_is_started() {
+    let folder = Folder::new();
+    let (scenario, out) = (folder.write("wrong.toml", &SHORT.replace("topics =", "topic =")), folder.file("out"));
+    let misspelt = run(&["lab", "run", &scenario, "--peer", "tidegate", "--out", &out]);
+    assert_eq!(misspelt.code, Some(2), "{}", misspelt.err);
+    assert!(misspelt.err.contains("line ") && misspelt.err.contains("did you mean `topics`?"), "{}", misspelt.err);
+    let wrong = [&["--peer", "tidegate", "--peer", "tidegate"][..], &["--peer", "tidegate", "--base", "mosquitto"]];
+    for peers in wrong {
+        let refused = run(&[&["lab", "run", "smoke", "--out", &out], peers].concat());
+        assert_eq!(refused.code, Some(2), "{peers:?}: {}", refused.err);
+    }
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn a_run_that_nobody_got_into_says_so_and_is_none() {
+    let folder = Folder::new();
+    let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));
+    let alone = run(&["lab", "run", &scenario, "--peer", "x=mqtt://127.0.0.1:1", "--out", &out]);
+    assert_eq!(alone.code, Some(1), "{}", alone.err);
+    assert!(alone.err.contains("no client got into the broker at mqtt://127.0.0.1:1"), "{}", alone.err);
+}
+
+#[test]
+fn criteria_are_answered_by_datasheets_and_by_a_probe() {
+    let broker = Broker::start(&[]);
+    let named = format!("tidegate=mqtt://{}", broker.address("mqtt://"));
+    let told = run(&["lab", "criteria", "mosquitto", &named, "--json"]);
+    assert_eq!(told.code, Some(0), "{}", told.err);
+    let told: Value = serde_json::from_str(&told.out).unwrap();
+    assert_eq!((&told["schema"], told["brokers"].as_array().unwrap().len()), (&"tidegate-lab/criteria/1".into(), 2));
+    let by = |broker: usize, id: &str, by: &str| {
+        let known = told["brokers"][broker]["known"].as_array().unwrap();
+        known.iter().any(|known| known["id"] == id && known["by"] == by)
+    };
+    assert!(by(0, "MID-33", "datasheet") && !by(0, "MID-20", "probe") && by(1, "MID-20", "probe"));
+    assert_eq!(run(&["lab", "criteria", "nobody"]).code, Some(2));
+}
+
+#[test]
 fn a_series_leaves_results_and_a_report_and_is_not_made_twice() {
     let folder = Folder::new();
     let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));

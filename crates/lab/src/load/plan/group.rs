@@ -195,7 +195,7 @@ pub struct Record {
 pub enum Encoding {
     /// JSON.
     Json,
-    /// MessagePack.
+    /// `MessagePack`.
     MessagePack,
 }
 

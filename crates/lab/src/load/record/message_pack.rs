@@ -1,4 +1,4 @@
-//! MessagePack, as far as a document of JSON needs it: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
+//! `MessagePack`, as far as a document of JSON needs it: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
 
 use serde_json::{Number, Value};
 
@@ -11,7 +11,9 @@ pub(super) fn write(value: &Value, out: &mut Vec<u8>) {
         Value::String(text) => write_text(text, out),
         Value::Array(values) => {
             write_len(values.len(), [0x90, 0xDC, 0xDD], out);
-            values.iter().for_each(|value| write(value, out));
+            for value in values {
+                write(value, out);
+            }
         }
         Value::Object(fields) => {
             write_len(fields.len(), [0x80, 0xDE, 0xDF], out);
@@ -54,10 +56,11 @@ fn write_positive(number: u64, out: &mut Vec<u8>) {
 }
 
 fn write_negative(number: i64, out: &mut Vec<u8>) {
-    if number >= -32 {
-        out.push(number as u8);
+    if let (-32.., Ok(small)) = (number, i8::try_from(number)) {
+        out.extend_from_slice(&small.to_be_bytes());
     } else if let Ok(small) = i8::try_from(number) {
-        out.extend_from_slice(&[0xD0, small as u8]);
+        out.push(0xD0);
+        out.extend_from_slice(&small.to_be_bytes());
     } else if let Ok(small) = i16::try_from(number) {
         out.push(0xD1);
         out.extend_from_slice(&small.to_be_bytes());

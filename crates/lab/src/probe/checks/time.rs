@@ -1,6 +1,5 @@
 //! What becomes of messages as time goes by: those that have expired, and those that are to come later.
 
-use std::thread;
 use std::time::Duration;
 
 use tidegate_mqtt::{PublishProperties, QoS, Version};
@@ -64,7 +63,8 @@ fn expires(target: &Target) -> Result<bool> {
     short.properties = PublishProperties { message_expiry: Some(EXPIRY_S), ..PublishProperties::default() };
     publisher.publish(&short)?;
     publisher.publish(&message(&topic, b"lasting", QoS::AtLeastOnce)?)?;
-    thread::sleep(LATER);
+    // It gets no messages: this waits.
+    publisher.message(LATER, |_| false)?;
     let mut back = Session::open(target, &lasting(Version::V5, &id, false), |_| ())?.session;
     let came = back.message(crate::probe::session::PATIENCE, |message| message.topic == topic)?;
     back.leave();
