@@ -4,7 +4,9 @@
 mod checks;
 mod conformance;
 pub(crate) mod session;
+mod version;
 
+pub(crate) use version::version_of;
 pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
 

@@ -9,8 +9,9 @@ use super::carry::{Carried, Carrier};
 use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{LoadError, LoadPlan, Progress, Second};
+use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::peer::{Peer, PeerError, Ports};
+use crate::probe::version_of;
 use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
@@ -84,9 +85,11 @@ pub(super) fn execute(
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
-    let info = broker.info(task.peer);
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let product = outcome.product.clone().or_else(|| told_version(task.peer, &plan, &carrier));
+    let info = broker.info(task.peer, product);
+    tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
@@ -115,6 +118,21 @@ pub(super) fn execute(
         invalid,
     };
     Ok((run, info))
+}
+
+/// What a broker that runs already says of its version over MQTT.
+fn told_version(peer: &Peer, plan: &LoadPlan, carrier: &Carrier) -> Option<String> {
+    let is_mqtt = !matches!(carrier, Carrier::Exchange(_));
+    (is_mqtt && matches!(peer, Peer::Address { .. })).then(|| version_of(&plan.target)).flatten()
+}
+
+/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
+    for (what, connections) in &outcome.problems {
+        let line = format!("{connections} connections: {what}");
+        timeline.note(line.clone());
+        report.say(Said::Note(line));
+    }
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
