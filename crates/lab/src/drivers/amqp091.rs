@@ -303,7 +303,9 @@ impl Driver for Amqp091 {
 
     fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<usize, Problem> {
         if bytes.starts_with(b"AMQP") {
-            return Err(Problem::new("the broker speaks another version of AMQP; try amqp1:// for 1.0, or another port"));
+            return Err(Problem::new(
+                "the broker speaks another version of AMQP; try amqp1:// for 1.0, or another port",
+            ));
         }
         let mut rest = Bytes(bytes);
         loop {

@@ -113,7 +113,8 @@ impl Amqp1 {
             _ if has(b"PLAIN") => ("PLAIN", "\0guest\0guest".to_owned()),
             _ => {
                 let offered: Vec<_> = offered.iter().map(|name| String::from_utf8_lossy(name)).collect();
-                let text = format!("the broker lets clients in by {} only: allow PLAIN or ANONYMOUS", offered.join(", "));
+                let text =
+                    format!("the broker lets clients in by {} only: allow PLAIN or ANONYMOUS", offered.join(", "));
                 return Err(Problem::new(text));
             }
         };
@@ -137,14 +138,12 @@ impl Amqp1 {
         let settled = u8::from(!self.acknowledged);
         let attach = List::new(ATTACH).string("lab").uint(0).bool(receives).ubyte(settled).ubyte(0);
         // `topic` asks for a copy for each subscriber, where a broker has queues of the same name, too.
-        let source = match receives {
-            true => List::new(SOURCE).string(&self.address).uint(0).null().uint(0).bool(false).null().null().null(),
-            false => List::new(SOURCE),
-        };
-        let source = if receives { source.null().null().symbol("topic") } else { source };
-        let target = match receives {
-            true => List::new(TARGET),
-            false => List::new(TARGET).string(&self.address).uint(0).null().uint(0).bool(false).null().symbol("topic"),
+        let node = |list: List| list.string(&self.address).uint(0).null().uint(0).bool(false).null();
+        let (source, target) = if receives {
+            let source = node(List::new(SOURCE)).null().null().null().null().symbol("topic");
+            (source, List::new(TARGET))
+        } else {
+            (List::new(SOURCE), node(List::new(TARGET)).symbol("topic"))
         };
         let attach = attach.list(&source).list(&target).null().null();
         let attach = if receives { attach } else { attach.uint(0) };

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Token};
 
-use super::{Problem, Role};
 use super::books::{Books, Heard};
 use super::party::{Member, Party, Publisher};
 use super::plan::ExchangePlan;
+use super::{Problem, Role};
 use crate::load::chance::Chance;
 use crate::load::core::Output;
 use crate::load::plan::Pace;
@@ -363,12 +363,11 @@ impl<'a> Exchange<'a> {
             return Ok(brought.is_full);
         }
         let name = self.plan.protocol.name();
-        Err(Problem::new(match place.driver.is_ready() {
-            true => "the broker closed the connection; see its log".to_owned(),
-            false => format!(
-                "the broker closed the connection before it let the lab in; check that {} speaks {name}, and user and password",
-                self.address
-            ),
+        Err(Problem::new(if place.driver.is_ready() {
+            "the broker closed the connection; see its log".to_owned()
+        } else {
+            let place = &self.address;
+            format!("the broker let nobody in and closed; check that {place} speaks {name}, and user and password")
         }))
     }
 
@@ -412,23 +411,27 @@ impl<'a> Exchange<'a> {
                 && schedule.is_none_or(|schedule| schedule.next_ns() < over_ns)
         };
         let all_sent = !self.publishers.iter().any(is_behind);
-        all_sent || self.is_deserted() || (is_over && (self.plan.pace_is_closed() || now_ns >= over_ns + self.plan.drain_ms * MILLI))
+        all_sent
+            || self.is_deserted()
+            || (is_over && (self.plan.pace_is_closed() || now_ns >= over_ns + self.plan.drain_ms * MILLI))
     }
 
     fn due_deliveries(&self) -> u64 {
         self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.fan_out())
     }
 
-    /// Whether nobody is connected any more, or ever was.
+    /// Whether nobody takes part any more, or ever did.
     fn is_deserted(&self) -> bool {
-        self.parties.iter().all(|party| party.connection.is_none())
+        self.ready == 0 || self.parties.iter().all(|party| party.connection.is_none())
     }
 
     fn has_drained(&self, now_ns: u64) -> bool {
         let outcome = &self.books.outcome;
         let is_complete = outcome.groups[1].counts.received >= self.due_deliveries()
             && self.publishers.iter().all(|publisher| publisher.in_flight.is_empty());
-        is_complete || self.is_deserted() || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
+        is_complete
+            || self.is_deserted()
+            || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
     }
 }
 

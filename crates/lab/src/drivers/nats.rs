@@ -75,7 +75,8 @@ impl Driver for Nats {
                 out.extend_from_slice(b"PONG\r\n");
             } else if line.starts_with(b"-ERR") {
                 let text = String::from_utf8_lossy(line);
-                let hint = if text.contains("uthori") { "; check user and password: nats://USER:PASSWORD@HOST" } else { "" };
+                let hint =
+                    if text.contains("uthori") { "; check user and password: nats://USER:PASSWORD@HOST" } else { "" };
                 return Err(Problem::new(format!("{text}{hint}")));
             }
             taken = behind;

@@ -21,8 +21,8 @@ use mio::{Events, Token};
 pub(crate) use clock::Clock;
 pub(crate) use connection::Connection;
 pub(crate) use coordinator::{Alone, Coordinator};
-pub(crate) use dial::{dial, resolve};
 use deadlines::Deadlines;
+pub(crate) use dial::{dial, resolve};
 use link::{Link, LinkSettings};
 pub(crate) use wait::Waiter;
 
@@ -155,7 +155,12 @@ impl<'a> Shell<'a> {
         if self.core.is_eager() || !self.unread.is_empty() {
             return now_ns;
         }
-        self.core.next_timer_ns().unwrap_or(u64::MAX).min(self.deadlines.next_ns()).max(now_ns + QUANTUM_NS).min(self.second_ends_ns)
+        self.core
+            .next_timer_ns()
+            .unwrap_or(u64::MAX)
+            .min(self.deadlines.next_ns())
+            .max(now_ns + QUANTUM_NS)
+            .min(self.second_ends_ns)
     }
 
     fn phases(&mut self, now_ns: u64) -> Result<(), LoadError> {

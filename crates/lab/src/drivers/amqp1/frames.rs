@@ -28,7 +28,9 @@ pub(super) fn write(kind: Kind, performative: &List, payload: &[&[u8]], out: &mu
     let start = out.len();
     out.extend_from_slice(&[0, 0, 0, 0, 2, kind as u8, 0, 0]);
     performative.write(out);
-    payload.iter().for_each(|part| out.extend_from_slice(part));
+    for part in payload {
+        out.extend_from_slice(part);
+    }
     let len = (out.len() - start) as u32;
     out[start..start + 4].copy_from_slice(&len.to_be_bytes());
 }

@@ -115,7 +115,8 @@ fn a_publisher_keeps_to_what_it_is_allowed_and_counts_what_is_taken_and_refused(
     assert!(driver.is_ready() && !driver.is_full());
     let mut out = Vec::new();
     driver.publish(b"one", &mut out);
-    let transfer = b"\0\0\0\x21\x02\0\0\0\0\x53\x14\xC0\x0C\x06\x43\x43\xA0\x04\0\0\0\0\x43\x42\x42\0\x53\x75\xA0\x03one";
+    let transfer =
+        b"\0\0\0\x21\x02\0\0\0\0\x53\x14\xC0\x0C\x06\x43\x43\xA0\x04\0\0\0\0\x43\x42\x42\0\x53\x75\xA0\x03one";
     assert_eq!(out, transfer, "{out:02x?}");
     driver.publish(&[7; 1500], &mut out);
     assert!(!driver.is_full());

@@ -20,7 +20,9 @@ impl List {
 
     fn field(mut self, parts: &[&[u8]]) -> Self {
         self.count += 1;
-        parts.iter().for_each(|part| self.fields.extend_from_slice(part));
+        for part in parts {
+            self.fields.extend_from_slice(part);
+        }
         self
     }
 

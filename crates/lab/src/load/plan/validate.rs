@@ -56,7 +56,8 @@ impl LoadPlan {
         if self.processes == 0 || self.dialing == 0 {
             return Err(PlanError::Value("`processes` and `dialing` are at least 1"));
         }
-        let slow = |group: &ClientGroup| matches!(&group.role, Role::Subscriber(subscribing) if subscribing.slow.is_some());
+        let slow =
+            |group: &ClientGroup| matches!(&group.role, Role::Subscriber(subscribing) if subscribing.slow.is_some());
         if self.target.transport == Transport::Quic && self.groups.iter().any(slow) {
             return Err(PlanError::Value("over QUIC nobody reads slowly: take another transport, or leave `slow` out"));
         }
