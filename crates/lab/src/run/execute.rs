@@ -12,6 +12,7 @@ use super::series::Order;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
@@ -99,9 +100,10 @@ pub(super) fn execute(
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
-    let info = broker.info(task.peer);
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
+    tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
@@ -144,6 +146,25 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
     Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out })
+}
+
+/// What a broker that runs already says of its version, by whatever protocol it was loaded.
+fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option<String> {
+    match (peer, carrier) {
+        (Peer::Template { .. }, _) => None,
+        (_, Carrier::Exchange(_)) => outcome.product.clone(),
+        (_, Carrier::Mqtt(plan)) => version_of(&plan.target),
+        (_, Carrier::Check(_, asked)) => asked.by_mqtt.then(|| version_of(&asked.target)).flatten(),
+    }
+}
+
+/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
+    for (what, connections) in &outcome.problems {
+        let line = format!("{connections} connections: {what}");
+        timeline.note(line.clone());
+        report.say(Said::Note(line));
+    }
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {

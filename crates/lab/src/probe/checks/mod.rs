@@ -53,7 +53,7 @@ fn order(version: Version) -> u8 {
 }
 
 /// A CONNECT of a client that nobody else is.
-fn connect(version: Version, client_id: &str) -> Connect<'_> {
+pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,
         clean_start: true,
@@ -67,7 +67,7 @@ fn connect(version: Version, client_id: &str) -> Connect<'_> {
 }
 
 /// A client id that nobody else has, short enough for MQTT 3.1 (23 bytes) with a name of up to nine letters.
-fn own_id(name: &str) -> String {
+pub(super) fn own_id(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed) % 256;
     format!("lab{:x}-{number:x}-{name}", std::process::id())
