@@ -89,7 +89,9 @@ fn cards(results: &Results, out: &mut String) {
     out.push_str("</div>");
     if cards == 0 {
         out.truncate(before);
-        out.push_str("<p><b>Nobody is ahead:</b> in no case have two brokers a valid run each that could be compared.</p>");
+        out.push_str(
+            "<p><b>Nobody is ahead:</b> in no case have two brokers a valid run each that could be compared.</p>",
+        );
     }
 }
 
