@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn the_page_is_what_the_datasheets_say() {
         let judged: Vec<Judged> = Datasheet::all().unwrap().iter().map(|sheet| judge(&sheet.name, None)).collect();
-        let page = format!("{}{}", include_str!("page.md"), markdown(&judged));
+        let page = format!("{}{}", include_str!("page.txt"), markdown(&judged));
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/criteria.md");
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(&path, &page).unwrap();

@@ -130,12 +130,15 @@ pub(super) fn execute(
         generator,
         events: timeline.happened,
         limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
-        network: link
-            .as_ref()
-            .map(|link| AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }),
+        network: link.as_ref().map(|link| applied(task, link)),
         invalid,
     };
     Ok((run, info))
+}
+
+/// The network that a run had.
+fn applied(task: &Task<'_>, link: &Link) -> AppliedNetwork {
+    AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }
 }
 
 /// Where nobody got in, there is no run that could say anything of a broker.
