@@ -12,9 +12,9 @@ use super::{Driver, Problem, Role, Sink};
 const NSTART: usize = 1;
 /// Messages that are not confirmable and not answered yet, so that the broker's socket does not run over.
 const UNANSWERED: usize = 32;
-/// How often a confirmable message is sent again [MAX_RETRANSMIT]; each time it is waited for twice as long.
+/// How often a confirmable message is sent again (`MAX_RETRANSMIT` of RFC 7252); each time it is waited for twice as long.
 const RETRANSMITS: u32 = 4;
-/// The first wait, in seconds [ACK_TIMEOUT].
+/// The first wait, in seconds (`ACK_TIMEOUT`).
 const FIRST_WAIT_S: u32 = 2;
 /// What a resource holds before there is a message.
 const NOTHING: &[u8] = b"-";

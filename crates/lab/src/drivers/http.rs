@@ -3,6 +3,8 @@
 
 mod answer;
 
+use std::fmt::Write as _;
+
 use answer::{Answer, read};
 use data_encoding::BASE64;
 use serde_json::{Value, json};
@@ -163,7 +165,8 @@ fn escaped(part: &str) -> String {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            // A string takes everything.
+            let _ = write!(out, "%{byte:02X}");
         }
     }
     out

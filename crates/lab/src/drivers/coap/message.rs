@@ -95,7 +95,7 @@ fn option(number: u16, value: &[u8], before: &mut u16, out: &mut Vec<u8>) {
     *before = number;
     match value.len() {
         short @ 0..13 => out.push(delta | short as u8),
-        long => out.extend_from_slice(&[delta | 13, (long - 13) as u8]),
+        long => out.extend_from_slice(&[delta | 0xD, (long - 13) as u8]),
     }
     out.extend_from_slice(value);
 }
