@@ -2,9 +2,13 @@
 //! books. A protocol is a file here, behind the trait `Driver`.
 
 mod amqp091;
+mod amqp1;
 mod books;
+mod coap;
+mod datagrams;
 mod driver;
 mod exchange;
+mod http;
 mod kafka;
 mod nats;
 mod party;
