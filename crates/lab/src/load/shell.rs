@@ -4,6 +4,7 @@ mod clock;
 mod connection;
 mod coordinator;
 mod dial;
+mod files;
 mod layers;
 mod tls;
 mod wait;
@@ -84,6 +85,7 @@ impl<'a> Shell<'a> {
     ) -> Result<Self, LoadError> {
         let plan = Rc::new(plan);
         let core = Core::new(Rc::clone(&plan), worker)?;
+        files::enough(core.client_count() as u64)?;
         let mut subscribing = plan.groups.iter().filter_map(|group| subscribing(&group.role));
         let has_slow = subscribing.any(|subscribing| subscribing.slow.is_some());
         let connections = (0..core.client_count() * 2).map(|_| None).collect();

@@ -14,7 +14,7 @@ use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site};
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
-use crate::scenario::{Case, Event, ScenarioError};
+use crate::scenario::{Case, Event, Limits, ScenarioError};
 use crate::stop::Stop;
 
 /// Looks at the processes in a run, at most this far apart.
@@ -72,6 +72,7 @@ pub(super) fn execute(
     let site = Site {
         host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
         cgroups: limited.as_ref().map(Limited::joins).unwrap_or_default(),
+        descriptors: task.case.limits.descriptors,
         namespace: link.as_ref().map(Link::namespace),
     };
     let mut broker = Broker::start(order, task, &site, ports, stop)?;
@@ -130,12 +131,15 @@ pub(super) fn execute(
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
-    if !task.case.limits.any() {
+    if task.case.limits == Limits::default() {
         return Ok(None);
     }
     if matches!(task.peer, Peer::Address { .. }) {
         let why = "the broker is an address; limits are for brokers that the lab starts".to_owned();
         return Err(ExecuteError::Limits(why));
+    }
+    if !task.case.limits.takes_cgroup() {
+        return Ok(None);
     }
     let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
     cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)
