@@ -106,8 +106,6 @@ pub(super) fn execute(
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
     let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
-    let (throttled, killed_for_memory) = limited.as_ref().map(Limited::pressure).unwrap_or_default();
-    let by = limited.as_ref().map(|limited| limited.by.to_owned());
     let run = Run {
         id: task.id.clone(),
         case: task.case.name.clone(),
@@ -123,13 +121,20 @@ pub(super) fn execute(
         broker: used,
         generator,
         events: timeline.happened,
-        limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
+        limits: applied(task, limited.as_ref()),
         network: link
             .as_ref()
             .map(|link| AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }),
         invalid,
     };
     Ok((run, info))
+}
+
+/// The limits that were in force, and how they pressed.
+fn applied(task: &Task<'_>, limited: Option<&Limited>) -> AppliedLimits {
+    let (throttled, killed_for_memory) = limited.map(Limited::pressure).unwrap_or_default();
+    let by = limited.map(|limited| limited.by.to_owned());
+    AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory }
 }
 
 /// What a broker that runs already says of its version, by whatever protocol it was loaded.
