@@ -11,6 +11,7 @@ mod page;
 mod plot;
 mod provenance;
 mod published;
+mod short;
 mod summary;
 mod tables;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::results::{Measure, Results};
 pub fn html(results: &Results) -> String {
     let mut body = String::new();
     summary::write(results, &mut body);
+    short::write(results, &mut body);
     if results.scenario.check == Some(Check::Criteria) {
         criteria::write(results, &mut body);
     } else {
