@@ -98,6 +98,9 @@ impl Desk {
                 // Sent once and forgotten, it would be sent a second time under another packet id.
                 promises = qos == QoS::ExactlyOnce;
             }
+            if let Some(group) = terms.group.filter(|_| qos == QoS::ExactlyOnce) {
+                group.note_sent_once();
+            }
         }
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
@@ -299,6 +302,9 @@ impl Desk {
             && let Some(batch) = self.journal.hold(key)
         {
             output.hold(at, batch);
+        }
+        if let Some(group) = next.group.as_ref().filter(|_| qos == QoS::ExactlyOnce) {
+            group.note_sent_once();
         }
         self.note_sent(to, &publication, qos);
     }

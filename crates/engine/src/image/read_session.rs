@@ -10,7 +10,7 @@ use super::fields::{read_delivery, read_message, read_subscription_id};
 use crate::durable::Numbers;
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
-use crate::link::record::MemberOptions;
+use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
@@ -149,13 +149,8 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     }
     let member =
         MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
-    Ok(Membership {
-        tenant,
-        share: share.into(),
-        filter: filter.into(),
-        partition: crate::groups::group_partition(tenant, share, filter),
-        member,
-    })
+    let partition = crate::groups::group_partition(tenant, share, filter);
+    Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
 }
 
 fn read_paged(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {
