@@ -96,7 +96,7 @@ pub struct Engine {
     pub(crate) restoration: Option<Restoration>,
     /// What an earlier process left on its way between shards, until all shards know of each other.
     pub(crate) replay: Option<Replay>,
-    /// Numbers of such messages, and where they had arrived, until all shards have delivered them.
+    /// Numbers of such, and where they had arrived, until all shards have delivered them.
     pub(crate) replayed: Vec<(u64, Vec<Place>)>,
     /// Other shards that have taken in what the store holds for them.
     pub(crate) others_restored: u16,
@@ -110,7 +110,7 @@ pub struct Engine {
     working_off: bool,
 }
 
-/// Numbers for assigned client ids: unguessable enough not to collide with what a client names itself.
+/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
 #[derive(Debug)]
 pub(crate) struct AssignedNames {
     pub seed: u64,
@@ -442,9 +442,7 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
-        if self.groups.kept.has_done() {
-            self.tell_dealt();
-        }
+        self.tell_dealt();
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
         let nothing_to_tell =

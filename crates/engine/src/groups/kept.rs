@@ -93,7 +93,7 @@ impl Kept {
 
     /// Whether some group of another node is to be told something.
     #[inline]
-    pub(crate) fn has_done(&self) -> bool {
+    fn has_done(&self) -> bool {
         !self.done.borrow().is_empty()
     }
 
@@ -227,7 +227,11 @@ impl Engine {
     }
 
     /// Tells groups of other nodes what has come to its end here.
+    #[inline]
     pub(crate) fn tell_dealt(&mut self) {
+        if !self.groups.kept.has_done() {
+            return;
+        }
         let done = std::mem::take(&mut *self.groups.kept.done.borrow_mut());
         for (home, id) in done {
             if self.roster.has(home) {

@@ -261,18 +261,9 @@ impl<'a> Record<'a> {
                 out.put_u8(40);
                 out.put_u8(*gate);
             }
-            Self::Dealt { id } => {
-                out.put_u8(23);
-                out.put_u64(*id);
-            }
-            Self::Mark { number } => {
-                out.put_u8(41);
-                out.put_u64(*number);
-            }
-            Self::Marked { number } => {
-                out.put_u8(42);
-                out.put_u64(*number);
-            }
+            Self::Dealt { id } => put_numbered(out, 23, *id),
+            Self::Mark { number } => put_numbered(out, 41, *number),
+            Self::Marked { number } => put_numbered(out, 42, *number),
             Self::Transfer(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
@@ -485,6 +476,12 @@ impl<'a> Record<'a> {
             _ => return Err(WireError { reading: "a record of a known kind" }),
         })
     }
+}
+
+/// A record that is only a number.
+fn put_numbered(out: &mut Vec<u8>, kind: u8, number: u64) {
+    out.put_u8(kind);
+    out.put_u64(number);
 }
 
 /// A record about a publisher that waits.

@@ -56,7 +56,11 @@ impl Dying {
 
     fn connect(&mut self, member: usize) {
         let steady = v5("").clean(false).expiry(u32::MAX).accept_on(0);
-        self.members[member].connect(if member.is_multiple_of(2) { steady } else { v5("").clean(true).expiry(0).accept_on(0) });
+        self.members[member].connect(if member.is_multiple_of(2) {
+            steady
+        } else {
+            v5("").clean(true).expiry(0).accept_on(0)
+        });
     }
 
     fn subscribe(&mut self, member: usize) {
