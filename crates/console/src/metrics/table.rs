@@ -176,20 +176,6 @@ pub(super) static METRICS: &[Metric] = &[
         |it, out| out.add(&[], it.status.counters.publishers_parked),
     ),
     metric(
-        "tidegate_deals_kept",
-        Gauge,
-        &[],
-        "Messages that shared groups have dealt to other nodes of the cluster and keep until those answer for them.",
-        |it, out| out.add(&[], it.status.gauges.kept_deals),
-    ),
-    metric(
-        "tidegate_deals_not_kept_total",
-        Counter,
-        &[],
-        "Messages that shared groups have dealt to other nodes without keeping them, since `limits.kept_deal_bytes` were kept.",
-        |it, out| out.add(&[], it.status.counters.deals_not_kept),
-    ),
-    metric(
         "tidegate_publishers_rate_limited_total",
         Counter,
         &[],

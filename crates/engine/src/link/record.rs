@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, ReasonCode};
 
+use self::put::{put_awaited, put_numbered, put_waiting};
 use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
@@ -402,6 +403,32 @@ impl<'a> Record<'a> {
         })
     }
 
+    fn read_dealt(
+        kind: u8,
+        head: &mut ReadHead,
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Self, WireError> {
+        Ok(match kind {
+            10 => Self::Deal {
+                session: reader.u32("a session")?,
+                client: reader.u64("a client")?,
+                group: read_group(reader)?,
+                member: read_member(reader)?,
+                insists: reader.u8("a flag")? != 0,
+                id: reader.u64("a deal")?,
+                envelope: head.envelope(reader, shared)?,
+            },
+            _ => Self::Return {
+                group: read_group(reader)?,
+                not_to: reader.u32("a session")?,
+                of: reader.u64("a deal")?,
+                id: reader.u64("a deal")?,
+                envelope: head.envelope(reader, shared)?,
+            },
+        })
+    }
+
     fn read_rare(
         kind: u8,
         head: &mut ReadHead,
@@ -436,22 +463,7 @@ impl<'a> Record<'a> {
                 session: reader.u32("a session")?,
                 online: reader.u8("a flag")? != 0,
             },
-            10 => Self::Deal {
-                session: reader.u32("a session")?,
-                client: reader.u64("a client")?,
-                group: read_group(reader)?,
-                member: read_member(reader)?,
-                insists: reader.u8("a flag")? != 0,
-                id: reader.u64("a deal")?,
-                envelope: head.envelope(reader, shared)?,
-            },
-            11 => Self::Return {
-                group: read_group(reader)?,
-                not_to: reader.u32("a session")?,
-                of: reader.u64("a deal")?,
-                id: reader.u64("a deal")?,
-                envelope: head.envelope(reader, shared)?,
-            },
+            10 | 11 => Self::read_dealt(kind, head, reader, shared)?,
             12 => Self::Park { connection: read_some_connection(reader)? },
             13 => Self::Unpark { connection: read_some_connection(reader)? },
             40 => Self::UplinkRoom { gate: reader.u8("whether the fleet takes messages")? },
@@ -478,22 +490,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record that is only a number.
-fn put_numbered(out: &mut Vec<u8>, kind: u8, number: u64) {
-    out.put_u8(kind);
-    out.put_u64(number);
-}
-
-/// A record about a publisher that waits.
-fn put_awaited(out: &mut Vec<u8>, kind: u8, ticket: Ticket) {
-    out.put_u8(kind);
-    put_ticket(out, Some(ticket));
-}
-
-fn put_waiting(out: &mut Vec<u8>, kind: u8, connection: ConnectionKey) {
-    out.put_u8(kind);
-    put_connection(out, Some(connection));
-}
+mod put;
 
 #[cfg(test)]
 mod tests;

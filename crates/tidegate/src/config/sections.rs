@@ -176,7 +176,7 @@ section! {
         /// Messages under way from one shard to another, above which their publishers wait.
         shard_link_bytes: Bytes = Bytes(8 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Messages of a shard's shared groups that are dealt to other nodes of the cluster and kept until those answer for them. Beyond it a message is
-        /// dealt without being kept, and counted.
+        /// dealt without being kept.
         kept_deal_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(64 * KIB, TIB));
         /// Waiting PUBLISH packets per connection, above which its socket is no longer read.
         parked_bytes: Bytes = Bytes(256 * KIB), in Kind::Size(Range::of(4 * KIB, 256 * MIB));
