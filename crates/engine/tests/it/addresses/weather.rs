@@ -205,7 +205,10 @@ impl Weather {
                 *times.entry(number).or_insert(0_u32) += 1;
                 let before = last.entry((&sent.topic, sent.qos == AtMostOnce)).or_insert(number);
                 let again = self.devices[NODES].resent.contains(got.text().as_bytes());
-                assert!(*before <= number || times[&number] > 1 || again, "{run}: {name} has got {number} behind {before}");
+                assert!(
+                    *before <= number || times[&number] > 1 || again,
+                    "{run}: {name} has got {number} behind {before}"
+                );
                 *before = (*before).max(number);
             }
             for (number, sent) in self.sent.iter().enumerate().filter(|(_, sent)| self.is_for(sent, node)) {
