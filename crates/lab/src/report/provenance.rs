@@ -108,10 +108,14 @@ fn limits(run: &Run) -> String {
     let cpus = wanted.cpus.map(|cpus| format!("{} cores", shown(cpus)));
     let memory = wanted.memory.map(|bytes| format!("{} MiB", bytes.0 >> 20));
     let parts: Vec<String> = cpus.into_iter().chain(memory).collect();
-    match (&run.limits.by, parts.is_empty()) {
-        (Some(by), false) => format!("{} by {}", parts.join(", "), escape(by)),
-        _ => "none".to_owned(),
-    }
+    let limits = match (&run.limits.by, parts.is_empty()) {
+        (Some(by), false) => Some(format!("{} by {}", parts.join(", "), escape(by))),
+        _ => None,
+    };
+    let network =
+        run.network.as_ref().map(|made| format!("network: {}, by {}", escape(&made.wanted.words()), escape(&made.by)));
+    let said: Vec<String> = limits.into_iter().chain(network).collect();
+    if said.is_empty() { "none".to_owned() } else { said.join("; ") }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds have a few digits")]

@@ -48,6 +48,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "slow-readers",
     "kill-restart",
     "cluster",
+    "network",
 ];
 
 /// All scenarios by name.
