@@ -1,7 +1,5 @@
 //! Where nodes say something of themselves: topics of the core's own, and others that are looked at as well (`CTX-31`).
 
-use std::collections::BTreeMap;
-
 use serde::de::IgnoredAny;
 
 /// Longest pattern, bytes.
@@ -151,7 +149,7 @@ impl Pattern {
 
 /// Whether a text is a JSON object.
 fn is_object(text: &[u8]) -> bool {
-    serde_json::from_slice::<BTreeMap<String, IgnoredAny>>(text).is_ok()
+    text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
 /// Characters of a name that a level of a topic cannot hold, and what stands for them. That of `%` itself is the last to be read.
@@ -176,6 +174,7 @@ mod tests {
         ContextTopics::new("ctx", &owned(payloads), &owned(properties)).unwrap()
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is what reading gives")]
     fn context(node: &str, text: &str) -> Option<Said> {
         Some(Said::Context { node: node.into(), context: text.into() })
     }

@@ -80,7 +80,7 @@ impl Engine {
         ticket: Option<Ticket>,
     ) -> u32 {
         let message = self.message_for_shell(publication, session, ticket);
-        self.desk.events.push_back(Event::Record(message));
+        self.desk.events.push_back(Event::Record(Box::new(message)));
         u32::from(ticket.is_some())
     }
 
@@ -88,7 +88,7 @@ impl Engine {
     #[cold]
     pub(crate) fn tell_report(&mut self, publication: &Publication<'_>, session: Option<SessionKey>) {
         let message = self.message_for_shell(publication, session, None);
-        self.desk.events.push_back(Event::Report(message));
+        self.desk.events.push_back(Event::Report(Box::new(message)));
     }
 
     fn message_for_shell(
@@ -96,10 +96,10 @@ impl Engine {
         publication: &Publication<'_>,
         session: Option<SessionKey>,
         ticket: Option<Ticket>,
-    ) -> Box<ApplicationMessage> {
+    ) -> ApplicationMessage {
         let client_id = session.and_then(|session| self.desk.sessions.get(session.0));
         let client_id = client_id.map_or_else(String::new, |session| session.client_id.to_string());
-        Box::new(ApplicationMessage {
+        ApplicationMessage {
             ticket: ticket.map(RecordTicket),
             tenant: publication.tenant,
             client_id,
@@ -109,7 +109,7 @@ impl Engine {
             properties: publication.properties.to_vec(),
             expires_at: publication.expires_at,
             payload: publication.payload.to_vec(),
-        })
+        }
     }
 
     /// A message that was for the shell found no room there.

@@ -77,6 +77,7 @@ struct Cached {
 
 /// What the settings say of a topic.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is asked by itself on the way of a message")]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
     /// Whether a queue may reject its messages.
