@@ -30,6 +30,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("tidegate-cluster-1", include_str!("../../peers/tidegate-cluster-1.toml")),
     ("tidegate-cluster-2", include_str!("../../peers/tidegate-cluster-2.toml")),
     ("tidegate-cluster-3", include_str!("../../peers/tidegate-cluster-3.toml")),
+    ("tidegate-quic", include_str!("../../peers/tidegate-quic.toml")),
     ("tidegate-priority", include_str!("../../peers/tidegate-priority.toml")),
 ];
 

@@ -97,10 +97,22 @@ fn runs(results: &Results, out: &mut String) {
             shown(run.load.generator.busiest * 100.0),
             shown(milliseconds(run.load.generator.lag.at(0.99))),
             if run.limits.by.is_some() { run.limits.throttled.to_string() } else { "–".to_owned() },
-            run.invalid.as_ref().map_or_else(|| "yes".to_owned(), |why| format!("no: {}", escape(why)))
+            valid(run)
         );
     }
     out.push_str("</tbody></table></div>");
+}
+
+/// Whether a run counts; and what went wrong with connections of one that does.
+fn valid(run: &Run) -> String {
+    if let Some(why) = &run.invalid {
+        return format!("no: {}", escape(why));
+    }
+    let mut problems = run.load.problems.iter();
+    problems.next().map_or_else(
+        || "yes".to_owned(),
+        |(what, connections)| format!("yes; but {connections} connections: {}", escape(what)),
+    )
 }
 
 fn limits(run: &Run) -> String {

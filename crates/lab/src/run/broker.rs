@@ -56,7 +56,8 @@ impl Broker {
         running.ended().map(|status| format!("{status}; see {}", running.directory().display()))
     }
 
-    pub(super) fn info(&self, peer: &Peer) -> PeerInfo {
+    /// What is known of it; `product` is what it said itself.
+    pub(super) fn info(&self, peer: &Peer, product: Option<String>) -> PeerInfo {
         match (&self.running, peer) {
             (Some(running), Peer::Template { template, .. }) => PeerInfo {
                 title: template.title.clone(),
@@ -67,7 +68,7 @@ impl Broker {
             },
             _ => PeerInfo {
                 title: peer.name().to_owned(),
-                version: "unknown".to_owned(),
+                version: product.unwrap_or_else(|| "unknown".to_owned()),
                 notes: vec![format!("it ran already, at {}", self.address)],
                 ..PeerInfo::default()
             },

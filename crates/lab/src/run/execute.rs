@@ -9,9 +9,10 @@ use super::carry::{Carried, Carrier};
 use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{LoadError, LoadPlan, Progress, Second};
+use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
 use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
@@ -93,9 +94,10 @@ pub(super) fn execute(
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
-    let info = broker.info(task.peer);
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
+    tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
@@ -127,6 +129,25 @@ pub(super) fn execute(
         invalid,
     };
     Ok((run, info))
+}
+
+/// What a broker that runs already says of its version, by whatever protocol it was loaded.
+fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option<String> {
+    match (peer, carrier) {
+        (Peer::Template { .. }, _) => None,
+        (_, Carrier::Exchange(_)) => outcome.product.clone(),
+        (_, Carrier::Mqtt(plan)) => version_of(&plan.target),
+        (_, Carrier::Check(_, asked)) => version_of(&asked.target),
+    }
+}
+
+/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
+    for (what, connections) in &outcome.problems {
+        let line = format!("{connections} connections: {what}");
+        timeline.note(line.clone());
+        report.say(Said::Note(line));
+    }
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
