@@ -30,6 +30,8 @@ PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "qpid:amqp", "r
 Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
 ORDERS = [
     Order("pi", "pi-ladder", "pi-ladder", BROKERS, 1.0, 0.02, []),
+    Order("pi", "pi-ladder-board", "pi-ladder", BROKERS, 1.0, 0.02, ["--board", "raspberry-pi-2"]),
+    Order("pi", "pi-barrier", "pi-barrier", [*BROKERS, "mosquitto-poll"], 1.0, 0.5, []),
     Order("pi", "pi-many-to-many", "pi-many-to-many", BROKERS, 1.0, 0.05, []),
     Order("lavva", "lavva-1", "lavva-1", BROKERS, 1.0, 0.02, []),
     Order("lavva", "lavva-2", "lavva-2", BROKERS, 1.0, 0.05, []),

@@ -86,6 +86,8 @@ pub(crate) struct Seat {
     max_release_time: Duration,
     /// For each other member its pulse, and since when it has been the same.
     seen: BTreeMap<String, (Pulse, Instant)>,
+    /// An earlier life of this process: it may take that one's place, and waits for all others of its name.
+    former: Option<u64>,
     entered: bool,
     valid_until: Option<Instant>,
     /// What is to go, and when it is taken at the latest.
@@ -102,11 +104,18 @@ impl Seat {
             lease,
             max_release_time,
             seen: BTreeMap::new(),
+            former: None,
             entered: false,
             valid_until: None,
             losing: BTreeMap::new(),
             released: BTreeSet::new(),
         }
+    }
+
+    /// The same for a process that was a member before: who has taken its name over meanwhile keeps it.
+    pub(crate) fn behind(mut self, former: Option<u64>) -> Self {
+        self.former = former;
+        self
     }
 
     /// The user is done with a partition.
@@ -166,6 +175,8 @@ impl Seat {
             Some(pulse) if pulse.life == self.life => pulse.beat = pulse.beat.wrapping_add(1),
             // Somebody has taken this name over. The newcomer is right: an operator has restarted a node.
             Some(_) if self.entered => return None,
+            // Were it taken back, two processes of one name would drive each other out for ever.
+            Some(pulse) if self.former.is_some_and(|former| pulse.life != former) => return None,
             _ => {
                 wish.free(|holder| holder == self.name);
                 wish.members.insert(self.name.clone(), Pulse { life: self.life, beat: 0 });

@@ -7,11 +7,12 @@ use bytes::Bytes;
 
 use crate::budget::{Budget, Ticket};
 use crate::completion::Completion;
+use crate::group::{self, Joining};
 use crate::record::{MAX_HEADER_BYTES, MAX_HEADERS, MAX_KEY_BYTES};
 use crate::{
     Address, Append, Bounds, BusError, Connection, Done, Epoch, GroupName, Header, Keep, LiveMessage, LogName, LogSpec,
     MemberName, Membership, Observer, Place, Position, Reader, Settings, Subject, SubjectFilter, Subscription, Wake,
-    Writers, embedded, group, nats,
+    Writers, embedded, nats,
 };
 
 /// Most partitions of a log or a group.
@@ -206,16 +207,28 @@ impl Bus {
         partitions: u32,
         wake: Wake,
     ) -> Result<Membership, BusError> {
-        in_range("partitions", u64::from(partitions), 0..=u64::from(MAX_PARTITIONS), "0 to 4096")?;
-        group::join(
-            Arc::clone(&self.backend),
-            Arc::clone(&self.budget),
-            &self.settings,
-            group,
-            member,
-            partitions,
-            wake,
-        )
+        self.join_as(&Joining { group, member, partitions, former: None }, wake)
+    }
+
+    /// Joins again after a membership was lost, whose number was `former`. Who has joined under this name meanwhile keeps its place, and this
+    /// one waits until that one has gone: otherwise two processes of one name would take it from each other for ever.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn rejoin(
+        &self,
+        group: &GroupName,
+        member: &MemberName,
+        partitions: u32,
+        former: u64,
+        wake: Wake,
+    ) -> Result<Membership, BusError> {
+        self.join_as(&Joining { group, member, partitions, former: Some(former) }, wake)
+    }
+
+    fn join_as(&self, joining: &Joining<'_>, wake: Wake) -> Result<Membership, BusError> {
+        in_range("partitions", u64::from(joining.partitions), 0..=u64::from(MAX_PARTITIONS), "0 to 4096")?;
+        group::join(Arc::clone(&self.backend), Arc::clone(&self.budget), &self.settings, joining, wake)
     }
 
     fn completion<T>(&self, bytes: usize, done: Done<T>) -> Result<Completion<T>, BusError> {

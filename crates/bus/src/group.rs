@@ -68,21 +68,29 @@ enum Event {
 const MAX_RECORDS: u64 = 1_000_000;
 const MAX_BYTES: u64 = 1 << 30;
 
+/// Who joins what.
+pub(crate) struct Joining<'a> {
+    pub(crate) group: &'a GroupName,
+    pub(crate) member: &'a MemberName,
+    pub(crate) partitions: u32,
+    /// The number of this process's membership before, if it had one.
+    pub(crate) former: Option<u64>,
+}
+
 pub(crate) fn join(
     backend: Arc<dyn Backend>,
     budget: Arc<Budget>,
     settings: &Arc<Settings>,
-    group: &GroupName,
-    member: &MemberName,
-    partitions: u32,
+    joining: &Joining<'_>,
     wake: Wake,
 ) -> Result<Membership, BusError> {
+    let Joining { group, member, partitions, former } = *joining;
     let spec =
         LogSpec { max_records: MAX_RECORDS, max_bytes: MAX_BYTES, ..LogSpec::shared(LogName::of_group(group), 1) };
     let place = Place::new(spec.name.clone(), 0);
     let (events, inbox) = channel();
     let (holdings, life) = (Holdings::new(wake), new_life());
-    let seat = Seat::new(member.as_str(), life, partitions, settings.lease, settings.max_release_time);
+    let seat = Seat::new(member.as_str(), life, partitions, settings.lease, settings.max_release_time).behind(former);
     let worker = worker::Worker {
         backend,
         budget,
@@ -100,6 +108,7 @@ pub(crate) fn join(
         proposals: 0,
         next_turn: std::time::Instant::now(),
         leaving: None,
+        replaced: false,
     };
     let start = thread::Builder::new().name(format!("bus-{member}")).spawn(move || worker.run(&inbox));
     start.map_err(|error| BusError::Refused { action: "start a thread", reason: error.to_string() })?;

@@ -4,6 +4,8 @@
 //! that of a context before it is looked at: a comprehension may not stand in the body of another one, so the work is at most the
 //! size of the expression times that of the context.
 
+mod names;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
@@ -30,6 +32,19 @@ pub enum ExpressionError {
     /// Beyond a limit.
     #[error("the expression is too large: {0}; split it into several groups")]
     TooLarge(&'static str),
+    /// A name that nothing goes by.
+    #[error(
+        "the expression names `{name}`, and there is no such thing; it can look at `{variable}`, such as `{variable}.{name}`"
+    )]
+    Name {
+        /// The name.
+        name: String,
+        /// What it could look at.
+        variable: &'static str,
+    },
+    /// A function that is none.
+    #[error("there is no function `{0}` in expressions")]
+    Function(String),
     /// It failed for these values.
     #[error("the expression fails: {0}")]
     Failed(String),
@@ -68,11 +83,11 @@ impl Variables {
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Reads an expression that looks at one variable.
     ///
     /// # Errors
-    /// When it is not CEL or beyond a limit.
-    pub fn new(text: &str) -> Result<Self, ExpressionError> {
+    /// When it is not CEL, beyond a limit, or has names that nothing goes by.
+    pub fn new(text: &str, variable: &'static str) -> Result<Self, ExpressionError> {
         if text.len() > MAX_EXPRESSION_BYTES {
             return Err(ExpressionError::TooLarge("more than 2048 bytes"));
         }
@@ -91,7 +106,24 @@ impl Expression {
                 Err(ExpressionError::TooLarge("more than 4 comprehensions"))
             }
             Size { parts, .. } if parts > MAX_EXPRESSION_PARTS => Err(ExpressionError::TooLarge("more than 512 parts")),
-            _ => Ok(Self(program)),
+            _ => {
+                names::check(program.expression(), variable)?;
+                Ok(Self(program))
+            }
+        }
+    }
+
+    /// Reads a condition that a node's context fulfils or not.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when it gives no truth value for a context without fields.
+    pub fn condition(text: &str) -> Result<Self, ExpressionError> {
+        let expression = Self::new(text, "context")?;
+        let empty = Variables::of("context", &serde_json::Value::Object(serde_json::Map::new()));
+        match expression.truth(&empty) {
+            Err(error @ ExpressionError::Type { .. }) => Err(error),
+            // Most fail, since what they look at is not there.
+            Ok(_) | Err(_) => Ok(expression),
         }
     }
 
@@ -246,7 +278,7 @@ mod tests {
     use super::*;
 
     fn truth(text: &str, context: &serde_json::Value) -> Result<bool, ExpressionError> {
-        Expression::new(text)?.truth(&Variables::of("context", context))
+        Expression::new(text, "context")?.truth(&Variables::of("context", context))
     }
 
     #[test]
@@ -269,7 +301,7 @@ mod tests {
 
     #[test]
     fn an_expression_beyond_a_limit_is_refused() {
-        let refused = |text: String| matches!(Expression::new(&text), Err(ExpressionError::TooLarge(_)));
+        let refused = |text: String| matches!(Expression::new(&text, "context"), Err(ExpressionError::TooLarge(_)));
         assert!(refused("1".repeat(MAX_EXPRESSION_BYTES + 1)));
         assert!(refused(format!("{}1{}", "(".repeat(49), ")".repeat(49))));
         assert!(refused(format!("{}true", "!".repeat(49))));
@@ -278,8 +310,8 @@ mod tests {
         assert!(refused(["[1].all(x, x > 0)"; 5].join(" && ")));
         assert!(refused(vec!["1"; 60].join("+")));
         assert!(refused(format!("[{}]", vec!["[1,1,1,1,1,1,1,1,1]"; 60].join(","))));
-        assert!(Expression::new(&["[1].all(x, x > 0)"; 4].join(" && ")).is_ok());
-        assert!(Expression::new("[1, 2].filter(x, x > 1).map(x, x * 2).size() == 1").is_ok());
+        assert!(Expression::new(&["[1].all(x, x > 0)"; 4].join(" && "), "context").is_ok());
+        assert!(Expression::new("[1, 2].filter(x, x > 1).map(x, x * 2).size() == 1", "context").is_ok());
     }
 
     #[test]
@@ -293,10 +325,41 @@ mod tests {
             format!("context{}", ".a".repeat(46)),
             format!("context{}", ".a".repeat(900)),
         ] {
-            let run =
-                move || Expression::new(&text).map(|e| e.truth(&Variables::of("context", &json!({}))).is_ok()).is_ok();
+            let run = move || {
+                Expression::new(&text, "context")
+                    .map(|e| e.truth(&Variables::of("context", &json!({}))).is_ok())
+                    .is_ok()
+            };
             let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
             assert!(thread.join().is_ok());
+        }
+    }
+
+    #[test]
+    fn names_that_nothing_goes_by_are_refused_when_an_expression_is_read() {
+        let name = |text: &str| match Expression::condition(text) {
+            Err(ExpressionError::Name { name, .. } | ExpressionError::Function(name)) => name,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(name("speed > 50"), "speed");
+        assert_eq!(name("contxt.speed > 50"), "contxt");
+        assert_eq!(name("has(context.speed) && has(other.speed)"), "other");
+        assert_eq!(name("context.tags.exists(tag, tog == 'sea')"), "tog");
+        assert_eq!(name("fast(context.speed)"), "fast");
+        assert_eq!(name("context.kind.begins('a')"), "begins");
+        let error = Expression::condition("speed > 50").unwrap_err().to_string();
+        assert!(error.ends_with("it can look at `context`, such as `context.speed`"), "{error}");
+        assert!(matches!(Expression::condition("1 + 1"), Err(ExpressionError::Type { .. })));
+        for right in [
+            "context.kind.startsWith('a') && context.kind.contains('b') || context.kind.endsWith('c')",
+            "type(context.speed) == int || double(context.speed) > 3.5 || size(context.tags) > 1",
+            "context.tags.all(tag, context.tags.exists_one(other, other == 'x') || tag.size() > 1)",
+            "'x' in context.tags && !(context.battery < 20) && context['speed'] > 3",
+            "context.tags.filter(tag, tag != 'a').map(tag, tag + 'b').size() == 1",
+        ] {
+            let read = Expression::condition(right);
+            let fits = read.is_ok() || matches!(read, Err(ExpressionError::TooLarge(_)));
+            assert!(fits, "{right}: {read:?}");
         }
     }
 

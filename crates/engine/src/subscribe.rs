@@ -333,6 +333,17 @@ impl Engine {
         true
     }
 
+    /// Forgets in the store what a session has subscribed to, where the session itself stays there.
+    pub(crate) fn forget_stored_subscriptions(&mut self, key: SessionKey) {
+        let Some(session) = self.desk.sessions.get(key.0).filter(|session| session.stored.is_some()) else { return };
+        let memberships = session.rare.as_deref().map_or(&[][..], |rare| &rare.memberships);
+        let shared = memberships.iter().map(|it| format!("$share/{}/{}", it.share, it.filter));
+        let filters = session.filters.iter().filter_map(|filter| self.index.filter(filter).map(str::to_owned));
+        for filter in filters.chain(shared).collect::<Vec<_>>() {
+            self.desk.forget_subscription(key, &filter);
+        }
+    }
+
     /// Removes all subscriptions of a session that ends.
     pub(crate) fn remove_subscriptions(&mut self, now: Now, key: SessionKey) {
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_engine::{
-    Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Takers,
+    Engine, Now, PartitionImage, Partitions, Place, RestoreRoute, Settings as EngineSettings, Snapshot, Sweep, Takers,
 };
 use tidegate_store::Store;
 
@@ -63,8 +63,10 @@ pub fn images_of(
     settings.limits.memory_ceiling = 0;
     let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, now);
     let (mut route, mut failure) = (RestoreRoute::new(1), None);
+    // What ended sessions have left is swept away sooner or later, and not while a store lies at rest.
+    let mut sweep = Sweep::default();
     let visited = store.for_each(&mut |key, value| {
-        if failure.is_none() {
+        if failure.is_none() && sweep.keep(key, value) {
             failure = match route.takers(key, value) {
                 Ok(Takers::None) => None,
                 Ok(_) => engine.restore(now, key, value).err(),
@@ -81,5 +83,40 @@ pub fn images_of(
     match engine.snapshot_partitions(now, partitions, u64::MAX).map_err(MoveError::from)? {
         Snapshot::Taken(images) => Ok(images),
         Snapshot::Loading => Err(PlaceError::TooLong),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_engine::{PARTITIONS, PartitionId};
+    use tidegate_store::{Settings, SimulatedDisk, keep_all, open};
+
+    use super::*;
+
+    /// The key of a subscription of session 64 to `x`; its value is five zeros.
+    const LEFT_BEHIND: &[u8] = b"\x10\0\0\0\0\0\0\0\x40\x01x";
+
+    fn opened(disk: &SimulatedDisk) -> Store {
+        let settings = Settings { min_free_bytes: 0, ..Settings::default() };
+        open(Arc::new(disk.clone()), settings, keep_all()).unwrap().store
+    }
+
+    #[test]
+    fn what_an_ended_session_has_left_in_a_store_does_not_spoil_the_rest() {
+        let disk = SimulatedDisk::new(1);
+        let mut writing = opened(&disk).stepped(Box::new(|_: u16, _: u64| {}));
+        let mut put = vec![1, LEFT_BEHIND.len() as u8, 0];
+        put.extend_from_slice(LEFT_BEHIND);
+        put.extend_from_slice(&[5, 0, 0, 0, 0, 0, 0, 0, 0]);
+        writing.submit(0, 1, put).unwrap();
+        while writing.step() {}
+        writing.sync();
+        writing.end();
+        drop(writing);
+        let all: Partitions = (0..PARTITIONS).map(PartitionId).collect();
+        let mut pairs = 0;
+        opened(&disk).for_each(&mut |_, _| pairs += 1).unwrap();
+        assert_eq!(pairs, 1, "it is there");
+        assert_eq!(images_of(&opened(&disk), EngineSettings::default(), all).unwrap().len(), usize::from(PARTITIONS));
     }
 }

@@ -149,3 +149,38 @@ fn what_is_not_released_is_taken_when_its_time_is_over() {
         assert_eq!((one.holdings.held().len(), losing), if seconds < 3 { (16, 8) } else { (8, 0) });
     }
 }
+
+/// The table after a seat has got what it wished for.
+fn granted(seat: &mut Seat, table: &Table, now: Instant, holdings: &Holdings) -> Table {
+    let wish = seat.wish(table, now).unwrap();
+    seat.agreed(&wish, now, now, holdings);
+    wish
+}
+
+#[test]
+fn two_processes_of_one_name_do_not_drive_each_other_out_for_ever() {
+    let (now, release) = (Instant::now(), Duration::from_secs(3));
+    let holdings = Holdings::new(Arc::new(|| {}));
+    let mut old = Seat::new("a", 1, 4, LEASE, release);
+    let table = granted(&mut old, &Table::default(), now, &holdings);
+    let mut new = Seat::new("a", 2, 4, LEASE, release);
+    let mut table = granted(&mut new, &table, now, &holdings);
+    assert!(old.wish(&table, now).is_none(), "the newcomer has the name");
+    let mut again = Seat::new("a", 3, 4, LEASE, release).behind(Some(1));
+    let mut at = now;
+    for _ in 0..20 {
+        assert!(again.wish(&table, at).is_none(), "and keeps it as long as it lives");
+        at += LEASE / 4;
+        table = granted(&mut new, &table, at, &holdings);
+    }
+    assert!(again.wish(&table, at).is_none());
+    assert!(again.wish(&table, at + LEASE).is_some(), "then the name is free");
+}
+
+#[test]
+fn a_process_takes_its_own_former_place_at_once() {
+    let (now, release) = (Instant::now(), Duration::from_secs(3));
+    let holdings = Holdings::new(Arc::new(|| {}));
+    let table = granted(&mut Seat::new("a", 1, 4, LEASE, release), &Table::default(), now, &holdings);
+    assert!(Seat::new("a", 2, 4, LEASE, release).behind(Some(1)).wish(&table, now).is_some());
+}

@@ -37,6 +37,8 @@ pub(super) struct Worker {
     pub(super) next_turn: Instant,
     /// Until when the member tries to say that it goes.
     pub(super) leaving: Option<Instant>,
+    /// Whether another process has the name, as far as was told.
+    pub(super) replaced: bool,
 }
 
 impl Worker {
@@ -196,9 +198,13 @@ impl Worker {
         let table = if self.leaving.is_some() {
             self.accepted.table.without(self.life)
         } else if let Some(wish) = self.seat.wish(&self.accepted.table, now) {
+            self.replaced = false;
             wish
         } else {
-            tracing::warn!(group = %self.target.place.log, "another process has joined by this name");
+            if !std::mem::replace(&mut self.replaced, true) {
+                let group = &self.target.place.log;
+                tracing::warn!(%group, "another process has joined by this name; this one waits until that one has gone");
+            }
             return self.seat.replaced(&self.holdings);
         };
         self.append(now, table);

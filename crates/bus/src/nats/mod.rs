@@ -1,5 +1,6 @@
 //! The bus on NATS: core for live messages, JetStream for logs. The client has a thread of its own.
 
+mod complaints;
 mod lane;
 mod live;
 mod message;
@@ -32,6 +33,7 @@ use crate::{
     Append, Bounds, BusError, Connection, Epoch, LiveMessage, LogSpec, Observer, Place, Position, Reader, Settings,
     SubjectFilter, Subscription, Wake,
 };
+use complaints::Complaints;
 use lane::{Lane, Request};
 use reader::ReaderTask;
 use server::{Server, is_up, told};
@@ -63,7 +65,8 @@ pub(crate) fn open(
 ) -> Result<Arc<dyn Backend>, BusError> {
     let link = Link::new(observer);
     let (turns, turns_seen) = watch::channel(0);
-    let mut options = options(settings, Arc::clone(&link), turns);
+    let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    let mut options = options(settings, Arc::clone(&link), turns, Complaints::new(names.join(",")));
     if let Some(credentials) = credentials {
         options = options.user_and_password(credentials.user.clone(), credentials.password().to_owned());
     }
@@ -117,7 +120,7 @@ fn run(start: Start, stopped: oneshot::Receiver<()>) {
     // Tasks that are under way are dropped with the runtime, and tell those who wait that the bus has stopped.
 }
 
-fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>) -> ConnectOptions {
+fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>, complaints: Complaints) -> ConnectOptions {
     let mut options = ConnectOptions::new()
         .name(format!("tidegate {}", settings.prefix))
         .retry_on_initial_connect()
@@ -128,7 +131,7 @@ fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>) -> C
         .reconnect_delay_callback(|attempts| CONNECT_EVERY.min(Duration::from_millis(50) * attempts.min(1_000) as u32))
         .require_tls(settings.tls)
         .event_callback(move |event| {
-            hear(&event, &link, &turns);
+            hear(&event, &link, &turns, &complaints);
             std::future::ready(())
         });
     if let Some(authorities) = &settings.tls_ca {
@@ -141,10 +144,11 @@ fn options(settings: &Settings, link: Arc<Link>, turns: watch::Sender<u64>) -> C
 }
 
 /// Takes note of what the client says about its connection.
-fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>) {
+fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>, complaints: &Complaints) {
     match event {
         Event::Connected => {
             turns.send_if_modified(|turns| step(turns, !is_up(*turns)));
+            complaints.connected();
             link.connected();
         }
         Event::Disconnected | Event::Closed => {
@@ -156,7 +160,7 @@ fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>) {
         }
         Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
         Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
-        Event::ClientError(error) => tracing::warn!(%error, "the client of the bus has met an error"),
+        Event::ClientError(error) => complaints.tell(is_up(*turns.borrow()), error),
         Event::Draining => {}
     }
 }

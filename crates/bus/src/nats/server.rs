@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_nats::Client;
 use async_nats::jetstream::Context;
+use async_nats::jetstream::context::RequestErrorKind;
 use async_nats::jetstream::stream::RawMessageErrorKind;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -124,6 +125,7 @@ impl Server {
     pub(super) async fn create(&self, spec: &LogSpec, deadline: Instant) -> Result<(), BusError> {
         self.connected(deadline).await?;
         self.check_version(spec)?;
+        self.check_jetstream().await?;
         for partition in 0..spec.partitions {
             let place = Place { log: spec.name.clone(), partition: Partition(partition) };
             self.create_stream(spec, &place, deadline).await.map_err(|failure| failure.into_error("make a log"))?;
@@ -231,6 +233,22 @@ impl Server {
             Ok(message) => Ok(message.headers.get(ID).is_some_and(|found| found.as_str() == id)),
             Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(false),
             Err(error) => Err(told(&error)),
+        }
+    }
+
+    /// Whether there is a JetStream, here or at another server of this one's cluster. Without one nobody ever answers.
+    async fn check_jetstream(&self) -> Result<(), BusError> {
+        if self.client.server_info().jetstream {
+            return Ok(());
+        }
+        let answer: Result<Value, _> = self.context.request("INFO".to_owned(), &json!({})).await;
+        match answer {
+            Err(error) if error.kind() == RequestErrorKind::NoResponders => {
+                let reason = "the NATS server has no JetStream; start it with `nats-server -js`".to_owned();
+                Err(BusError::Refused { action: "make a log", reason })
+            }
+            // Whatever else it is shows when the log is made.
+            _ => Ok(()),
         }
     }
 

@@ -117,7 +117,7 @@ mod tests {
     use crate::expression::Expression;
 
     fn group(name: &str) -> Group {
-        Group { name: name.into(), rule: Rule::When(Expression::new("true").unwrap()) }
+        Group { name: name.into(), rule: Rule::When(Expression::condition("true").unwrap()) }
     }
 
     fn new(definer: &str, names: &[&str]) -> Result<Definition, DefinitionError> {

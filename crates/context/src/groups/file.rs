@@ -106,7 +106,7 @@ pub fn read_groups(text: &str) -> Result<Definition, GroupsFileError> {
 fn group(table: GroupTable) -> Result<Group, GroupsFileError> {
     let name = table.name;
     let rule = match (table.when, table.circle, table.polygon, table.threshold) {
-        (Some(text), None, None, None) => Expression::new(&text)
+        (Some(text), None, None, None) => Expression::condition(&text)
             .map(Rule::When)
             .map_err(|error| GroupsFileError::Expression { group: name.clone(), error }),
         (None, Some(table), None, None) => circle(&table).map_err(|error| geofence(&name, error)),

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_a_context_lacks_makes_no_member() {
-        let when = Rule::When(Expression::new("context.speed > 5").unwrap());
+        let when = Rule::When(Expression::condition("context.speed > 5").unwrap());
         assert!(holds(&when, &json!({ "speed": 6 }), false) && !holds(&when, &json!({ "heat": 6 }), true));
         let circle = Rule::Circle(Circle::new(Position::new(0.0, 0.0).unwrap(), 1_000.0, 0.0).unwrap());
         assert!(holds(&circle, &json!({ "latitude": 0.001, "longitude": 0 }), false));

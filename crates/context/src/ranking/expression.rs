@@ -14,7 +14,7 @@ impl ScoreExpression {
     /// # Errors
     /// When it cannot be read, is too large, or gives no number for an idle gateway.
     pub fn new(text: &str) -> Result<Self, ExpressionError> {
-        let expression = Expression::new(text)?;
+        let expression = Expression::new(text, "gateway")?;
         expression.number(&variables(&GatewayView::default()))?;
         Ok(Self(expression))
     }

@@ -63,6 +63,7 @@ impl Engine {
         let ends_at = addresses.mailbox_ends_at(now.monotonic);
         self.end_will_and_timers(now, key);
         self.end_fetches(key);
+        self.forget_stored_subscriptions(key);
         self.remove_subscriptions(now, key);
         self.set_standing(now, key, Standing::Mailbox);
         self.empty_into_mailbox(now, key, reason);

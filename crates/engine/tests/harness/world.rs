@@ -448,6 +448,12 @@ impl World {
         std::mem::take(&mut self.0.borrow_mut().pongs)
     }
 
+    /// Runs, and takes what nodes have said of themselves.
+    pub(crate) fn take_reports(&self) -> Vec<ApplicationMessage> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().reports)
+    }
+
     /// Runs, and takes the messages for applications, each with its shard.
     pub(crate) fn take_records(&self) -> Vec<(u16, ApplicationMessage)> {
         self.run();

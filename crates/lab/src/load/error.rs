@@ -34,6 +34,16 @@ pub enum LoadError {
         /// What the system said.
         error: io::Error,
     },
+    /// This process may not have enough open files.
+    #[error(
+        "{needed} open files are needed in one process and {limit} are allowed; raise `ulimit -n`, or share the load with --processes"
+    )]
+    Files {
+        /// How many.
+        needed: u64,
+        /// How many there may be.
+        limit: u64,
+    },
     /// The broker does not do what a test needs.
     #[error("the test could not be made: {0}")]
     Check(String),

@@ -164,6 +164,21 @@ fn who_is_away_loses_messages_and_it_is_seen_why() {
 }
 
 #[test]
+fn who_is_away_for_longer_than_messages_are_kept_loses_them_to_their_expiry() {
+    for (offline_ms, expired, disconnected) in [(2_500, 2 * 250, 0), (500, 0, 2 * 50)] {
+        let mut groups = mesh(4, 1, 0, open(100.0));
+        groups[0].disturbances = vec![Disturbance::Storm { share: 0.5, at_ms: 1_005, offline_ms }];
+        let Role::Publisher(publishing) = &mut groups[1].role else { panic!("a publisher") };
+        publishing.expiry_s = Some(1);
+        let mut plan = plan(5_000, groups);
+        plan.protocol = Protocol::V5;
+        let (outcome, records) = Simulated::run(plan, Behaviour::default());
+        agree(&outcome, &records);
+        assert_eq!((outcome.losses.expiry, outcome.losses.disconnect), (expired, disconnected));
+    }
+}
+
+#[test]
 fn requests_come_back_and_a_survey_is_answered_by_all() {
     let asking = |filter: &str| Role::Requester {
         requests: publishing("ask/{client}", 1, open(20.0)),

@@ -51,6 +51,10 @@ pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), Netwo
     let wrong = |error: serde_json::Error| NetworkError::Holder(error.to_string());
     let asked: Asked = serde_json::from_str(&line).map_err(wrong)?;
     run("ip link set lo up")?;
+    if let Some(backlog) = asked.network.backlog {
+        // Each network namespace has its own.
+        fs::write("/proc/sys/net/core/somaxconn", backlog.to_string()).map_err(NetworkError::io("set the backlog"))?;
+    }
     let device = format!("tgl{}", std::process::id());
     let by_kernel = !asked.network.disturbs() || has_netem();
     if by_kernel {

@@ -28,6 +28,9 @@ pub struct Network {
     /// How much goes over it in a second.
     #[serde(default)]
     pub rate: Option<BitRate>,
+    /// How many connections wait to be accepted at most (`net.core.somaxconn`), whatever the broker asks for.
+    #[serde(default)]
+    pub backlog: Option<u32>,
 }
 
 impl Network {
@@ -69,7 +72,10 @@ impl Network {
             parts.push(format!("{} % loss", self.loss));
         }
         parts.extend(self.rate.map(BitRate::words));
-        if parts.is_empty() { "nothing changed".to_owned() } else { format!("{} each way", parts.join(", ")) }
+        let link = (!parts.is_empty()).then(|| format!("{} each way", parts.join(", ")));
+        let backlog = self.backlog.map(|backlog| format!("a backlog of {backlog}"));
+        let all: Vec<String> = link.into_iter().chain(backlog).collect();
+        if all.is_empty() { "nothing changed".to_owned() } else { all.join("; ") }
     }
 }
 
@@ -136,6 +142,7 @@ mod tests {
         assert_eq!(network.words(), "20 ms ± 2 ms, 1 % loss, 100 Mbit/s each way");
         assert!(network.disturbs() && network.check().is_ok());
         assert_eq!(Network::default().words(), "nothing changed");
+        assert_eq!(self::network("backlog = 128").words(), "a backlog of 128");
     }
 
     #[test]

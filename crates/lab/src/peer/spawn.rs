@@ -17,10 +17,11 @@ pub(super) const LOG: &str = "output.log";
 /// The user that a broker runs as when this program is root: nobody.
 const NOBODY: u32 = 65_534;
 
-/// Joins the cgroups named before `--`, takes as many open files as are allowed, and becomes the program after it: the same process, so that
-/// nothing of it ever runs outside its limits.
-const BECOME: &str = "while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
-                      ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; exec \"$@\"";
+/// Takes as many open files as the first word says, or as are allowed when it is `all`; joins the cgroups named before `--`, and becomes the program
+/// after it: the same process, so that nothing of it ever runs outside its limits.
+const BECOME: &str = "if [ \"$1\" = all ]; then ulimit -n \"$(ulimit -H -n)\" 2> /dev/null; else ulimit -n \"$1\" || exit 72; fi; shift; \
+                      while [ \"$1\" != -- ]; do echo 0 > \"$1\" || exit 71; shift; done; shift; \
+                      exec \"$@\"";
 
 /// Where peers are installed and where they keep their files while they run.
 #[derive(Clone, Debug)]
@@ -75,6 +76,8 @@ pub struct Site {
     pub host: String,
     /// Files whose writers join a cgroup: its limits.
     pub cgroups: Vec<PathBuf>,
+    /// Open files of each of its processes; as many as are allowed when nothing is said.
+    pub descriptors: Option<u32>,
     /// The file of the network namespace that it runs in; that of this program when there is none.
     pub namespace: Option<PathBuf>,
 }
@@ -149,7 +152,8 @@ impl Plan<'_> {
 
     fn command(&self, program: &Path, args: &[String]) -> (Command, Option<String>) {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", BECOME, "tidegate-lab"]).args(&self.site.cgroups).arg("--");
+        let files = self.site.descriptors.map_or_else(|| "all".to_owned(), |files| files.to_string());
+        command.args(["-c", BECOME, "tidegate-lab", &files]).args(&self.site.cgroups).arg("--");
         if let Some(namespace) = &self.site.namespace {
             command.arg("nsenter").arg(format!("--net={}", namespace.display())).arg("--");
         }

@@ -23,6 +23,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("libcoap", include_str!("../../peers/libcoap.toml")),
     ("mochi", include_str!("../../peers/mochi.toml")),
     ("mosquitto", include_str!("../../peers/mosquitto.toml")),
+    ("mosquitto-poll", include_str!("../../peers/mosquitto-poll.toml")),
     ("nats", include_str!("../../peers/nats.toml")),
     ("qpid", include_str!("../../peers/qpid.toml")),
     ("rabbitmq", include_str!("../../peers/rabbitmq.toml")),

@@ -9,6 +9,7 @@ mod page;
 mod plot;
 mod provenance;
 mod published;
+mod short;
 mod summary;
 mod tables;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use crate::results::{Measure, Results};
 pub fn html(results: &Results) -> String {
     let mut body = String::new();
     summary::write(results, &mut body);
+    short::write(results, &mut body);
     found::write(results, &mut body);
     // A test has no load to be drawn.
     if results.scenario.check.is_none() {

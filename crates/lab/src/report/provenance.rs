@@ -124,9 +124,10 @@ fn limits(run: &Run) -> String {
         (Some(by), false) => Some(format!("{} by {}", parts.join(", "), escape(by))),
         _ => None,
     };
+    let files = wanted.descriptors.map(|files| format!("{files} open files"));
     let network =
         run.network.as_ref().map(|made| format!("network: {}, by {}", escape(&made.wanted.words()), escape(&made.by)));
-    let said: Vec<String> = limits.into_iter().chain(network).collect();
+    let said: Vec<String> = limits.into_iter().chain(files).chain(network).collect();
     if said.is_empty() { "none".to_owned() } else { said.join("; ") }
 }
 

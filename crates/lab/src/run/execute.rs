@@ -15,7 +15,7 @@ use crate::peer::{Peer, PeerError, Ports, Site};
 use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
-use crate::scenario::{Case, Event, ScenarioError};
+use crate::scenario::{Case, Event, Limits, ScenarioError};
 use crate::stop::Stop;
 
 /// Looks at the processes in a run, at most this far apart.
@@ -73,6 +73,7 @@ pub(super) fn execute(
     let site = Site {
         host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
         cgroups: limited.as_ref().map(Limited::joins).unwrap_or_default(),
+        descriptors: task.case.limits.descriptors,
         namespace: link.as_ref().map(Link::namespace),
     };
     let mut broker = Broker::start(order, task, &site, ports, stop)?;
@@ -105,8 +106,6 @@ pub(super) fn execute(
     #[expect(clippy::cast_precision_loss, reason = "microseconds are enough")]
     let load_zero_s = outcome.zero_unix_ns as f64 / 1e9 - unix_s;
     let invalid = ended_early.map(|how| format!("the broker ended: {how}")).or(outcome.generator.invalid.clone());
-    let (throttled, killed_for_memory) = limited.as_ref().map(Limited::pressure).unwrap_or_default();
-    let by = limited.as_ref().map(|limited| limited.by.to_owned());
     let run = Run {
         id: task.id.clone(),
         case: task.case.name.clone(),
@@ -122,13 +121,20 @@ pub(super) fn execute(
         broker: used,
         generator,
         events: timeline.happened,
-        limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
+        limits: applied(task, limited.as_ref()),
         network: link
             .as_ref()
             .map(|link| AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }),
         invalid,
     };
     Ok((run, info))
+}
+
+/// The limits that were in force, and how they pressed.
+fn applied(task: &Task<'_>, limited: Option<&Limited>) -> AppliedLimits {
+    let (throttled, killed_for_memory) = limited.map(Limited::pressure).unwrap_or_default();
+    let by = limited.map(|limited| limited.by.to_owned());
+    AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory }
 }
 
 /// What a broker that runs already says of its version, by whatever protocol it was loaded.
@@ -151,12 +157,15 @@ fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report)
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
-    if !task.case.limits.any() {
+    if task.case.limits == Limits::default() {
         return Ok(None);
     }
     if matches!(task.peer, Peer::Address { .. }) {
         let why = "the broker is an address; limits are for brokers that the lab starts".to_owned();
         return Err(ExecuteError::Limits(why));
+    }
+    if !task.case.limits.takes_cgroup() {
+        return Ok(None);
     }
     let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
     cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)

@@ -61,6 +61,7 @@ impl Board {
         Limits {
             cpus: Some(limits.cpus.map_or(cpus, |own| own.min(cpus))),
             memory: Some(limits.memory.map_or(memory, |own| Bytes(own.0.min(memory.0)))),
+            descriptors: limits.descriptors,
         }
     }
 }
@@ -81,9 +82,9 @@ mod tests {
     #[test]
     fn a_board_narrows_the_limits_of_a_case_and_widens_none() {
         let board = Board::named("raspberry-pi-2").unwrap();
-        let own = Limits { cpus: Some(0.2), memory: None };
-        assert_eq!(board.within(own), Limits { cpus: Some(0.2), memory: Some(Bytes(870 << 20)) });
-        let wide = Limits { cpus: Some(8.0), memory: Some(Bytes(64 << 30)) };
+        let own = Limits { cpus: Some(0.2), ..Limits::default() };
+        assert_eq!(board.within(own), Limits { cpus: Some(0.2), memory: Some(Bytes(870 << 20)), ..own });
+        let wide = Limits { cpus: Some(8.0), memory: Some(Bytes(64 << 30)), descriptors: None };
         assert_eq!(board.within(wide), board.within(Limits::default()));
         assert_eq!(Board::named("abacus"), None);
     }

@@ -36,9 +36,12 @@ impl Scenario {
             if cases.iter().any(|case| case.name == name) {
                 return Err(wrong("two cases have this name; `case` has to name every value that differs".to_owned()));
             }
-            let limits = table(&self.limits, &values).try_into().map_err(|error| wrong(format!("{error}")))?;
-            let network =
-                self.network.as_ref().map(|network| table(network, &values).try_into::<Network>()).transpose();
+            let limits =
+                without_none(table(&self.limits, &values)).try_into().map_err(|error| wrong(format!("{error}")))?;
+            let network = self.network.as_ref().map(|network| (network, without_none(table(network, &values))));
+            // Where each value says `none`, there is no network; one without any value is a link on which nothing is changed.
+            let network = network.filter(|(all, left)| all.is_empty() || !left.is_empty());
+            let network = network.map(|(_, network)| network.try_into::<Network>()).transpose();
             let network = network.map_err(|error| wrong(format!("[network] {error}")))?;
             network.map_or(Ok(()), |network| network.check()).map_err(|error| wrong(error.to_string()))?;
             cases.push(Case {
@@ -81,6 +84,12 @@ fn combinations(
             .collect();
     }
     all
+}
+
+/// Without what a case does not have.
+fn without_none(mut table: toml::Table) -> toml::Table {
+    table.retain(|_, value| value.as_str() != Some("none"));
+    table
 }
 
 fn table(template: &toml::Table, values: &BTreeMap<String, Value>) -> toml::Table {
@@ -155,6 +164,19 @@ mod tests {
     fn a_scenario_without_a_matrix_has_one_case() {
         let cases = scenario("[load]\na = 1").cases().unwrap();
         assert_eq!((cases.len(), cases[0].name.as_str()), (1, "all"));
+    }
+
+    #[test]
+    fn a_case_does_not_have_what_is_none_there() {
+        let cases = scenario(
+            "case = '{cpus}, {rate}'\n[[variants]]\ncpus = 'none'\nrate = 'none'\n[[variants]]\ncpus = 0.5\nrate = '1Mbit'\n\
+             [load]\na = 1\n[limits]\ncpus = '{cpus}'\n[network]\nrate = '{rate}'",
+        )
+        .cases()
+        .unwrap();
+        assert_eq!((cases[0].limits, cases[0].network), (Limits::default(), None));
+        assert!(cases[1].limits.cpus == Some(0.5) && cases[1].network.is_some_and(|network| network.rate.is_some()));
+        assert_eq!(scenario("[load]\na = 1\n[network]").cases().unwrap()[0].network, Some(Network::default()));
     }
 
     #[test]

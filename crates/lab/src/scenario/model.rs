@@ -40,9 +40,12 @@ pub struct Scenario {
     /// The plan of the load.
     #[serde(default)]
     pub load: toml::Table,
-    /// What the broker may use.
+    /// What the broker may use; a value that is the text `none` stands for nothing, also in `network`.
     #[serde(default)]
     pub limits: toml::Table,
+    /// The case that the others are compared with: the report says which of them fall short of it, and by what.
+    #[serde(default)]
+    pub base: Option<String>,
     /// What is between the broker and the load; the broker then has a network namespace of its own. See
     /// [`Network`](crate::network::Network).
     #[serde(default)]
@@ -98,11 +101,14 @@ pub struct Limits {
     /// Memory in bytes, with the page cache of its files.
     #[serde(default)]
     pub memory: Option<Bytes>,
+    /// Open files of each of its processes.
+    #[serde(default)]
+    pub descriptors: Option<u32>,
 }
 
 impl Limits {
-    /// Whether anything is limited.
-    pub fn any(&self) -> bool {
+    /// Whether anything is limited that takes a cgroup.
+    pub fn takes_cgroup(&self) -> bool {
         self.cpus.is_some() || self.memory.is_some()
     }
 }

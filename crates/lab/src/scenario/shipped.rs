@@ -18,6 +18,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "smoke",
     "pi-ladder",
     "pi-many-to-many",
+    "pi-barrier",
     "lavva-1",
     "lavva-2",
     "lavva-3",

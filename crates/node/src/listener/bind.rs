@@ -37,6 +37,9 @@ fn advice(error: &io::Error, address: &str) -> &'static str {
         io::ErrorKind::AddrInUse if file => {
             "a process listens on this socket, or the file is no socket: stop the process or choose another path"
         }
+        io::ErrorKind::AddrInUse if address.starts_with("quic:") => {
+            "another process listens there: stop it or choose another port (`ss -lunp` shows who it is)"
+        }
         io::ErrorKind::AddrInUse => {
             "another process listens there: stop it or choose another port (`ss -ltnp` shows who it is)"
         }

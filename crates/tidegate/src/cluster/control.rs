@@ -73,6 +73,8 @@ pub(super) struct Control {
     events: Sender<Event>,
     work: Sender<Work>,
     life: Option<Life>,
+    /// Whether this process had a membership before, and has lost it.
+    was_member: bool,
     follower: Follower,
     leader: Leader,
     table: Table,
@@ -113,6 +115,7 @@ impl Control {
             events,
             work,
             life: None,
+            was_member: false,
             follower,
             leader: Leader::default(),
             table: Table::default(),
@@ -193,6 +196,7 @@ impl Control {
                 tracing::warn!("the node has lost its membership of the cluster: it serves nobody until it is back");
                 let before = life.membership.incarnation();
                 self.own.after = Some(before);
+                self.was_member = true;
                 self.leader.resign();
                 self.shared.lapse();
                 self.life = None;
@@ -208,7 +212,10 @@ impl Control {
     fn begin_life(&mut self) {
         let join = || -> Result<Membership, BusError> {
             let (group, name) = (GroupName::new(GROUP)?, MemberName::new(self.setup.name.as_str())?);
-            self.logs.bus.join(&group, &name, 1, self.wake())
+            match self.own.after.filter(|_| self.was_member) {
+                Some(former) => self.logs.bus.rejoin(&group, &name, 1, former, self.wake()),
+                None => self.logs.bus.join(&group, &name, 1, self.wake()),
+            }
         };
         match join() {
             Ok(membership) => {

@@ -1,6 +1,6 @@
 //! Writes events to standard error, one line each, as text or JSON.
 //!
-//! This is all that we need of a subscriber: no spans and no filters by module. The lines are written by a thread of their
+//! This is all that we need of a subscriber: no spans, and of filters only one for a library that says what is told in better words. The lines are written by a thread of their
 //! own, because events come from shards, and a shard must not wait for whoever reads the log.
 
 mod line;
@@ -19,6 +19,9 @@ use writer::Writer;
 
 /// How long the end of the process waits for the last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The client of NATS logs each attempt to connect, several times a second; the bus tells of them now and then.
+const NATS_CLIENT: &str = "async_nats";
 
 /// Takes events and writes those that matter enough.
 struct StderrLog {
@@ -73,7 +76,8 @@ impl StderrLog {
 impl Subscriber for StderrLog {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // Whoever asks beforehand (`tracing::enabled!`) asks about a hint, which is neither an event nor a span.
-        !metadata.is_span() && *metadata.level() <= self.level()
+        let told_already = metadata.target().starts_with(NATS_CLIENT) && self.level() < LevelFilter::DEBUG;
+        !metadata.is_span() && *metadata.level() <= self.level() && !told_already
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {

@@ -87,6 +87,9 @@ fn a_series_leaves_results_and_a_report_and_is_not_made_twice() {
     for run in runs {
         let counts = &run["load"]["counts"];
         assert_eq!((&counts["sent"], &counts["received"]), (&50.into(), &100.into()), "{counts}");
+        // One of the two processes has subscribers only, and measures itself over the same time.
+        let busiest = run["load"]["generator"]["busiest"].as_f64().unwrap();
+        assert!(busiest > 0.0 && busiest <= 1.01, "{busiest} of a core");
         assert!(run["broker"]["rss"].as_array().unwrap().iter().any(|rss| rss.as_u64() > Some(0)));
     }
     let report = fs::read_to_string(folder.file("out/report.html")).unwrap();

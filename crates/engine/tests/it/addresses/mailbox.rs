@@ -289,3 +289,22 @@ fn what_a_node_has_taken_over_is_not_sent_again() {
         node.expect_nothing();
     });
 }
+
+#[test]
+fn what_a_mailbox_is_kept_of_has_no_subscriptions_after_a_restart() {
+    let world = World::with(1, |settings| {
+        open(settings);
+        settings.durability = Durability::Commit;
+    });
+    let node = world.connect(v311("n"));
+    node.subscribe("t", AtLeastOnce);
+    node.subscribe("$share/s/u", AtLeastOnce);
+    assert_eq!(change(&world, "n", &["g"], &[]), MembershipOutcome::Done);
+    node.disconnect();
+    world.crash(Crash::now(1));
+    let sender = world.connect(v5("sender"));
+    sender.publish(message("t", "1").qos1());
+    sender.publish(message("u", "2").qos1());
+    sender.publish(message("ctx/to/group/g", "3").qos1());
+    assert_eq!(numbers(&world.connect(v311("n").lasting()).messages()), [3]);
+}

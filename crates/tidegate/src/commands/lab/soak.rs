@@ -71,6 +71,9 @@ fn judged(results: &mut Results) -> (String, bool) {
         is_worse |= drifts.iter().any(|drifted| drifted.is_worse);
         // Writing to a text does not fail.
         let _ = writeln!(text, "{}, {}", run.case, run.peer);
+        if let Some(why) = &run.invalid {
+            let _ = writeln!(text, "  not valid: {why}");
+        }
         for drifted in &drifts {
             line(drifted, &mut text);
         }

@@ -1,0 +1,89 @@
+//! Names in an expression that nothing goes by: with one of them it would fail for every node, and nobody would hear of it.
+
+use std::collections::BTreeSet;
+
+use cel::common::ast::{EntryExpr, Expr};
+use cel::{ExecutionError, IdedExpr};
+
+use super::{ExpressionError, Variables, compile, guarded};
+
+/// Names that are not those of an expression's own comprehensions.
+#[derive(Default)]
+struct Names<'a> {
+    bound: Vec<&'a str>,
+    values: BTreeSet<&'a str>,
+    /// Functions, and whether each is called on something.
+    functions: BTreeSet<(&'a str, bool)>,
+}
+
+impl<'a> Names<'a> {
+    fn add(&mut self, expression: &'a IdedExpr) {
+        match &expression.expr {
+            Expr::Call(call) => {
+                if call.func_name.starts_with(|first: char| first.is_ascii_alphabetic()) {
+                    self.functions.insert((&call.func_name, call.target.is_some()));
+                }
+                call.target.iter().for_each(|target| self.add(target));
+                call.args.iter().for_each(|argument| self.add(argument));
+            }
+            Expr::Comprehension(comprehension) => {
+                self.add(&comprehension.iter_range);
+                self.add(&comprehension.accu_init);
+                let outside = self.bound.len();
+                self.bound.extend([comprehension.iter_var.as_str(), comprehension.accu_var.as_str()]);
+                self.bound.extend(comprehension.iter_var2.as_deref());
+                for body in [&comprehension.loop_cond, &comprehension.loop_step, &comprehension.result] {
+                    self.add(body);
+                }
+                self.bound.truncate(outside);
+            }
+            Expr::Ident(name) if !name.starts_with('@') && !self.bound.contains(&name.as_str()) => {
+                self.values.insert(name);
+            }
+            Expr::List(list) => list.elements.iter().for_each(|element| self.add(element)),
+            Expr::Map(map) => map.entries.iter().for_each(|entry| self.add_entry(&entry.expr)),
+            Expr::Select(select) => self.add(&select.operand),
+            Expr::Struct(structure) => structure.entries.iter().for_each(|entry| self.add_entry(&entry.expr)),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        }
+    }
+
+    fn add_entry(&mut self, entry: &'a EntryExpr) {
+        match entry {
+            EntryExpr::StructField(field) => self.add(&field.value),
+            EntryExpr::MapEntry(entry) => {
+                self.add(&entry.key);
+                self.add(&entry.value);
+            }
+        }
+    }
+}
+
+/// Checks that there is something by each name of an expression that may look at `variable`.
+///
+/// # Errors
+/// The first name that nothing goes by.
+pub(super) fn check(expression: &IdedExpr, variable: &'static str) -> Result<(), ExpressionError> {
+    let mut names = Names::default();
+    names.add(expression);
+    for name in names.values {
+        if name != variable && is_unknown(name) {
+            return Err(ExpressionError::Name { name: name.to_owned(), variable });
+        }
+    }
+    for (name, on_something) in names.functions {
+        let call = if on_something { format!("[].{name}()") } else { format!("{name}()") };
+        if is_unknown(&call) {
+            return Err(ExpressionError::Function(name.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether an expression fails since nothing goes by its name, and not for its types or what it is called with.
+fn is_unknown(text: &str) -> bool {
+    let Ok(program) = compile(text) else { return false };
+    let nothing = Variables::of("_", &serde_json::Value::Null);
+    let outcome = guarded(|| program.execute(&nothing.0).map(drop));
+    matches!(outcome, Ok(Err(ExecutionError::UndeclaredReference(_))))
+}

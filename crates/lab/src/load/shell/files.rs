@@ -1,0 +1,43 @@
+//! Open files: each connection is one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::load::LoadError;
+
+/// What a process has open beside its connections: the poll, standard streams, what libraries open for a moment.
+const OTHERS: u64 = 50;
+
+/// Takes as many open files as this process may have, and makes sure that they are enough for so many clients: a connection that fails for want of them
+/// would be put down to the broker.
+///
+/// # Errors
+/// When they are too few.
+pub(super) fn enough(clients: u64) -> Result<(), LoadError> {
+    let limits = getrlimit(Resource::Nofile);
+    if limits.current != limits.maximum {
+        // What may not be raised stays as it is, and is judged as it is.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limits.maximum, ..limits });
+    }
+    let needed = clients.saturating_add(OTHERS);
+    match getrlimit(Resource::Nofile).current {
+        Some(limit) if limit < needed => Err(LoadError::Files { needed, limit }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_raised_as_far_as_may_be_and_too_few_files_are_told_before_a_run() {
+        let before = getrlimit(Resource::Nofile);
+        let less = before.maximum.map_or(100_000, |most| most - 1);
+        setrlimit(Resource::Nofile, Rlimit { current: Some(less), ..before }).unwrap();
+        enough(1).unwrap();
+        assert_eq!(getrlimit(Resource::Nofile).current, before.maximum);
+        let too_many = enough(1 << 40);
+        assert_eq!(too_many.is_err(), before.maximum.is_some());
+        assert!(too_many.err().is_none_or(|error| error.to_string().contains("--processes")));
+    }
+}
