@@ -49,10 +49,10 @@ def try_publish(client, topic, payload, qos):
     return codes.get(timeout=PATIENCE)
 
 
-def start(rules=None):
+def start(rules=None, more=()):
     """A broker with addresses; with rules, clients have to say who they are."""
     folder = tempfile.TemporaryDirectory(prefix="tidegate-e2e-")
-    settings = ["--set", "addresses.enabled=true"]
+    settings = ["--set", "addresses.enabled=true", *more]
     if rules is None:
         settings += ["--set", "addresses.guarded=false"]
     else:
@@ -169,6 +169,84 @@ class Addresses(unittest.TestCase):
         page = (ROOT / "docs" / "applications.md").read_text(encoding="utf-8")
         for name in ("dispatch.py", "dispatch.mjs", "Dispatch.java"):
             self.assertIn((EXAMPLES / name).read_text(encoding="utf-8"), page, name)
+
+
+@unittest.skipIf(MOSQUITTO, "Mosquitto has no addresses")
+class Groups(unittest.TestCase):
+    """A broker that is a gateway, with a definer that is a client, and rules of contexts."""
+
+    def setUp(self):
+        more = ["--set", "context.enabled=true", "--set", "context.topics=vehicle/{node}/position",
+                "--set", f"context.groups={ROOT / 'examples' / 'context' / 'groups-city.toml'}"]
+        self.folder, self.broker = start(more=more)
+        self.addCleanup(self.folder.cleanup)
+        self.addCleanup(self.broker.close)
+
+    def client(self, *arguments, **named):
+        client = Client(self.broker, *arguments, **named)
+        self.addCleanup(client.leave)
+        return client
+
+    def counts(self, sender, topic, payload, until, **asks):
+        """Sends a message to many and gives the first counts of it for which `until` holds, or the last ones."""
+        asks = properties("PUBLISH", UserProperty=("receipt", "all"), CorrelationData=payload, **asks)
+        sender.publish(topic, payload, qos=1, properties=asks)
+        while True:
+            told, = sender.receive()
+            receipt = json.loads(told.payload) if told.topic.startswith("ctx/receipts/") else {}
+            if told.properties.CorrelationData == payload and receipt.get("receipt") == "counts":
+                if until(receipt) or receipt["final"]:
+                    return receipt
+
+    def until_members(self, sender, group, members):
+        """Waits until so many nodes are in a group: what is sent to it before goes to fewer."""
+        number = 0
+        while True:
+            number += 1
+            counts = self.counts(sender, f"ctx/to/group/{group}/probe", b"probe %d" % number, lambda _: True, MessageExpiryInterval=1)
+            if counts["members"] == members:
+                return
+
+    def payloads_but_probes(self, client, number):
+        got = []
+        while len(got) < number:
+            message, = client.receive()
+            if not message.topic.endswith("/probe"):
+                got.append(message.payload)
+        return got
+
+    def test_a_groupcast_reaches_its_members_and_its_sender_is_told_how_many(self):
+        here = [self.client(f"crew-{number}") for number in range(2)]
+        away, _ = self.client("crew-2", version=MQTT_3_1_1), self.client("stranger")
+        sender, definer = self.client("chief"), self.client("definer")
+        crew = {"definer": "mine", "members": {f"crew-{number}": ["crew"] for number in range(3)}}
+        definer.publish("ctx/GroupAdvertisement/mine", json.dumps(crew), qos=1)
+        self.until_members(sender, "crew", 3)
+        away.leave()
+        counts = self.counts(sender, "ctx/to/group/crew/job", b"short", lambda it: it["delivered"] == 2, MessageExpiryInterval=1)
+        self.assertEqual((counts["members"], counts["delivered"], counts["stored"]), (3, 2, 1), counts)
+        # Counts come after a second at the earliest, so the first message has expired by the time of the second one's.
+        counts = self.counts(sender, "ctx/to/group/crew/job", b"long", lambda it: it["delivered"] == 2)
+        self.assertEqual((counts["members"], counts["delivered"], counts["stored"]), (3, 2, 1), counts)
+        for client in here:
+            self.assertEqual(self.payloads_but_probes(client, 2), [b"short", b"long"])
+        back = self.client("crew-2", version=MQTT_3_1_1)
+        self.assertEqual(self.payloads_but_probes(back, 1), [b"long"])
+        # Who has left the group is sent nothing more.
+        crew["members"].pop("crew-1")
+        definer.publish("ctx/GroupAdvertisement/mine", json.dumps(crew), qos=1)
+        self.until_members(sender, "crew", 2)
+        sender.publish("ctx/to/group/crew/job", b"fewer", qos=1)
+        sender.publish("ctx/to/all/job", b"all", qos=1)
+        self.assertEqual(self.payloads_but_probes(here[0], 2), [b"fewer", b"all"])
+        self.assertEqual(self.payloads_but_probes(here[1], 1), [b"all"])
+
+    def test_what_nodes_publish_anyway_puts_them_into_groups(self):
+        truck, sender = self.client("truck-7"), self.client("dispatcher")
+        self.client("telematics").publish("vehicle/truck-7/position", json.dumps({"kind": "ambulance"}), qos=1)
+        self.until_members(sender, "ambulances", 1)
+        sender.publish("ctx/to/group/ambulances/job", b"hurry", qos=1)
+        self.assertEqual(self.payloads_but_probes(truck, 1), [b"hurry"])
 
 
 @unittest.skipIf(MOSQUITTO, "Mosquitto has no addresses")

@@ -18,6 +18,7 @@ mod reallocation;
 pub mod records;
 mod register;
 pub mod service;
+mod topics;
 
 pub use expression::{
     Expression, ExpressionError, MAX_COMPREHENSIONS, MAX_EXPRESSION_BYTES, MAX_EXPRESSION_DEPTH, MAX_EXPRESSION_PARTS,
@@ -30,3 +31,4 @@ pub use ping_reconfig::{PingReconfig, RateFactor, ReconfigError, ReconfigSetting
 pub use points::{Points, PointsAction, PointsCounters, PointsError, PointsSettings};
 pub use reallocation::{Holder, Move, Reallocation, ReallocationError, ReallocationSettings};
 pub use register::{RecordLimits, Topic};
+pub use topics::{ContextTopics, Said, TopicPatternError, level_of, name_of};

@@ -98,6 +98,10 @@ pub struct LoadReport {
     /// Whether it is about to go: it gets nobody, and its nodes are moved.
     #[serde(default)]
     pub draining: bool,
+    /// Whether it is a node of a cluster: which of its nodes has a client's session follows from the client id, so nobody is
+    /// handed over to or from it.
+    #[serde(default)]
+    pub clustered: bool,
 }
 
 /// A node of a gateway.

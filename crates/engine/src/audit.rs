@@ -60,7 +60,7 @@ impl Engine {
         let aliases: u64 = extras.map(|extra| extra.aliases_in.bytes()).sum();
         let blocked = desk.connections.iter().filter(|(_, connection)| connection.blocked).count() as u64;
         let wills: u64 = desk.sessions.iter().filter_map(|(_, session)| session.will()).map(Will::cost).sum();
-        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes();
+        let elsewhere = desk.uplinks.unreturned_bytes() + self.fan_outs.bytes() + self.groups.kept.bytes();
         let held = elsewhere + input as u64 + queued + kept + aliases + wills + blocked * KERNEL_BUFFER_BYTES;
         found.equal("memory", desk.memory, held);
         let connected = desk.sessions.iter().filter(|(_, session)| session.connection.is_some()).count();
@@ -104,7 +104,8 @@ impl Engine {
             .sum();
         let of_sys = usize::from(self.sys.has_timer())
             + usize::from(desk.tallies.has_timer())
-            + usize::from(desk.loop_lag.has_timer());
+            + usize::from(desk.loop_lag.has_timer())
+            + usize::from(self.groups.kept.has_timer());
         found.equal(
             "timers",
             desk.timers.len() as u64,

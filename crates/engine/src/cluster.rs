@@ -46,6 +46,7 @@ impl Engine {
         }
         self.forget_those_replaced();
         self.reseat_members(now, &old);
+        self.deal_waiting(now);
         self.after_frame(now);
     }
 
@@ -134,6 +135,7 @@ impl Engine {
         self.desk.give_up_blocking(|publisher| publisher.shard == peer);
         self.end_admissions_of(now, peer);
         self.leave_groups_of(now, peer);
+        self.lose_deals_of(now, peer);
         self.skip_fetches(peer);
     }
 

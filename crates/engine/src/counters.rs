@@ -45,6 +45,8 @@ pub struct Counters {
     pub shard_messages_in: u64,
     /// Times that a publisher was parked by a full queue or link.
     pub publishers_parked: u64,
+    /// Messages that shared groups have dealt to other nodes without keeping them, since too many were kept.
+    pub deals_not_kept: u64,
     /// Times that a publisher was parked since it was faster than its listener allows.
     pub rate_limited: u64,
     /// Times that a publisher was parked since turns took too long and it gave the shard more to do than most.
@@ -79,6 +81,7 @@ impl Default for Counters {
             shard_messages_out: 0,
             shard_messages_in: 0,
             publishers_parked: 0,
+            deals_not_kept: 0,
             rate_limited: 0,
             held_for_lag: 0,
             dead_letters: 0,
@@ -117,6 +120,7 @@ impl Counters {
         self.shard_messages_out += other.shard_messages_out;
         self.shard_messages_in += other.shard_messages_in;
         self.publishers_parked += other.publishers_parked;
+        self.deals_not_kept += other.deals_not_kept;
         self.rate_limited += other.rate_limited;
         self.held_for_lag += other.held_for_lag;
         self.dead_letters += other.dead_letters;
@@ -175,6 +179,8 @@ pub struct Gauges {
     pub input_bytes: u64,
     /// Bytes on their way to other shards.
     pub link_bytes: u64,
+    /// Messages that shared groups have given to other nodes and keep until those answer for them.
+    pub kept_deals: u64,
 }
 
 impl Gauges {
@@ -194,5 +200,6 @@ impl Gauges {
         self.inflight_messages += other.inflight_messages;
         self.input_bytes += other.input_bytes;
         self.link_bytes += other.link_bytes;
+        self.kept_deals += other.kept_deals;
     }
 }

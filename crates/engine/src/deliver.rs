@@ -35,6 +35,14 @@ pub(crate) struct Terms<'a> {
     pub metered: bool,
 }
 
+/// A message of a group was sent: at QoS 2 nobody else may get it.
+#[inline]
+fn note_sent_once(group: Option<&Rc<Membership>>, qos: QoS) {
+    if let Some(group) = group.filter(|_| qos == QoS::ExactlyOnce) {
+        group.note_sent_once();
+    }
+}
+
 impl Desk {
     /// Delivers a message to a session. Never fails: what is not delivered is counted with its reason.
     #[inline]
@@ -98,6 +106,7 @@ impl Desk {
                 // Sent once and forgotten, it would be sent a second time under another packet id.
                 promises = qos == QoS::ExactlyOnce;
             }
+            note_sent_once(terms.group, qos);
         }
         let output = open_output(connection, key, &mut self.to_write, &mut self.pool);
         let at = output.buffer().len();
@@ -300,6 +309,7 @@ impl Desk {
         {
             output.hold(at, batch);
         }
+        note_sent_once(next.group.as_ref(), qos);
         self.note_sent(to, &publication, qos);
     }
 

@@ -50,6 +50,8 @@ pub(crate) enum Timer {
     SessionEnd(SessionKey),
     /// A second is over in which turns took too long.
     LoopLag,
+    /// Messages of groups that wait for a member are looked at.
+    Deals,
     /// The next round of `$SYS`.
     Sys,
     /// Counts of receipts are told.

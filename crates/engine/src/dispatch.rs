@@ -139,6 +139,9 @@ impl Engine {
         if traits.is_record {
             self.tell_record(publication, session, None);
         }
+        if traits.is_report {
+            self.tell_report(publication, session);
+        }
         let source = Source { session, ..Source::inside(self.place.shard, now) };
         let (_, route) = self.cache.get(slot);
         reach!(self).dispatch(now, route, publication, &source);

@@ -96,7 +96,7 @@ pub struct Engine {
     pub(crate) restoration: Option<Restoration>,
     /// What an earlier process left on its way between shards, until all shards know of each other.
     pub(crate) replay: Option<Replay>,
-    /// Numbers of such messages, and where they had arrived, until all shards have delivered them.
+    /// Numbers of such, and where they had arrived, until all shards have delivered them.
     pub(crate) replayed: Vec<(u64, Vec<Place>)>,
     /// Other shards that have taken in what the store holds for them.
     pub(crate) others_restored: u16,
@@ -110,7 +110,7 @@ pub struct Engine {
     working_off: bool,
 }
 
-/// Numbers for assigned client ids: unguessable enough not to collide with what a client names itself.
+/// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
 #[derive(Debug)]
 pub(crate) struct AssignedNames {
     pub seed: u64,
@@ -148,7 +148,7 @@ impl Engine {
             links: Links::new(place, settings.limits.shard_link_bytes),
             retained,
             fetches: Fetches::new(settings.retained.step),
-            groups: Groups::default(),
+            groups: Groups::new(seed),
             inner: InnerSubscribers::default(),
             nodes: Nodes::default(),
             sys: Sys::new(now),
@@ -362,6 +362,7 @@ impl Engine {
             Timer::Will(session) => self.handle_will_timer(now, session),
             Timer::SessionEnd(session) => self.handle_session_timer(now, session),
             Timer::LoopLag => self.handle_loop_lag_timer(now),
+            Timer::Deals => self.handle_deal_timer(now),
             Timer::Sys => self.publish_sys(now),
             Timer::Receipts => self.handle_receipts_timer(),
             Timer::Uplink(key) => self.handle_uplink_timer(now, key),
@@ -395,6 +396,7 @@ impl Engine {
             inflight_messages: inflight.map(|flow| flow.inflight.len() as u64).sum(),
             input_bytes: desk.input_bytes,
             link_bytes: self.links.bytes(),
+            kept_deals: self.groups.kept.len() as u64,
         }
     }
 
@@ -440,6 +442,7 @@ impl Engine {
     /// connections that a policy closes.
     #[inline]
     pub(crate) fn after_frame(&mut self, now: Now) {
+        self.tell_dealt();
         let desk = &self.desk;
         let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
         let nothing_to_tell =

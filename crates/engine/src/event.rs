@@ -90,6 +90,8 @@ pub enum Event {
     },
     /// A message for applications: [`Engine::confirm_record`](crate::Engine::confirm_record) tells what became of it.
     Record(Box<ApplicationMessage>),
+    /// A message on one of the topics of [`AddressSettings::reports`](crate::AddressSettings::reports), which nobody has to confirm.
+    Report(Box<ApplicationMessage>),
     /// What [`Engine::publish_awaited`](crate::Engine::publish_awaited) was given has been taken, and is stored where things are.
     Taken {
         /// As it was given.

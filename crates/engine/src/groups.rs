@@ -2,11 +2,14 @@
 
 mod audit;
 mod fleet;
+pub(crate) mod kept;
 mod reseat;
 mod returns;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use self::kept::{Kept, Promise};
 
 use crate::admission::Wanted;
 use crate::deliver::Terms;
@@ -34,6 +37,8 @@ pub(crate) struct Groups {
     /// Joins from other shards that wait until all shards know of the group.
     joining: BTreeMap<u32, Joining>,
     next_joining: u32,
+    /// What other nodes were given and do not answer for yet.
+    pub(crate) kept: Kept,
 }
 
 #[derive(Debug)]
@@ -66,6 +71,8 @@ pub(crate) struct Taker<'a> {
     pub group: GroupName<'a>,
     /// Whether all members are full, so that this one's queue does what its policy says.
     pub insists: bool,
+    /// Under which id the group keeps the message; 0 if it does not.
+    pub id: u64,
 }
 
 #[derive(Debug)]
@@ -104,7 +111,7 @@ impl Engine {
         let client = hash_name(tenant, &session.client_id);
         let partition = group_partition(tenant, share, filter);
         let home = self.roster.home_of(partition);
-        let membership = Rc::new(Membership { tenant, share: share.into(), filter: filter.into(), partition, member });
+        let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
         let memberships = &mut session.rare_mut().memberships;
         if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
             *other = membership;
@@ -120,6 +127,7 @@ impl Engine {
         }
         let seat = Seat { client, member, full: false };
         waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+        self.deal_waiting(now);
     }
 
     /// Makes a session that came from elsewhere a member again, for now one that is away.
@@ -183,6 +191,7 @@ impl Engine {
         self.groups.next_joining = id.wrapping_add(1);
         let own = Ticket { connection: ConnectionKey { index: JOINING_INDEX, generation: id }, sequence: 0 };
         let told = self.take_seat(now, from, group, session, seat, Some(own));
+        self.deal_waiting(now);
         let waits = if told == 0 { self.wait_for_interest(own, false) } else { told };
         if waits == 0 {
             self.confirm_to(now, from, ticket, None, false);
@@ -233,6 +242,7 @@ impl Engine {
             }
             self.desk.forget_queued(cost);
             self.desk.forget_stored(stored, delivery.number);
+            let membership = delivery.group.as_ref().unwrap_or(membership);
             self.give_back(now, membership, key, &mut delivery.message.publication());
         }
         self.desk.after_refill(key);
@@ -274,6 +284,11 @@ impl Engine {
 }
 
 impl Groups {
+    /// `seed` makes ids of what it deals differ from those of others.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { kept: Kept::new(seed), ..Self::default() }
+    }
+
     /// The members of a group that this shard deals for.
     pub(crate) fn members(&self, key: GroupKey) -> impl Iterator<Item = Receiver> {
         self.dealt.get(key.0).into_iter().flat_map(|dealt| dealt.members.members()).map(|member| member.receiver)
@@ -311,25 +326,46 @@ impl Reach<'_> {
         let place = place
             .or_else(|| dealt.members.pick(publication.publisher, topic, is_out))
             .or_else(|| dealt.members.pick(publication.publisher, topic, |_| false));
-        let Some(member) = place.and_then(|place| dealt.members.members().get(place)) else {
-            self.desk.discard_publication(Reason::NoGroupMember, publication);
-            return;
-        };
+        match place {
+            Some(place) => self.hand(now, key, place, publication, source, 0),
+            None => self.desk.discard_publication(Reason::NoGroupMember, publication),
+        }
+    }
+
+    /// Gives a message to a member of a group by its place. `again` is the id under which it is kept already.
+    pub(super) fn hand(
+        &mut self,
+        now: Now,
+        key: GroupKey,
+        place: usize,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        again: u64,
+    ) {
+        let Some(dealt) = self.groups.dealt.get(key.0) else { return };
+        let Some(member) = dealt.members.members().get(place) else { return };
         let ((shard, session), seat) = (member.receiver, member.options);
-        if of_fleet && shard == self.place.shard {
+        if dealt.tenant == TenantId::UPLINK && shard == self.place.shard {
             self.deliver_to_uplink(now, SessionKey(session), publication, source);
             return;
         }
         let name = (dealt.share.clone(), dealt.filter.clone());
         let group = GroupName { tenant: dealt.tenant, share: &name.0, filter: &name.1 };
         if shard == self.place.shard {
-            self.deliver_dealt(now, SessionKey(session), group, publication, source);
+            self.deliver_dealt(now, SessionKey(session), group, publication, source, None);
+            self.forget_deal(again);
             return;
+        }
+        let Seat { client, member, full: insists } = seat;
+        let mut id = 0;
+        if self.roster.is_own(shard) {
+            self.forget_deal(again);
+        } else {
+            id = self.keep_deal(now, publication, (&name.0, &name.1), (shard, client), source.hops, again);
         }
         let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
         let envelope = self.envelope(0, publication, source, None);
-        let Seat { client, member, full: insists } = seat;
-        self.links.send(shard, Record::Deal { session, client, group, member, insists, envelope });
+        self.links.send(shard, Record::Deal { session, client, group, member, insists, id, envelope });
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
     }
@@ -342,6 +378,7 @@ impl Reach<'_> {
         group: GroupName<'_>,
         publication: &mut Publication<'_>,
         source: &Source,
+        promise: Option<Promise>,
     ) -> bool {
         let rare = self.desk.sessions.get(session.0).and_then(|session| session.rare.as_ref());
         let membership = rare.and_then(|rare| {
@@ -351,6 +388,7 @@ impl Reach<'_> {
                 .cloned()
         });
         let Some(membership) = membership else { return false };
+        let membership = promise.map_or(Rc::clone(&membership), |promise| Rc::new(membership.with(promise)));
         let options = SubscriberOptions::from_bits(membership.member.options);
         let ids = [membership.member.subscription_id];
         let terms = Terms {
@@ -386,6 +424,12 @@ impl Groups {
     /// The partition whose place deals for a group.
     pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
         self.dealt.get(key.0).map(|dealt| group_partition(dealt.tenant, &dealt.share, &dealt.filter))
+    }
+
+    /// The place of a client among the members of a group.
+    fn place_of_client(&self, key: GroupKey, client: u64) -> Option<usize> {
+        let members = self.dealt.get(key.0)?.members.members();
+        members.iter().position(|member| member.identity == client)
     }
 
     fn find(&self, group: GroupName<'_>) -> Option<GroupKey> {

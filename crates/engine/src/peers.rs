@@ -140,6 +140,7 @@ impl Engine {
             Record::Release { number } => self.release((from, number)),
             Record::SysQuery { round } => self.answer_sys_query(from, round),
             Record::SysReport { round, values } => self.handle_sys_report(now, round, values),
+            Record::Dealt { id } => self.handle_dealt(id),
             group => self.handle_group_record(now, from, group),
         }
     }
@@ -151,16 +152,20 @@ impl Engine {
             }
             Record::GroupLeave { group, session } => self.handle_group_leave(now, from, group, session),
             Record::GroupPresence { group, session, online } => self.groups.set_online(group, from, session, online),
-            Record::Deal { session, client, group, member: _, insists, mut envelope } => {
+            Record::Deal { session, client, group, member: _, insists, id, mut envelope } => {
                 self.desk.counters.shard_messages_in += 1;
                 let source = source_of(&envelope);
-                let to = Taker { session: SessionKey(session), client, group, insists };
+                let to = Taker { session: SessionKey(session), client, group, insists, id };
                 self.handle_deal(now, from, to, &mut envelope.publication, &source);
             }
-            Record::Return { group, not_to, mut envelope } => {
+            Record::Return { group, not_to, of, id, mut envelope } => {
                 let source = source_of(&envelope);
                 self.groups.set_full(group, from, not_to);
                 self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
+                self.handle_dealt(of);
+                if id != 0 {
+                    self.links.send(from, Record::Dealt { id });
+                }
             }
             _ => {}
         }

@@ -17,7 +17,7 @@ use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
-use crate::topics::RouteSlot;
+use crate::topics::{RouteSlot, TopicTraits};
 use crate::uplink::AtGate;
 
 /// What the properties of a PUBLISH say about passing it on.
@@ -219,20 +219,23 @@ impl Engine {
         }
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
-        if traits.is_record {
-            waits += self.put_on_bus(tenant, session, slot, raw, forwarding, ticket);
+        if traits.is_record || traits.is_report {
+            waits += self.tell_shell(traits, tenant, session, slot, raw, forwarding, ticket);
         }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.is_record);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.is_record || traits.is_report);
             self.answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, tenant, done.full);
     }
 
-    /// Hands a message for applications to the shell; says for how many more confirmations its acknowledgement waits.
+    /// Hands a message for applications, or one that a node says of itself, to the shell; says for how many more confirmations its
+    /// acknowledgement waits.
     #[cold]
-    fn put_on_bus(
+    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
+    fn tell_shell(
         &mut self,
+        traits: TopicTraits,
         tenant: TenantId,
         session: SessionKey,
         slot: RouteSlot,
@@ -243,7 +246,10 @@ impl Engine {
         let topic = self.cache.get(slot).0.to_owned();
         let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
-        self.tell_record(&publication, Some(session), ticket)
+        if traits.is_report {
+            self.tell_report(&publication, Some(session));
+        }
+        if traits.is_record { self.tell_record(&publication, Some(session), ticket) } else { 0 }
     }
 
     /// Whether a message for applications was taken before, and only the bus has to confirm it once more.

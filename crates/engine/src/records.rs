@@ -79,10 +79,27 @@ impl Engine {
         session: Option<SessionKey>,
         ticket: Option<Ticket>,
     ) -> u32 {
+        let message = self.message_for_shell(publication, session, ticket);
+        self.desk.events.push_back(Event::Record(Box::new(message)));
+        u32::from(ticket.is_some())
+    }
+
+    /// Hands what a node says of itself to the shell.
+    #[cold]
+    pub(crate) fn tell_report(&mut self, publication: &Publication<'_>, session: Option<SessionKey>) {
+        let message = self.message_for_shell(publication, session, None);
+        self.desk.events.push_back(Event::Report(Box::new(message)));
+    }
+
+    fn message_for_shell(
+        &self,
+        publication: &Publication<'_>,
+        session: Option<SessionKey>,
+        ticket: Option<Ticket>,
+    ) -> ApplicationMessage {
         let client_id = session.and_then(|session| self.desk.sessions.get(session.0));
         let client_id = client_id.map_or_else(String::new, |session| session.client_id.to_string());
-        let waits = u32::from(ticket.is_some());
-        self.desk.events.push_back(Event::Record(Box::new(ApplicationMessage {
+        ApplicationMessage {
             ticket: ticket.map(RecordTicket),
             tenant: publication.tenant,
             client_id,
@@ -92,8 +109,12 @@ impl Engine {
             properties: publication.properties.to_vec(),
             expires_at: publication.expires_at,
             payload: publication.payload.to_vec(),
-        })));
-        waits
+        }
+    }
+
+    /// A message that was for the shell found no room there.
+    pub fn lose_report(&mut self) {
+        self.desk.counters.drop_message(Reason::BusRefused);
     }
 
     /// A QoS 2 message that was taken before and comes again, since its client went before the bus had confirmed it: nobody but the

@@ -5,7 +5,8 @@ use tidegate_mqtt::{QoS, TopicName};
 use crate::deliver::Terms;
 use crate::engine::Engine;
 use crate::event::Event;
-use crate::ids::{ConnectionKey, SessionKey, TenantId};
+use crate::homes::Home;
+use crate::ids::{ConnectionKey, SessionKey, TenantId, partition_of};
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::publish::is_own_topic;
@@ -49,6 +50,11 @@ impl Engine {
         self.publish_inside(now, &mut message.publication(self.settings.retained.available), None);
         self.after_frame(now);
         true
+    }
+
+    /// Whether what is retained under a topic is at home in this process: of the nodes of a cluster, one of them.
+    pub fn is_home_of_topic(&self, tenant: TenantId, topic: &str) -> bool {
+        self.home_of(partition_of(tenant, topic)) == Home::Here
     }
 
     /// All clients that are connected: tenant, client id and connection; where there are addresses, those that have one, so that

@@ -1,5 +1,6 @@
 //! What the server keeps for a client id, with or without a connection.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use tidegate_mqtt::QoS;
 
 use crate::durable::{Numbers, StoredSession};
+use crate::groups::kept::Promise;
 use crate::hash::NameHasher;
 use crate::identity::Identity;
 use crate::ids::{ConnectionKey, ListenerId, PartitionId, ShardId, TenantId};
@@ -310,7 +312,7 @@ impl Will {
 }
 
 /// A session's place in a shared group.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Membership {
     pub tenant: TenantId,
     pub share: Box<str>,
@@ -318,9 +320,34 @@ pub(crate) struct Membership {
     /// Its home deals.
     pub partition: PartitionId,
     pub member: MemberOptions,
+    /// In that of one delivery: what its group is promised to be told.
+    promise: RefCell<Option<Promise>>,
 }
 
 impl Membership {
+    pub(crate) fn new(group: GroupName<'_>, partition: PartitionId, member: MemberOptions) -> Self {
+        let GroupName { tenant, share, filter } = group;
+        let promise = RefCell::new(None);
+        Self { tenant, share: share.into(), filter: filter.into(), partition, member, promise }
+    }
+
+    /// The same for one delivery, at whose end its group is told.
+    pub(crate) fn with(&self, promise: Promise) -> Self {
+        let same = Self::new(self.group(), self.partition, self.member);
+        same.promise.replace(Some(promise));
+        same
+    }
+
+    /// Under which id the group at `home` keeps the message of this delivery; 0 if it does not.
+    pub(crate) fn promised_to(&self, home: ShardId) -> u64 {
+        self.promise.borrow().as_ref().filter(|promise| promise.home == home).map_or(0, |promise| promise.id)
+    }
+
+    /// A QoS 2 message was sent: nobody else may get it, so the group need not keep it ([MQTT-4.8.2-5]).
+    pub(crate) fn note_sent_once(&self) {
+        self.promise.replace(None);
+    }
+
     pub(crate) fn group(&self) -> GroupName<'_> {
         GroupName { tenant: self.tenant, share: &self.share, filter: &self.filter }
     }

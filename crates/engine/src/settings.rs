@@ -270,6 +270,9 @@ pub struct Limits {
     pub memory_ceiling: u64,
     /// Bytes under way from one shard to another before publishers are parked.
     pub shard_link_bytes: u64,
+    /// Bytes of messages that one shard's shared groups have dealt to other nodes and keep until those answer for them. Beyond it
+    /// a message is dealt without being kept, and counted.
+    pub kept_deal_bytes: u64,
     /// Bytes of PUBLISH packets parked per connection before its socket is no longer read.
     pub parked_bytes: u32,
     /// Milliseconds that a publisher may be parked before its message is dropped with a reason.
@@ -295,6 +298,7 @@ impl Default for Limits {
             output_high_water: 256 * 1024,
             memory_ceiling: 0,
             shard_link_bytes: 8 * 1024 * 1024,
+            kept_deal_bytes: 64 * 1024 * 1024,
             parked_bytes: 256 * 1024,
             block_timeout_ms: 30_000,
             lag_exempt_bytes: 16 * 1024,

@@ -77,7 +77,7 @@ pub use node::{Node, StartError, Stopped};
 pub use observer::{Answer, FAILURE_EXIT_CODE, Observer, Occasion, Peer, TracingObserver};
 pub use place::{PlaceError, bans_of, images_of};
 pub use preset::Presets;
-pub use records::{NodeRecord, RecordEvent, Records};
+pub use records::{NodeRecord, RecordEvent, Records, Reports};
 pub use relay::NodeHomes;
 pub use report::{AcceptRefusals, NodeReport, ShardReport, ShellCounters};
 pub use service::{ClientLink, Feed, FeedError, Ping, Pong, Pongs, ServiceWake};

@@ -12,7 +12,7 @@ use crate::inbox::{Admin, ToShard};
 use crate::service::{ServiceOrder, ServiceWake};
 use crate::shard::Shard;
 
-/// Messages for applications of a node that wait for the bus at once; further ones are refused.
+/// Messages for applications of a node that wait for the bus at once; further ones are refused. As many reports may wait.
 const MAX_WAITING: u64 = 32_768;
 /// Their bytes, topics, properties and payloads together.
 const MAX_WAITING_BYTES: u64 = 32 * 1024 * 1024;
@@ -106,6 +106,31 @@ pub(crate) struct RecordSink {
     node: NodeHandle,
 }
 
+/// A shard's end of what nodes say of themselves.
+#[derive(Clone)]
+pub(crate) struct ReportSink {
+    news: Sender<(Box<ApplicationMessage>, Room)>,
+    wake: ServiceWake,
+    waiting: Arc<Waiting>,
+}
+
+/// What mobile nodes say of themselves at this node, for a service: messages on the topics that the settings name
+/// (`AddressSettings::reports`). At most 32,768 of them wait, or 32 MiB; further ones are counted as dropped.
+pub struct Reports(Receiver<(Box<ApplicationMessage>, Room)>);
+
+impl std::fmt::Debug for Reports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reports").finish_non_exhaustive()
+    }
+}
+
+impl Reports {
+    /// The next one that has come.
+    pub fn take(&self) -> Option<ApplicationMessage> {
+        self.0.try_recv().ok().map(|(message, _)| *message)
+    }
+}
+
 /// What a service that stands between this node and a bus is told.
 pub struct Records {
     news: Receiver<RecordNews>,
@@ -159,6 +184,14 @@ impl NodeHandle {
         self.tell_all(|| Admin::Service(ServiceOrder::Records(Box::new(sink.clone()))));
         Records { news, node: self.clone() }
     }
+
+    /// Has what mobile nodes say of themselves told from now on; whoever asked before is told no more.
+    pub fn reports(&self, wake: &ServiceWake) -> Reports {
+        let (news, reports) = channel();
+        let sink = ReportSink { news, wake: Arc::clone(wake), waiting: Arc::default() };
+        self.tell_all(|| Admin::Service(ServiceOrder::Reports(Box::new(sink.clone()))));
+        Reports(reports)
+    }
 }
 
 impl Shard {
@@ -175,6 +208,18 @@ impl Shard {
         let record = NodeRecord { message, shard, node, told: false, _room: room };
         // Nobody takes it: it comes back, and is refused when it is dropped.
         let _ = sink.news.send(RecordNews::Message(Box::new(record)));
+        (sink.wake)();
+    }
+
+    /// What a node says of itself goes to whoever wants to hear it.
+    pub(crate) fn take_report(&mut self, message: Box<ApplicationMessage>) {
+        let Some(sink) = &self.services.reports else { return };
+        let bytes = message.topic.len() + message.properties.len() + message.payload.len();
+        let Some(room) = Room::take(&sink.waiting, bytes as u64) else {
+            return self.engine.lose_report();
+        };
+        // Nobody listens any more.
+        let _ = sink.news.send((message, room));
         (sink.wake)();
     }
 

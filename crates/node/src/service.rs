@@ -15,7 +15,7 @@ use tidegate_mqtt::QoS;
 
 use crate::handle::{NoAnswer, NodeHandle, wait};
 use crate::inbox::{Admin, ToShard};
-use crate::records::RecordSink;
+use crate::records::{RecordSink, ReportSink};
 use crate::shard::Shard;
 
 /// Messages that wait for a service outside of its session's queue.
@@ -64,8 +64,8 @@ pub enum FeedError {
 
 /// An order of a service for a shard.
 pub(crate) enum ServiceOrder {
-    /// Publish this.
-    Publish(Box<InnerPublication>),
+    /// Publish this; where it is for one node of a cluster to say, if this is the one.
+    Publish { message: Box<InnerPublication>, at_home: bool },
     /// Open a feed.
     Listen { seed: Box<FeedSeed>, answer: Sender<Result<(), InnerError>> },
     /// A feed has room again.
@@ -82,6 +82,8 @@ pub(crate) enum ServiceOrder {
     PublishAwaited(Box<InnerPublication>, u64),
     /// Tell messages for applications here from now on.
     Records(Box<RecordSink>),
+    /// Tell what mobile nodes say of themselves here from now on.
+    Reports(Box<ReportSink>),
     /// What became of a message for applications.
     Recorded { ticket: RecordTicket, refused: Option<Reason> },
     /// Send a client elsewhere, and answer whether there was one.
@@ -120,6 +122,7 @@ pub(crate) struct Services {
     sources: Vec<Source>,
     pongs: Option<(SyncSender<Pong>, ServiceWake)>,
     pub(crate) records: Option<Box<RecordSink>>,
+    pub(crate) reports: Option<Box<ReportSink>>,
 }
 
 /// What both ends of a feed know.
@@ -187,8 +190,17 @@ impl NodeHandle {
 
     /// Publishes a message of the broker's own. It is on its way; a topic that is none is logged and dropped.
     pub fn publish_inner(&self, message: InnerPublication) {
+        self.publish_as(message, false);
+    }
+
+    /// The same for what every node of a cluster would say alike: the one that is the home of the topic's retained message does.
+    pub fn publish_at_home(&self, message: InnerPublication) {
+        self.publish_as(message, true);
+    }
+
+    fn publish_as(&self, message: InnerPublication, at_home: bool) {
         let shard = self.home(message.tenant, &message.topic);
-        self.tell_services(shard, ServiceOrder::Publish(Box::new(message)));
+        self.tell_services(shard, ServiceOrder::Publish { message: Box::new(message), at_home });
     }
 
     /// Subscribes within the process, under a name that no client may have. No rules are asked. Messages wait in the queue of a
@@ -284,7 +296,10 @@ impl Shard {
     pub(crate) fn take_service_order(&mut self, order: ServiceOrder) {
         // Whoever asked may have given up waiting: answers that nobody takes are dropped.
         match order {
-            ServiceOrder::Publish(message) => {
+            ServiceOrder::Publish { message, at_home } => {
+                if at_home && !self.engine.is_home_of_topic(message.tenant, &message.topic) {
+                    return;
+                }
                 if !self.engine.publish_inner(self.now, &message) {
                     tracing::warn!(topic = %message.topic, "a service published to what is no topic of its own");
                 }
@@ -308,6 +323,7 @@ impl Shard {
             ServiceOrder::ForgetPings => self.engine.forget_pings(),
             ServiceOrder::PublishAwaited(message, number) => self.publish_awaited(&message, number),
             ServiceOrder::Records(sink) => self.services.records = Some(sink),
+            ServiceOrder::Reports(sink) => self.services.reports = Some(sink),
             ServiceOrder::Recorded { ticket, refused } => self.engine.confirm_record(self.now, ticket, refused),
             ServiceOrder::SendElsewhere { tenant, client_id, reference, answer } => {
                 let _ = answer.send(self.engine.send_elsewhere(self.now, tenant, &client_id, &reference));

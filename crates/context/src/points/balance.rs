@@ -18,6 +18,8 @@ struct Candidate<'a> {
     view: GatewayView,
     address: &'a str,
     draining: bool,
+    /// The home of a client is decided by its cluster.
+    clustered: bool,
     /// Nodes that are connected and not on their way to elsewhere.
     connected: Vec<&'a str>,
 }
@@ -36,15 +38,21 @@ impl Points {
             candidates.iter().map(|candidate| (!candidate.draining).then(|| candidate.view.clone())).collect();
         let scores: Vec<Option<f64>> =
             views.iter().map(|view| Some(finite(self.ranking.score(view.as_ref()?)))).collect();
-        let nodes = candidates.iter().map(|candidate| candidate.view.nodes).sum();
-        let settled = settle(&*self.ranking, nodes, views);
+        let movable = candidates.iter().filter(|candidate| !candidate.clustered);
+        let nodes = movable.map(|candidate| candidate.view.nodes).sum();
+        let takers = views.into_iter().zip(&candidates);
+        let takers = takers.map(|(view, candidate)| view.filter(|_| !candidate.clustered)).collect();
+        let settled = settle(&*self.ranking, nodes, takers);
         let weight = self.settings.smoothing;
         let scores = smooth(&self.scores, &candidates, &scores, weight);
         let shares = smooth(&self.shares, &candidates, &settled, weight);
         let of = |values: &BTreeMap<String, f64>| -> Vec<Option<f64>> {
             candidates.iter().map(|candidate| values.get(&candidate.view.name).copied()).collect()
         };
-        let ideal = ideal_numbers(nodes, &of(&shares));
+        let mut ideal = ideal_numbers(nodes, &of(&shares));
+        for (ideal, candidate) in ideal.iter_mut().zip(&candidates).filter(|(_, candidate)| candidate.clustered) {
+            *ideal = candidate.view.nodes;
+        }
         let handovers = if self.settings.balance && self.knows_all(now) {
             let holders = holders(&candidates, &ideal);
             let moves = self.reallocation.cycle(now, &holders);
@@ -54,7 +62,7 @@ impl Points {
         };
         let list = list(&candidates, &of(&scores), &ideal);
         (self.shares, self.scores) = (shares, scores);
-        self.counters.nodes = nodes;
+        self.counters.nodes = candidates.iter().map(|candidate| candidate.view.nodes).sum();
         self.depart(now, &handovers);
         actions.extend(handovers.into_iter().map(PointsAction::HandOver));
         actions.extend(self.tell_list(now, list));
@@ -141,7 +149,8 @@ fn candidates<'a>(
         let nodes = connected.len() as u64 + coming.get(name).copied().unwrap_or_default();
         let statistics = connections.get(name).map(|nodes| nodes.statistics).unwrap_or_default();
         let view = view(report, nodes, statistics);
-        Candidate { view, address: &report.address, draining: standing == Standing::Draining, connected }
+        let (draining, clustered) = (standing == Standing::Draining, report.clustered);
+        Candidate { view, address: &report.address, draining, clustered, connected }
     };
     active.map(candidate).collect()
 }
@@ -228,7 +237,7 @@ fn holders<'a>(candidates: &[Candidate<'a>], ideal: &[u64]) -> Vec<Holder<'a>> {
         nodes: candidate.view.nodes,
         ideal: *ideal,
         connected: candidate.connected.clone(),
-        leaving: candidate.draining,
+        leaving: candidate.draining && !candidate.clustered,
     };
     candidates.iter().zip(ideal).map(holder).collect()
 }

@@ -192,3 +192,26 @@ fn settings_that_contradict_each_other_are_refused() {
     };
     assert!(with(0.0) && with(1.1) && !with(1.0));
 }
+
+#[test]
+fn nodes_of_a_cluster_are_listed_and_left_to_it() {
+    let mut points = points(|settings| settings.reallocation.gain = 1.0);
+    for number in 1..=3 {
+        let now = s(2 * number);
+        for (gateway, held) in [("a", 0..300), ("b", 300..310)] {
+            points.load(Some(now), LoadReport { clustered: true, draining: gateway == "b", ..load(gateway, number) });
+            points.connected(now, nodes(gateway, number, held, true));
+        }
+        points.load(Some(now), load("c", number));
+        points.connected(now, nodes("c", number, 400..410, true));
+        let actions = points.cycle(now, 0);
+        assert!(handovers(&actions).is_empty(), "{actions:?}");
+        let list =
+            actions.iter().find_map(|action| if let PointsAction::List(list) = action { Some(list) } else { None });
+        if let Some(list) = list {
+            let listed: Vec<_> = list.gateways.iter().map(|it| (&*it.name, it.nodes, it.ideal)).collect();
+            assert_eq!(listed, [("c", 10, 10), ("a", 300, 300)], "the one that drains is not in it");
+        }
+    }
+    assert_eq!(points.counters().nodes, 320);
+}

@@ -35,6 +35,8 @@ pub struct GatewaySettings {
     pub connection_period: Duration,
     /// Most connections that it takes; 0 for no limit. Rankings use it.
     pub max_connections: u64,
+    /// Whether it is a node of a cluster, which decides by client ids who is at home where.
+    pub clustered: bool,
 }
 
 /// What a node carries.
@@ -402,6 +404,7 @@ impl Gateway {
             max_connections: self.settings.max_connections,
             queue_bytes: load.queue_bytes,
             draining: load.draining,
+            clustered: self.settings.clustered,
         };
         self.courier.counters().load_reports.add(1);
         self.courier.tell(Topic::LoadReport, None, &self.settings.name, report.write());

@@ -61,6 +61,7 @@ impl World {
             load_period: Duration::from_millis(50),
             connection_period: Duration::from_millis(50),
             max_connections: 0,
+            clustered: false,
         };
         let (bell, host) = (Bell::default(), TestHost { world: self.clone(), name: name.into() });
         let running = start_gateway(courier.clone(), settings, Box::new(host), bell.clone()).unwrap();

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use tidegate_mqtt::{TopicFilter, TopicName};
+
 use crate::settings::Settings;
 
 /// Where a message goes.
@@ -50,6 +52,15 @@ pub(crate) fn is_for_applications(settings: &Settings, topic: &str) -> bool {
     rest.and_then(first_level).is_some()
 }
 
+/// Whether the shell wants to hear what is published to a topic.
+pub(crate) fn is_report(settings: &Settings, topic: &str) -> bool {
+    let Some(addresses) = settings.addresses.as_ref().filter(|addresses| !addresses.reports.is_empty()) else {
+        return false;
+    };
+    let Ok(topic) = TopicName::new(topic) else { return false };
+    addresses.reports.iter().any(|filter| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(topic)))
+}
+
 fn first_level(rest: &str) -> Option<&str> {
     rest.split('/').next().filter(|level| !level.is_empty())
 }
@@ -95,7 +106,7 @@ pub(super) fn encoded(id: &str) -> String {
 }
 
 /// Whether a name can be a group's: one level of a topic name.
-pub(super) fn is_group_name(name: &str) -> bool {
+pub(crate) fn is_group_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= GROUP_NAME_MAX && !name.contains(['/', '+', '#', '\0'])
 }
 

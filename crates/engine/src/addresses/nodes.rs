@@ -39,6 +39,11 @@ impl Nodes {
         self.groups.members(tenant, name)
     }
 
+    /// The groups that a node is in.
+    pub(crate) fn groups_of(&self, session: SessionKey) -> impl Iterator<Item = &str> {
+        self.groups.of(session)
+    }
+
     /// How many of them are mailboxes.
     pub(crate) fn mailboxes(&self) -> u64 {
         self.mailboxes

@@ -28,11 +28,14 @@ impl Engine {
         let (place, roster, desk, nodes) = (self.place, &self.roster, &self.desk, &mut self.nodes);
         match address {
             Address::Node(id) | Address::Receipts(id) => {
-                let home = roster.home_of(partition_of(tenant, id));
+                let partition = partition_of(tenant, id);
+                let homes = [Some(roster.home_of(partition)), desk.transfers.new_home(partition)];
                 let extend = |route: &mut Route| {
-                    if home != place.shard {
+                    // While a partition moves, both places get what is for its nodes, and this one may be either.
+                    for home in homes.into_iter().flatten().filter(|home| *home != place.shard) {
                         route.add_remote(1 << home.0);
-                    } else if let Some(key) = desk.find_session(tenant, id) {
+                    }
+                    if let Some(key) = desk.find_session(tenant, id) {
                         let node = desk.sessions.get(key.0).is_some_and(|session| session.standing.is_node());
                         route.add_addressed(node.then_some(key));
                     }

@@ -31,6 +31,8 @@ pub(crate) enum Way {
     Publish { shards: u16, deliver: u64, retain: u64 },
     /// To a member of a shared group, or back to its home.
     Group { share: Box<str>, filter: Box<str> },
+    /// To a shard of another node for a shared group, under this id: for this client alone, where that is not 0.
+    Deal { share: Box<str>, filter: Box<str>, client: u64, id: u64 },
 }
 
 /// Messages that have left this shard and are not known to have arrived: to whom, and who of them has not said so.
@@ -91,6 +93,13 @@ impl Way {
                 out.put_bytes(share.as_bytes());
                 out.put_bytes(filter.as_bytes());
             }
+            Self::Deal { share, filter, client, id } => {
+                out.put_u8(2);
+                out.put_bytes(share.as_bytes());
+                out.put_bytes(filter.as_bytes());
+                out.put_u64(*client);
+                out.put_u64(*id);
+            }
         }
     }
 
@@ -107,6 +116,12 @@ impl Way {
                 share: reader.text("a share name")?.into(),
                 filter: reader.text("a topic filter")?.into(),
             },
+            2 => Self::Deal {
+                share: reader.text("a share name")?.into(),
+                filter: reader.text("a topic filter")?.into(),
+                client: reader.u64("a client")?,
+                id: reader.u64("a deal")?,
+            },
             _ => return Err(WireError { reading: "a way" }),
         })
     }
@@ -117,6 +132,19 @@ impl Left {
     fn is_missing(&self, bits: u64, shards: u16, partition: PartitionId) -> bool {
         let home = Place { shard: ShardId(0), shards }.home_of(partition);
         bits >> home.0 & 1 != 0 && !self.crossed.iter().any(|place| place.owns(partition))
+    }
+}
+
+impl super::Journal {
+    /// Puts a message that leaves this shard; returns its number.
+    pub(crate) fn put_crossing(&mut self, publication: &Publication<'_>, way: &Way) -> u64 {
+        let (number, now) = (self.new_body(), self.now);
+        self.put(Key::Crossing(number), |out| {
+            way.write(out);
+            out.put_u16(publication.tenant.0);
+            put_message(out, now, publication);
+        });
+        number
     }
 }
 
@@ -137,13 +165,7 @@ impl Reach<'_> {
 
     /// Writes down that a message leaves for these shards; each of them is to be told the number behind the message.
     pub(crate) fn begin_crossing(&mut self, publication: &Publication<'_>, way: &Way, to: u64) -> u64 {
-        let journal = &mut self.desk.journal;
-        let (number, now) = (journal.new_body(), journal.now);
-        journal.put(Key::Crossing(number), |out| {
-            way.write(out);
-            out.put_u16(publication.tenant.0);
-            put_message(out, now, publication);
-        });
+        let number = self.desk.journal.put_crossing(publication, way);
         self.desk.crossings.open.insert(number, (to, to));
         number
     }
@@ -222,6 +244,7 @@ impl Engine {
                     true
                 }
                 Way::Group { share, filter } => self.replay_for_group(now, &left, share, filter),
+                Way::Deal { share, filter, client, id } => self.replay_deal(now, &left, (share, filter), *client, *id),
             };
             if crossed {
                 // Should this process die as well before all shards have come so far.
@@ -263,6 +286,16 @@ impl Engine {
         let group = crate::link::record::GroupName { tenant, share, filter };
         self.deal_again(now, group, &mut left.message.publication(), &source, (self.place.shard, u32::MAX));
         true
+    }
+
+    /// What was at another node waits until it is known who is there. Says whether it is for this shard to keep it.
+    fn replay_deal(&mut self, now: Now, left: &Left, (share, filter): (&str, &str), client: u64, id: u64) -> bool {
+        let tenant = left.message.tenant;
+        let own = left.crossed.is_empty() && self.place.owns(group_partition(tenant, share, filter));
+        if own {
+            crate::dispatch::reach!(self).keep_left(now, &left.message, (share, filter), client, id);
+        }
+        own
     }
 
     /// One more shard has delivered what was left for it, and that is on its way to the store.

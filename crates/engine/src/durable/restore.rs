@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
-use crate::link::record::{MemberOptions, Record};
+use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
@@ -341,13 +341,8 @@ impl Engine {
         let (key, tenant) = (restoring.key, restoring.tenant);
         if let Some((share, filter)) = filter.shared() {
             let partition = crate::groups::group_partition(tenant, share, filter.as_str());
-            let membership = Rc::new(Membership {
-                tenant,
-                share: share.into(),
-                filter: filter.as_str().into(),
-                partition,
-                member: MemberOptions { options, subscription_id },
-            });
+            let group = GroupName { tenant, share, filter: filter.as_str() };
+            let membership = Rc::new(Membership::new(group, partition, MemberOptions { options, subscription_id }));
             restoring.memberships.push(Rc::clone(&membership));
             self.rejoin_group(now, key, &membership);
         } else {

@@ -1,6 +1,8 @@
 //! Messages of groups on their way to members of other shards, and back.
 
-use super::{RETURNS_MAX, Taker};
+use tidegate_mqtt::QoS;
+
+use super::{RETURNS_MAX, Taker, group_partition};
 use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::hash::hash_name;
@@ -25,10 +27,8 @@ impl Engine {
         if home == self.place.shard {
             self.deal_again(now, group, publication, &source, (self.place.shard, from.0));
         } else {
-            let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), home);
-            let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(home, Record::Return { group, not_to: from.0, envelope });
-            self.links.send_crossing(home, crossing);
+            let of = membership.promised_to(home);
+            self.send_to_group(now, group, publication, &source, (home, from.0), (of, 0));
         }
     }
 
@@ -45,6 +45,18 @@ impl Engine {
             Some(key) if source.hops <= RETURNS_MAX => {
                 reach!(self).deal_to(now, key, publication, source, Some(not_to));
             }
+            None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
+                let home = self.roster.home_of(group_partition(group.tenant, group.share, group.filter));
+                if home != self.place.shard {
+                    // The group is dealt elsewhere by now.
+                    let source = Source { hops: source.hops + 1, ..*source };
+                    self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0));
+                } else if self.roster.misses_any() {
+                    self.wait_for_members(now, group, publication);
+                } else {
+                    self.desk.discard_publication(Reason::NoGroupMember, publication);
+                }
+            }
             _ => self.desk.discard_publication(Reason::NoGroupMember, publication),
         }
     }
@@ -58,7 +70,7 @@ impl Engine {
         publication: &mut Publication<'_>,
         source: &Source,
     ) {
-        let Taker { session, client, group, insists } = to;
+        let Taker { session, client, group, insists, id } = to;
         let seated = self
             .desk
             .sessions
@@ -68,14 +80,19 @@ impl Engine {
         let stays = seated && !self.desk.has_left(session, from);
         let wants = stays && (insists || self.desk.takes_dealt(session, publication));
         self.desk.transfers.dealer = Some(from);
-        let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source);
+        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
+        let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source, promise);
         self.desk.transfers.dealer = None;
         if !delivered {
             let source = Source { hops: source.hops + 1, ..*source };
             let crossing = reach!(self).cross_for_group(publication, (group.share, group.filter), from);
             let envelope = reach!(self).envelope(0, publication, &source, None);
-            self.links.send(from, Record::Return { group, not_to: session.0, envelope });
+            self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, envelope });
             self.links.send_crossing(from, crossing);
+        } else if id != 0 && stored {
+            // The batch that says so leaves behind the commit.
+            self.links.send(from, Record::Dealt { id });
         }
     }
 }

@@ -95,16 +95,17 @@ impl Engine {
         let rare = session.rare.as_deref();
         out.put_u16(session.tenant.0);
         out.put_bytes(session.client_id.as_bytes());
-        out.put_u32(self.expiry_elsewhere(session));
+        out.put_u32(session.expiry_seconds);
         out.put_u16(session.receive_maximum);
         out.put_u16(session.listener.0);
         out.put_u8(u8::from(session.identity.is_some()));
         if let Some(identity) = &session.identity {
             identity.write(out);
         }
+        self.put_standing(out, key, session.standing);
         out.put_u64(now.to_unix(rare.and_then(|rare| rare.ends_at).unwrap_or(Millis::NEVER)));
         let will = rare.and_then(|rare| rare.will.as_ref());
-        put_will(out, now, self.expiry_elsewhere(session), will, rare.and_then(|rare| rare.will_due));
+        put_will(out, now, session.expiry_seconds, will, rare.and_then(|rare| rare.will_due));
         out.put_u32(session.filters.len() as u32);
         for filter in session.filters.iter() {
             let subscriber = self.index.subscriber(filter, key);
@@ -128,10 +129,18 @@ impl Engine {
         put_flow(out, now, session.flow.as_deref());
     }
 
-    /// How long a session lasts in its new place. What is kept for a node goes along as a session that lasts as long.
-    fn expiry_elsewhere(&self, session: &Session) -> u32 {
-        let of_node = self.settings.addresses.as_ref().filter(|_| session.standing.is_node());
-        session.expiry_seconds.max(of_node.map_or(0, |addresses| addresses.node_expiry_seconds.max(1)))
+    /// Writes whether it is a mobile node's, and the groups that the node is in.
+    fn put_standing(&self, out: &mut Vec<u8>, key: SessionKey, standing: Standing) {
+        out.put_u8(match standing {
+            Standing::Client => 0,
+            Standing::Node => 1,
+            Standing::Mailbox => 2,
+        });
+        let groups: Vec<&str> = self.nodes.groups_of(key).collect();
+        out.put_u32(groups.len() as u32);
+        for group in groups {
+            out.put_bytes(group.as_bytes());
+        }
     }
 
     /// Removes a session that lives elsewhere from now on: nothing of it is published, returned or counted as lost.

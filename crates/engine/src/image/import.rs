@@ -72,9 +72,10 @@ impl Engine {
     }
 
     fn adopt_session(&mut self, now: Now, image: SessionImage) {
-        let SessionImage { session, subscriptions, memberships } = image;
+        let SessionImage { mut session, subscriptions, memberships, node_groups } = image;
+        self.fit_standing(now, &mut session);
         let (ends_at, will_due) = session.rare.as_ref().map_or((None, None), |rare| (rare.ends_at, rare.will_due));
-        let tenant = session.tenant;
+        let (tenant, standing) = (session.tenant, session.standing);
         if let Some(flow) = &session.flow {
             self.desk.queued_messages += flow.queue.len() as u64;
             self.desk.queued_bytes += flow.queue_bytes;
@@ -102,7 +103,11 @@ impl Engine {
             stored.push((whole, membership.member.options, membership.member.subscription_id));
             self.rejoin_group(now, key, &membership);
         }
+        self.restore_standing(now, tenant, standing);
         self.store_adopted(key, &stored);
+        for group in node_groups {
+            self.restore_node_group(now, Some(key), &group);
+        }
     }
 
     /// Subscribes a session that has no connection, without anyone to answer or to bring retained messages to.

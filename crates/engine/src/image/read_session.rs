@@ -7,10 +7,11 @@ use std::sync::Arc;
 use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 
 use super::fields::{read_delivery, read_message, read_subscription_id};
+use crate::addresses::is_group_name;
 use crate::durable::Numbers;
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
-use crate::link::record::MemberOptions;
+use crate::link::record::{GroupName, MemberOptions};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
 use crate::publish::is_own_topic;
@@ -24,6 +25,8 @@ pub(super) struct SessionImage {
     /// Ordinary subscriptions.
     pub subscriptions: Vec<SubscriptionImage>,
     pub memberships: Vec<Rc<Membership>>,
+    /// Groups of the mobile node whose session it is.
+    pub node_groups: Vec<String>,
 }
 
 /// An ordinary subscription that was read.
@@ -37,7 +40,7 @@ pub(super) struct SubscriptionImage {
 
 impl SessionImage {
     pub(super) fn read(reader: &mut WireReader<'_>, now: Now) -> Result<Self, WireError> {
-        let mut session = read_head(reader, now)?;
+        let (mut session, node_groups) = read_head(reader, now)?;
         read_will(reader, now, &mut session)?;
         let mut subscriptions = Vec::new();
         let mut known = BTreeSet::new();
@@ -60,11 +63,11 @@ impl SessionImage {
         read_paged(reader, &mut session)?;
         read_flow(reader, now, &mut session, &memberships)?;
         session.settle();
-        Ok(Self { session, subscriptions, memberships })
+        Ok(Self { session, subscriptions, memberships, node_groups })
     }
 }
 
-fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError> {
+fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<(Session, Vec<String>), WireError> {
     let tenant = TenantId(reader.u16("a tenant")?);
     let client_id = reader.text("a client id")?;
     if client_id.is_empty() {
@@ -89,15 +92,37 @@ fn read_head(reader: &mut WireReader<'_>, now: Now) -> Result<Session, WireError
             None
         },
     };
+    let node_groups = read_standing(reader, &mut session)?;
     let ends_at = now.from_unix(reader.u64("a session's end")?);
     let ends = ends_at != Millis::NEVER;
-    if !session.lasts() || session.is_inner() || ends != (session.expiry_seconds != u32::MAX) {
+    // How long a mailbox lasts is not said by its client.
+    let agrees = session.standing == Standing::Mailbox || ends == (session.expiry_seconds != u32::MAX);
+    if !session.lasts() || session.is_inner() || !agrees {
         return Err(WireError { reading: "a session that lasts" });
     }
     if ends {
         session.rare_mut().ends_at = Some(ends_at);
     }
-    Ok(session)
+    Ok((session, node_groups))
+}
+
+/// Whether it is a mobile node's, and the groups that the node is in.
+fn read_standing(reader: &mut WireReader<'_>, session: &mut Session) -> Result<Vec<String>, WireError> {
+    session.standing = match reader.u8("a standing")? {
+        0 => Standing::Client,
+        1 => Standing::Node,
+        2 => Standing::Mailbox,
+        _ => return Err(WireError { reading: "a standing" }),
+    };
+    let wrong = WireError { reading: "a group of a node" };
+    let mut groups = BTreeSet::new();
+    for _ in 0..reader.u32("a number of groups of a node")? {
+        let name = reader.text(wrong.reading)?;
+        if !session.standing.is_node() || !is_group_name(name) || !groups.insert(name.to_owned()) {
+            return Err(wrong);
+        }
+    }
+    Ok(groups.into_iter().collect())
 }
 
 fn read_will(reader: &mut WireReader<'_>, now: Now, session: &mut Session) -> Result<(), WireError> {
@@ -149,13 +174,8 @@ fn read_membership(reader: &mut WireReader<'_>, tenant: TenantId) -> Result<Memb
     }
     let member =
         MemberOptions { options: read_options(reader)?.bits(), subscription_id: read_subscription_id(reader, 0)? };
-    Ok(Membership {
-        tenant,
-        share: share.into(),
-        filter: filter.into(),
-        partition: crate::groups::group_partition(tenant, share, filter),
-        member,
-    })
+    let partition = crate::groups::group_partition(tenant, share, filter);
+    Ok(Membership::new(GroupName { tenant, share, filter }, partition, member))
 }
 
 fn read_paged(reader: &mut WireReader<'_>, session: &mut Session) -> Result<(), WireError> {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tidegate_mqtt::{QoS, ReasonCode};
 
+use self::put::{put_awaited, put_numbered, put_waiting};
 use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
@@ -69,10 +70,15 @@ pub(crate) enum Record<'a> {
         group: GroupName<'a>,
         member: MemberOptions,
         insists: bool,
+        /// Under which id the sender keeps it until it hears [`Record::Dealt`]; 0 if it does not.
+        id: u64,
         envelope: Envelope<'a>,
     },
-    /// A message that a member did not finish goes back to its group's home, to be dealt to another.
-    Return { group: GroupName<'a>, not_to: u32, envelope: Envelope<'a> },
+    /// A message that a member did not finish goes back to its group's home, to be dealt to another. `of` is the id of the deal that it
+    /// comes from, `id` the one under which the sender keeps it; 0 for none.
+    Return { group: GroupName<'a>, not_to: u32, of: u64, id: u64, envelope: Envelope<'a> },
+    /// Nobody has to keep this message of a group any more: the sender has, or it has come to its end.
+    Dealt { id: u64 },
     /// A queue is full: the receiver's connection shall wait with publishing.
     Park { connection: ConnectionKey },
     /// Asks for room for a message at all who reject what they have no room for; `waits` cannot be told, and waits.
@@ -256,14 +262,9 @@ impl<'a> Record<'a> {
                 out.put_u8(40);
                 out.put_u8(*gate);
             }
-            Self::Mark { number } => {
-                out.put_u8(41);
-                out.put_u64(*number);
-            }
-            Self::Marked { number } => {
-                out.put_u8(42);
-                out.put_u64(*number);
-            }
+            Self::Dealt { id } => put_numbered(out, 23, *id),
+            Self::Mark { number } => put_numbered(out, 41, *number),
+            Self::Marked { number } => put_numbered(out, 42, *number),
             Self::Transfer(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
@@ -338,19 +339,22 @@ impl<'a> Record<'a> {
                 out.put_u32(*session);
                 out.put_u8(u8::from(*online));
             }
-            Self::Deal { session, client, group, member, insists, envelope } => {
+            Self::Deal { session, client, group, member, insists, id, envelope } => {
                 out.put_u8(10);
                 out.put_u32(*session);
                 out.put_u64(*client);
                 put_group(out, group);
                 put_member(out, *member);
                 out.put_u8(u8::from(*insists));
+                out.put_u64(*id);
                 envelope.write(head, out, shared);
             }
-            Self::Return { group, not_to, envelope } => {
+            Self::Return { group, not_to, of, id, envelope } => {
                 out.put_u8(11);
                 put_group(out, group);
                 out.put_u32(*not_to);
+                out.put_u64(*of);
+                out.put_u64(*id);
                 envelope.write(head, out, shared);
             }
             _ => {}
@@ -399,6 +403,32 @@ impl<'a> Record<'a> {
         })
     }
 
+    fn read_dealt(
+        kind: u8,
+        head: &mut ReadHead,
+        reader: &mut WireReader<'a>,
+        shared: &mut std::slice::Iter<'a, Arc<[u8]>>,
+    ) -> Result<Self, WireError> {
+        Ok(match kind {
+            10 => Self::Deal {
+                session: reader.u32("a session")?,
+                client: reader.u64("a client")?,
+                group: read_group(reader)?,
+                member: read_member(reader)?,
+                insists: reader.u8("a flag")? != 0,
+                id: reader.u64("a deal")?,
+                envelope: head.envelope(reader, shared)?,
+            },
+            _ => Self::Return {
+                group: read_group(reader)?,
+                not_to: reader.u32("a session")?,
+                of: reader.u64("a deal")?,
+                id: reader.u64("a deal")?,
+                envelope: head.envelope(reader, shared)?,
+            },
+        })
+    }
+
     fn read_rare(
         kind: u8,
         head: &mut ReadHead,
@@ -433,19 +463,7 @@ impl<'a> Record<'a> {
                 session: reader.u32("a session")?,
                 online: reader.u8("a flag")? != 0,
             },
-            10 => Self::Deal {
-                session: reader.u32("a session")?,
-                client: reader.u64("a client")?,
-                group: read_group(reader)?,
-                member: read_member(reader)?,
-                insists: reader.u8("a flag")? != 0,
-                envelope: head.envelope(reader, shared)?,
-            },
-            11 => Self::Return {
-                group: read_group(reader)?,
-                not_to: reader.u32("a session")?,
-                envelope: head.envelope(reader, shared)?,
-            },
+            10 | 11 => Self::read_dealt(kind, head, reader, shared)?,
             12 => Self::Park { connection: read_some_connection(reader)? },
             13 => Self::Unpark { connection: read_some_connection(reader)? },
             40 => Self::UplinkRoom { gate: reader.u8("whether the fleet takes messages")? },
@@ -455,6 +473,7 @@ impl<'a> Record<'a> {
             17 => Self::SysQuery { round: reader.u32("a round")? },
             18 => Self::SysReport { round: reader.u32("a round")?, values: reader.bytes("numbers")? },
             20..=22 => Self::read_crossing(kind, reader)?,
+            23 => Self::Dealt { id: reader.u64("a deal")? },
             30..=33 => Self::read_reservation(kind, reader)?,
             43 => Self::InterestRefused {
                 ticket: read_some_ticket(reader)?,
@@ -471,16 +490,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// A record about a publisher that waits.
-fn put_awaited(out: &mut Vec<u8>, kind: u8, ticket: Ticket) {
-    out.put_u8(kind);
-    put_ticket(out, Some(ticket));
-}
-
-fn put_waiting(out: &mut Vec<u8>, kind: u8, connection: ConnectionKey) {
-    out.put_u8(kind);
-    put_connection(out, Some(connection));
-}
+mod put;
 
 #[cfg(test)]
 mod tests;

@@ -91,7 +91,7 @@ fn a_dealt_message_that_comes_twice_is_delivered_once() {
         ticket: None,
         publication,
     };
-    there.links.send(HERE, Record::Deal { session: 77, client: 7, group, member, insists: false, envelope });
+    there.links.send(HERE, Record::Deal { session: 77, client: 7, group, member, insists: false, id: 0, envelope });
     let batch = there.take_batch(HERE).unwrap();
     here.read_batch(NOW, &batch).unwrap();
     here.read_batch(NOW, &batch).unwrap();

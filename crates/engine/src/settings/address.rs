@@ -25,6 +25,9 @@ pub struct AddressSettings {
     /// Whether what clients publish for applications is handed to the shell as [`Event::Record`](crate::Event::Record), and
     /// acknowledged when that is confirmed.
     pub records: bool,
+    /// Filters of the topics whose messages are handed to the shell as [`Event::Report`](crate::Event::Report), beside all else that
+    /// becomes of them: what mobile nodes say of themselves. Only where a message comes in, and only of the tenant of all who have none.
+    pub reports: Vec<String>,
 }
 
 impl Default for AddressSettings {
@@ -39,6 +42,7 @@ impl Default for AddressSettings {
             max_mailboxes: 1_000_000,
             keep_qos0: true,
             records: false,
+            reports: Vec::new(),
         }
     }
 }

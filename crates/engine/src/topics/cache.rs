@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::addresses::{is_address, is_for_applications};
+use crate::addresses::{is_address, is_for_applications, is_report};
 use crate::hash::hash_bytes;
 use crate::ids::{SessionKey, TenantId};
 use crate::overflow::may_reject;
@@ -77,6 +77,7 @@ struct Cached {
 
 /// What the settings say of a topic.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is asked by itself on the way of a message")]
 pub(crate) struct TopicTraits {
     pub priority: TopicPriority,
     /// Whether a queue may reject its messages.
@@ -85,6 +86,8 @@ pub(crate) struct TopicTraits {
     pub is_address: bool,
     /// Whether its messages are handed to the shell, for applications on a bus.
     pub is_record: bool,
+    /// Whether its messages are handed to the shell as well, since nodes say something of themselves there.
+    pub is_report: bool,
 }
 
 impl RouteCache {
@@ -283,6 +286,7 @@ impl Cached {
             may_reject: may_reject(settings, topic),
             is_address: is_address(settings, topic),
             is_record: tenant == TenantId::DEFAULT && is_for_applications(settings, topic),
+            is_report: tenant == TenantId::DEFAULT && is_report(settings, topic),
         };
     }
 }

@@ -150,6 +150,7 @@ pub(crate) struct Net {
     /// Clients that have acknowledged a ping.
     pub pongs: Vec<String>,
     pub records: Vec<(usize, ApplicationMessage)>,
+    pub reports: Vec<ApplicationMessage>,
     pub taken: Vec<(u64, bool)>,
     pub trace: Trace,
     /// Steps of the trace when the engines' books were looked at last.
@@ -244,6 +245,7 @@ impl Net {
             asked_back: Vec::new(),
             pongs: Vec::new(),
             records: Vec::new(),
+            reports: Vec::new(),
             taken: Vec::new(),
             trace: Trace { title, digest: 0xcbf2_9ce4_8422_2325, steps: 0, tail: VecDeque::new(), lines },
             audited: 0,
@@ -796,6 +798,7 @@ impl Net {
             Event::Relay { key, place } => self.relaying.push((shard, key, place)),
             Event::Pong { client_id, .. } => self.pongs.push(client_id),
             Event::Record(message) => self.records.push((shard, *message)),
+            Event::Report(message) => self.reports.push(*message),
             Event::Taken { number, taken } => self.taken.push((number, taken)),
             Event::Log(event) => {
                 self.trace.note(format!("shard {shard}: {event:?}"));

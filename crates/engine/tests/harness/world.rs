@@ -300,6 +300,13 @@ impl World {
         self.run();
     }
 
+    /// The same, and of what was under way from it only so many batches of each shard still arrive. Nothing else happens yet.
+    pub(crate) fn kill_node(&self, node: usize, arrive: usize) {
+        let mut net = self.0.borrow_mut();
+        net.lose_batches_of(node, arrive);
+        net.end_node(node);
+    }
+
     /// A node of the cluster dies, and others will go on with what it owed.
     pub(crate) fn await_node(&self, node: usize) {
         self.0.borrow_mut().await_node(node);
@@ -439,6 +446,12 @@ impl World {
     pub(crate) fn take_pongs(&self) -> Vec<String> {
         self.run();
         std::mem::take(&mut self.0.borrow_mut().pongs)
+    }
+
+    /// Runs, and takes what nodes have said of themselves.
+    pub(crate) fn take_reports(&self) -> Vec<ApplicationMessage> {
+        self.run();
+        std::mem::take(&mut self.0.borrow_mut().reports)
     }
 
     /// Runs, and takes the messages for applications, each with its shard.

@@ -10,6 +10,7 @@ mod leaving;
 mod mailbox;
 mod names;
 mod receipts;
+mod weather;
 
 /// Everybody may publish to everybody.
 fn open(settings: &mut Settings) {

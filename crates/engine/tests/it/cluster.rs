@@ -253,3 +253,96 @@ fn nodes_that_die_and_come_back_again_and_again_leave_nothing_behind() {
     }
     assert_eq!(steady[0].payloads().len(), 10);
 }
+
+/// A group of which one member is at home at node 1 and holds a message, dealt by a group at node 0.
+fn dealt_elsewhere(settings: impl FnOnce(&mut tidegate_engine::Settings)) -> (World, Client, Client, String) {
+    let world = World::cluster(3, 1, settings);
+    let names = (0..1000).map(|number| format!("t{number}"));
+    let topic = names.into_iter().find(|it| world.home_of(&format!("g/{it}")) == 0).expect("one of many names");
+    let member = world.connect(v5(&world.name_on(1, "member ")).manual());
+    member.subscribe(&format!("$share/g/{topic}"), ExactlyOnce);
+    let publisher = world.connect(v5(&world.name_on(2, "publisher ")));
+    (world, member, publisher, topic)
+}
+
+fn texts(client: &Client) -> Vec<String> {
+    client.messages_among_others().into_iter().map(|got| got.text()).collect()
+}
+
+#[test]
+fn what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another() {
+    let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
+    publisher.publish(message(&topic, "x").qos1());
+    member.expect_publish(&topic, "x");
+    assert_eq!(world.gauges().kept_deals, 1);
+    world.end_node(1);
+    let other = world.connect(v5(&world.name_on(2, "other ")).accept_on(0));
+    other.subscribe_later(&format!("$share/g/{topic}"));
+    world.run();
+    assert_eq!(texts(&other), ["x"]);
+    world.run();
+    assert_eq!(world.gauges().kept_deals, 0, "it has acknowledged");
+}
+
+#[test]
+fn a_qos_2_message_that_a_dead_member_was_sent_goes_to_nobody_else() {
+    let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
+    publisher.publish(message(&topic, "x").qos2());
+    member.expect_publish(&topic, "x");
+    assert_eq!(world.gauges().kept_deals, 0, "it may have arrived");
+    world.end_node(1);
+    let other = world.connect(v5(&world.name_on(2, "other ")).accept_on(0));
+    other.subscribe(&format!("$share/g/{topic}"), ExactlyOnce);
+    world.advance(minutes(5));
+    other.expect_nothing();
+}
+
+#[test]
+fn a_qos_2_message_on_its_way_to_a_member_waits_for_that_one_and_then_goes_to_another() {
+    for comes_back in [true, false] {
+        let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
+        let other = world.connect(v5(&world.name_on(2, "other ")));
+        world.hold(0, 1);
+        publisher.publish(message(&topic, "x").qos2());
+        world.end_node(1);
+        let filter = format!("$share/g/{topic}");
+        other.subscribe(&filter, ExactlyOnce);
+        other.expect_nothing();
+        if comes_back {
+            world.begin_node(1);
+            let again = world.connect(v5(member.id()).accept_on(1));
+            again.subscribe_later(&filter);
+            world.run();
+            assert_eq!(texts(&again), ["x"]);
+            other.expect_nothing();
+        } else {
+            world.advance(seconds(61));
+            assert_eq!(other.payloads(), ["x"]);
+        }
+        world.advance(minutes(5));
+        assert_eq!(world.gauges().kept_deals, 0);
+    }
+}
+
+#[test]
+fn a_message_that_no_member_comes_for_is_counted() {
+    let (world, member, publisher, topic) = dealt_elsewhere(|_| {});
+    publisher.publish(message(&topic, "x").qos1());
+    member.expect_publish(&topic, "x");
+    world.end_node(1);
+    world.advance(seconds(59));
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (1, 0));
+    world.advance(seconds(2));
+    assert_eq!((world.gauges().kept_deals, world.dropped(Reason::NoGroupMember)), (0, 1));
+}
+
+#[test]
+fn more_than_may_be_kept_is_dealt_without_being_kept() {
+    let (world, member, publisher, topic) = dealt_elsewhere(|settings| settings.limits.kept_deal_bytes = 150);
+    for payload in ["1", "2", "3"] {
+        publisher.publish(message(&topic, payload).qos1());
+        member.expect_publish(&topic, payload);
+    }
+    let counted = world.counters().deals_not_kept;
+    assert!(counted > 0 && world.gauges().kept_deals + counted == 3, "{counted}");
+}

@@ -15,6 +15,7 @@ mod authentication;
 mod cluster;
 mod connections;
 mod durable;
+mod dying;
 mod enhanced;
 mod fan_out;
 mod inner;

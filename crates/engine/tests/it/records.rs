@@ -197,3 +197,26 @@ fn what_a_node_that_died_had_to_confirm_is_given_back() {
     assert_eq!(world.take_taken(), [(5, false)]);
     drop(nodes);
 }
+
+#[test]
+fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
+    let change = |settings: &mut Settings| {
+        on_bus(settings);
+        let addresses = settings.addresses.as_mut().unwrap();
+        addresses.reports = vec!["ctx/context/+".into(), "vehicle/+/position".into()];
+    };
+    everywhere_with(change, |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("vehicle/#", QoS::AtLeastOnce);
+        let node = world.connect(v5("truck"));
+        assert_eq!(node.publish(message("ctx/context/truck", "{}").qos1()), ReasonCode::Success);
+        node.publish(message("vehicle/7/position", "[]").qos(QoS::ExactlyOnce).user("context", "{}"));
+        node.publish(message("vehicle/7/speed", "1").qos1());
+        reader.expect_publish("vehicle/7/position", "[]");
+        let reports = world.take_reports();
+        let told: Vec<(&str, &str)> = reports.iter().map(|it| (&*it.client_id, &*it.topic)).collect();
+        assert_eq!(told, [("truck", "ctx/context/truck"), ("truck", "vehicle/7/position")], "each once, by one shard");
+        assert!(reports[0].properties.is_empty() && !reports[1].properties.is_empty());
+        assert!(world.take_records().is_empty());
+    });
+}

@@ -25,6 +25,7 @@ impl Config {
             max_mailboxes: addresses.max_mailboxes.div_ceil(u32::from(shards.max(1))),
             keep_qos0: addresses.keep_qos0,
             records: crate::context::are_on_bus(self),
+            reports: crate::context::topics(self).map(|topics| topics.filters()).unwrap_or_default(),
         })
     }
 }

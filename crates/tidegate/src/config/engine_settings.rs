@@ -150,6 +150,7 @@ impl Config {
             output_high_water: limits.output_high_water.narrow(),
             memory_ceiling: share(self.memory_ceiling(), shards),
             shard_link_bytes: limits.shard_link_bytes.0,
+            kept_deal_bytes: limits.kept_deal_bytes.0,
             parked_bytes: limits.parked_bytes.narrow(),
             block_timeout_ms: millis(limits.block_timeout),
             // Some thirty short messages to one receiver each: whoever publishes that makes no turn long.

@@ -499,6 +499,8 @@ const OPEN_TEXTS: &[&str] = &[
     "exempt_networks",
     "banned_addresses",
     "banned_clients",
+    "topics",
+    "property_topics",
     "banned_users",
     "client_ca",
     "response_information",

@@ -1,6 +1,7 @@
 //! Messages between the clients of this broker and applications on the bus.
 
 use tidegate_bus::Address;
+use tidegate_context::name_of;
 use tidegate_context::records::{Annotations, Delivery, NodeMessage, Packing};
 use tidegate_context::service::{
     ApplicationEvent, ApplicationHost, ApplicationSettings, Bell, Confirm, Courier, Running, Sharing,
@@ -10,7 +11,7 @@ use tidegate_engine::{ApplicationMessage, InnerPublication, Millis, TenantId};
 use tidegate_mqtt::{PayloadFormat, PublishProperties, QoS};
 use tidegate_node::{Node, NodeHandle, NodeRecord, RecordEvent, Records};
 
-use super::{bus_of, gateway_name, level_decoded};
+use super::{bus_of, gateway_name};
 use crate::config::Config;
 use crate::config::sections::context::{DeliveryName, EnvelopeName};
 
@@ -108,7 +109,7 @@ fn message_of(message: &ApplicationMessage, prefix: &str, now: Millis) -> NodeMe
         (message.expires_at != Millis::NEVER).then(|| message.expires_at.0.saturating_sub(now.0).div_ceil(1_000));
     NodeMessage {
         node: message.client_id.clone(),
-        application: level_decoded(application),
+        application: name_of(application),
         topic: topic.to_owned(),
         qos: message.qos as u8,
         retain: message.retain,

@@ -1,66 +1,75 @@
 //! What the core asks of this broker.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tidegate_context::groups::MembershipChange;
 use tidegate_context::service::{Bell, Host, HostLoad, HostNode, NodeContext};
+use tidegate_context::{ContextTopics, Said, level_of};
 use tidegate_engine::{InnerPublication, Millis, TenantId};
-use tidegate_mqtt::QoS;
-use tidegate_node::{Feed, FeedError, NodeHandle, Pongs};
+use tidegate_mqtt::{PublishProperties, QoS};
+use tidegate_node::{NodeHandle, Pongs, Reports};
 
 use super::machine::{Processors, memory};
 use crate::status::BrokerStatus;
 
 /// Nodes belong to the tenant of all who have none.
 const TENANT: TenantId = TenantId::DEFAULT;
+/// The user property that a context may come in.
+const CARRIED_IN: &str = "context";
+
+/// Messages that are sorted at once.
+const SORTED_AT_ONCE: usize = 4_096;
 
 /// This broker as a gateway.
 pub(super) struct NodeHost {
     node: NodeHandle,
     status: Arc<BrokerStatus>,
     prefix: String,
-    contexts: Feed,
-    advertisements: Feed,
+    topics: ContextTopics,
+    reports: Reports,
+    /// What has come and was not asked for yet.
+    contexts: VecDeque<NodeContext>,
+    advertisements: VecDeque<(String, Vec<u8>)>,
     pongs: Pongs,
     processors: Processors,
+    bell: Bell,
 }
 
 impl NodeHost {
     pub(super) fn new(
         node: NodeHandle,
         prefix: &str,
+        topics: ContextTopics,
         status: Arc<BrokerStatus>,
         bell: &Bell,
-    ) -> Result<Self, FeedError> {
-        let listen = |name: &str, topic: &str| {
-            let filters = vec![(format!("{prefix}/{topic}/+"), QoS::AtLeastOnce)];
-            node.listen(TENANT, name, filters, bell.wake())
-        };
-        let contexts = listen("$context/contexts", "context")?;
-        let advertisements = listen("$context/advertisements", "GroupAdvertisement")?;
-        let pongs = node.pongs(&bell.wake());
-        let (prefix, processors) = (prefix.to_owned(), Processors::default());
-        Ok(Self { node, status, prefix, contexts, advertisements, pongs, processors })
+    ) -> Self {
+        let (reports, pongs) = (node.reports(&bell.wake()), node.pongs(&bell.wake()));
+        let (contexts, advertisements, processors) = Default::default();
+        let (prefix, bell) = (prefix.to_owned(), bell.clone());
+        Self { node, status, prefix, topics, reports, contexts, advertisements, pongs, processors, bell }
     }
-}
 
-/// What was published below a topic of ours: the last level, and the payload.
-fn take(feed: &Feed, max: usize) -> Vec<(String, Vec<u8>)> {
-    let named = feed.take(max).into_iter();
-    named.filter_map(|message| Some((decoded(message.topic.rsplit('/').next()?), message.payload))).collect()
-}
-
-/// A level of a topic as the name that it stands for: `%2F`, `%2B`, `%23` and `%25` are `/`, `+`, `#` and `%`.
-pub(super) fn decoded(level: &str) -> String {
-    let plain = [("%2F", "/"), ("%2B", "+"), ("%23", "#"), ("%25", "%")];
-    plain.iter().fold(level.to_owned(), |text, (from, to)| text.replace(from, to))
-}
-
-/// A name as a level of a topic.
-fn encoded(name: &str) -> String {
-    let escaped = [("%", "%25"), ("/", "%2F"), ("+", "%2B"), ("#", "%23")];
-    escaped.iter().fold(name.to_owned(), |text, (from, to)| text.replace(from, to))
+    /// Sorts what nodes and definers have said.
+    fn sort(&mut self) {
+        if !self.contexts.is_empty() || !self.advertisements.is_empty() {
+            return;
+        }
+        for _ in 0..SORTED_AT_ONCE {
+            let Some(report) = self.reports.take() else { return };
+            let properties = PublishProperties::decode(&report.properties).ok();
+            let mut pairs = properties.iter().flat_map(|properties| properties.user_properties.iter());
+            let carried = pairs.find_map(|(name, value)| (name == CARRIED_IN).then_some(value));
+            match self.topics.read(&report.client_id, &report.topic, carried, report.payload) {
+                Some(Said::Context { node, context }) => self.contexts.push_back(NodeContext { node, context }),
+                Some(Said::Advertisement { definer, payload }) => self.advertisements.push_back((definer, payload)),
+                None => {}
+            }
+        }
+        // There may be more.
+        self.bell.ring();
+    }
 }
 
 impl Host for NodeHost {
@@ -87,7 +96,7 @@ impl Host for NodeHost {
     fn ping(&mut self, nodes: &[Arc<str>], window: Duration) -> Vec<Option<Instant>> {
         let window = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
         let expires_at = self.node.now().monotonic.plus(window);
-        let topic = |node: &str| format!("{}/to/node/{}/ping", self.prefix, encoded(node));
+        let topic = |node: &str| format!("{}/to/node/{}/ping", self.prefix, level_of(node));
         let pings = nodes.iter().map(|node| (TENANT, node.to_string(), topic(node))).collect();
         self.node.ping(pings, expires_at).unwrap_or_else(|error| {
             tracing::warn!(%error, "nodes were not pinged");
@@ -109,16 +118,18 @@ impl Host for NodeHost {
     }
 
     fn advertisements(&mut self, max: usize) -> Vec<(String, Vec<u8>)> {
-        take(&self.advertisements, max)
+        self.sort();
+        self.advertisements.drain(..max.min(self.advertisements.len())).collect()
     }
 
     fn contexts(&mut self, max: usize) -> Vec<NodeContext> {
-        let taken = take(&self.contexts, max).into_iter();
-        taken.map(|(node, context)| NodeContext { node, context }).collect()
+        self.sort();
+        self.contexts.drain(..max.min(self.contexts.len())).collect()
     }
 
     fn tell_list(&mut self, list: &[u8]) {
-        self.node.publish_inner(InnerPublication {
+        // In a cluster all gateways have the list, and their clients are to see it once.
+        self.node.publish_at_home(InnerPublication {
             tenant: TENANT,
             topic: format!("{}/gateways", self.prefix),
             qos: QoS::AtLeastOnce,
@@ -144,20 +155,6 @@ impl Host for NodeHost {
         };
         if let Err(error) = self.node.set_memberships(changes.into_iter().map(change).collect()) {
             tracing::warn!(%error, "groups of nodes were not changed");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_nodes_go_through_levels_of_topics() {
-        for name in ["truck-7", "a/b", "100%", "%2F", "+#", "a%252Fb"] {
-            let level = encoded(name);
-            assert!(!level.contains(['/', '+', '#']), "{level}");
-            assert_eq!(decoded(&level), name);
         }
     }
 }

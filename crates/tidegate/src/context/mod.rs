@@ -13,7 +13,7 @@ use tidegate_context::service::{
     Bell, Courier, DefinerSettings, GatewaySettings, ManagerSettings, Running, start_definer, start_gateway,
     start_manager,
 };
-use tidegate_context::{Points, PointsSettings, ReallocationSettings, ReconfigSettings, RecordLimits};
+use tidegate_context::{ContextTopics, Points, PointsSettings, ReallocationSettings, ReconfigSettings, RecordLimits};
 use tidegate_node::{LocalAddress, Node};
 
 use crate::config::Config;
@@ -21,7 +21,7 @@ use crate::config::sections::context::{Context, CoreServices, RankingName};
 use crate::status::BrokerStatus;
 
 pub(crate) use applications::are_on_bus;
-use host::{NodeHost, decoded as level_decoded};
+use host::NodeHost;
 
 /// What runs of the core in this process. Dropping it ends it.
 #[derive(Debug)]
@@ -60,6 +60,14 @@ pub(crate) fn start(config: &Config, node: &Node, status: &Arc<BrokerStatus>) ->
 /// The bus of the core: its own, or that of the cluster; nothing is one within this process.
 fn bus_of(config: &Config) -> Option<&str> {
     config.context.bus.as_deref().or(config.cluster.bus.as_deref())
+}
+
+/// Where nodes of this gateway say something of themselves; nowhere where it is none.
+pub(crate) fn topics(config: &Config) -> Option<ContextTopics> {
+    let context = &config.context;
+    let topics = || ContextTopics::new(&config.addresses.prefix, &context.topics.0, &context.property_topics.0);
+    // What is no pattern was refused with the configuration.
+    if context.enabled { topics().ok() } else { None }
 }
 
 /// A name as members of groups may have it.
@@ -102,7 +110,8 @@ fn open(config: &Config) -> Result<Courier, String> {
 }
 
 fn gateway_name(config: &Config) -> String {
-    if config.context.name.is_empty() { config.node.name.clone() } else { config.context.name.clone() }
+    let names = [&config.context.name, &config.cluster.name, &config.node.name];
+    names.into_iter().find(|name| !name.is_empty()).cloned().unwrap_or_default()
 }
 
 fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &Courier) -> Result<Running, String> {
@@ -118,10 +127,11 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
         load_period: context.load_period,
         connection_period: context.connection_period,
         max_connections: u64::from(config.limits.max_connections),
+        clustered: !config.cluster.name.is_empty(),
     };
     let bell = Bell::default();
-    let host = NodeHost::new(node.handle(), &config.addresses.prefix, Arc::clone(status), &bell)
-        .map_err(|error| format!("the gateway cannot listen to its nodes: {error}"))?;
+    let topics = topics(config).ok_or("the topics of contexts are none")?;
+    let host = NodeHost::new(node.handle(), &config.addresses.prefix, topics, Arc::clone(status), &bell);
     start_gateway(courier.clone(), settings, Box::new(host), bell)
         .map_err(|error| format!("cannot start a thread for the gateway: {error}"))
 }

@@ -64,8 +64,8 @@ impl Fields {
             8 => Record::GroupJoin { group, session, client, member, ticket },
             9 => Record::GroupLeave { group, session },
             10 => Record::GroupPresence { group, session, online },
-            11 => Record::Deal { session, client, group, member, insists: session % 2 == 0, envelope },
-            12 => Record::Return { group, not_to, envelope },
+            11 => Record::Deal { session, client, group, member, insists: session % 2 == 0, id: self.long, envelope },
+            12 => Record::Return { group, not_to, of: client, id: self.long, envelope },
             13 => Record::Park { connection },
             14 => Record::Unpark { connection },
             15 => Record::GiveUp { connection },
@@ -82,6 +82,7 @@ impl Fields {
             23 => Record::Transfer(TransferWord::End { id: self.long }),
             24 => Record::Transfer(TransferWord::Cut { id: self.long, partitions: partitions(client) }),
             25 => Record::Transfer(TransferWord::Ask { id: self.long, partitions: partitions(client) }),
+            26 => Record::Dealt { id: self.long },
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,
@@ -101,10 +102,10 @@ fn rest(record: &Record<'_>) -> String {
     match record {
         Record::Publish(_) => "publish".into(),
         Record::RetainedItem { fetch, .. } => format!("item {fetch}"),
-        Record::Deal { session, client, group, member, insists, .. } => {
-            format!("deal {session} {client} {group:?} {member:?} {insists}")
+        Record::Deal { session, client, group, member, insists, id, .. } => {
+            format!("deal {session} {client} {group:?} {member:?} {insists} {id}")
         }
-        Record::Return { group, not_to, .. } => format!("return {group:?} {not_to}"),
+        Record::Return { group, not_to, of, id, .. } => format!("return {group:?} {not_to} {of} {id}"),
         other => format!("{other:?}"),
     }
 }

@@ -205,6 +205,19 @@ impl Net {
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
 
+    /// Of the batches of each shard of a node to each other shard only the first so many arrive.
+    pub(crate) fn lose_batches_of(&mut self, node: usize, arrive: usize) {
+        let nodes = self.nodes;
+        for inbox in &mut self.inboxes {
+            let mut counts = BTreeMap::new();
+            inbox.retain(|(from, _)| {
+                let count = counts.entry(*from).or_insert(0);
+                *count += 1;
+                nodes.node_of(*from) != node || *count <= arrive
+            });
+        }
+    }
+
     /// A node dies, and others will go on with what it owed.
     pub(crate) fn await_node(&mut self, node: usize) {
         self.nodes.awaited |= 1 << node;

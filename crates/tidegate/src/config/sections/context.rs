@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::key::{Key, Section, SectionKeys, section};
-use crate::config::list::Paths;
+use crate::config::list::{Paths, Texts};
 use crate::config::size::{Bytes, MIB, TIB};
 use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 
@@ -91,7 +91,7 @@ section! {
     "context" => Context, CONTEXT {
         /// Whether it is one.
         enabled: bool = false, in Kind::Boolean;
-        /// The name of this gateway, its own among all of them. Empty is `node.name`.
+        /// The name of this gateway, its own among all of them. Empty is `cluster.name`, or `node.name` where there is none.
         name: String = String::new(), in Kind::Name { empty: true };
         /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the address of the first
         /// listener.
@@ -122,6 +122,12 @@ section! {
         records_keep: Duration = Duration::from_secs(7 * 86_400), in Kind::Duration(Range::of(5 * 60 * SECOND, 366 * DAY));
         /// Bytes that a partition of them may have on NATS, which reserves them on its disk; beyond it messages are refused.
         records_max_bytes: Bytes = Bytes(64 * MIB), in Kind::Size(Range::of(MIB, TIB));
+        /// Topics on which nodes publish what is their context, beside `PREFIX/context/CLIENT_ID`: topic filters, in which one level may be
+        /// `{node}`, where the client id stands; without it, the node is the client that publishes. Payloads that are no JSON objects are none.
+        topics: Texts = Texts::default(), in Kind::Texts;
+        /// Topics whose messages may carry the node's context in a user property `context`, of the same form. `PREFIX/to/app/#` are all messages for
+        /// applications.
+        property_topics: Texts = Texts::default(), in Kind::Texts;
         /// Files of groups, one for each definer.
         groups: Paths = Paths::default(), in Kind::Paths;
         /// Time between two load reports of a gateway.

@@ -87,7 +87,7 @@ impl Drop for Kafka {
 
 #[test]
 fn nodes_on_kafka_are_one_broker_and_go_on_with_what_a_killed_one_had() {
-    let mut cluster = Cluster::of(3, "6s", Some(Folder::new()), Box::new(Kafka::start()));
+    let mut cluster = Cluster::of(3, "6s", Some(Folder::new()), Box::new(Kafka::start()), &[]);
     let ids = [A, B, C].map(|home| cluster.id_at(home, "keeps"));
     for (which, id) in ids.iter().enumerate() {
         cluster.subscribe((which + 1) % 3, id);
@@ -111,7 +111,7 @@ fn nodes_on_kafka_are_one_broker_and_go_on_with_what_a_killed_one_had() {
 
 #[test]
 fn clients_stay_connected_while_kafka_is_killed_and_started_again_within_a_lease() {
-    let mut cluster = Cluster::of(2, "40s", None, Box::new(Kafka::start()));
+    let mut cluster = Cluster::of(2, "40s", None, Box::new(Kafka::start()), &[]);
     let mut client = connect(cluster.port(A), &cluster.id_at(B, "patient")).unwrap();
     cluster.bus.kill();
     pause(1_000);

@@ -1,5 +1,6 @@
 //! Nodes of a cluster as processes of their own, on a real NATS server.
 
+mod core;
 mod failover;
 mod failures;
 #[cfg(feature = "kafka")]
@@ -37,6 +38,8 @@ struct Cluster {
     lease: &'static str,
     /// Where nodes keep what they have, if they do.
     data: Option<Folder>,
+    /// What else each of them is set to.
+    settings: Vec<String>,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -63,16 +66,21 @@ impl Cluster {
     }
 
     fn with_lease(nodes: usize, lease: &'static str) -> Self {
-        Self::of(nodes, lease, None, Box::new(Nats::start()))
+        Self::of(nodes, lease, None, Box::new(Nats::start()), &[])
     }
 
     /// Nodes that keep what they have in directories, and on the bus.
     fn durable(nodes: usize, lease: &'static str) -> Self {
-        Self::of(nodes, lease, Some(Folder::new()), Box::new(Nats::start()))
+        Self::durable_with(nodes, lease, &[])
     }
 
-    fn of(nodes: usize, lease: &'static str, data: Option<Folder>, bus: Box<dyn Bus>) -> Self {
-        let mut cluster = Self { bus, nodes: Vec::new(), lease, data };
+    fn durable_with(nodes: usize, lease: &'static str, settings: &[&str]) -> Self {
+        Self::of(nodes, lease, Some(Folder::new()), Box::new(Nats::start()), settings)
+    }
+
+    fn of(nodes: usize, lease: &'static str, data: Option<Folder>, bus: Box<dyn Bus>, settings: &[&str]) -> Self {
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut cluster = Self { bus, nodes: Vec::new(), lease, data, settings };
         for _ in 0..nodes {
             cluster.add();
         }
@@ -96,6 +104,7 @@ impl Cluster {
         if let Some(directory) = &directory {
             arguments.extend(["--data", directory, "--set", "mirror.max_bytes=256MiB"]);
         }
+        arguments.extend(self.settings.iter().flat_map(|setting| ["--set", setting]));
         self.nodes[which] = Some(Broker::start(&arguments));
     }
 

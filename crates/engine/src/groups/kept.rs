@@ -1,0 +1,343 @@
+//! What groups have given to shards of other nodes, until somebody there answers for it.
+//!
+//! A node can die alone, with what was on its way to it and what its members had not acknowledged. So whoever sends it a message of a
+//! group keeps the message, in memory and where there is a store there as well, until the other side says that it is [`Record::Dealt`]: stored
+//! with the session that it is owed to, or at its end, acknowledged or dropped with a reason. When the node is gone before, the
+//! message is dealt again: at QoS 1 to whoever is there; at QoS 2 to the same client when that one is back, since it may have it already.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tidegate_mqtt::QoS;
+
+use super::{Receiver, group_partition};
+use crate::desk::Timer;
+use crate::dispatch::{Reach, Source, reach};
+use crate::durable::{Key, Way};
+use crate::engine::Engine;
+use crate::ids::{ShardId, TenantId};
+use crate::link::record::{GroupName, Record};
+use crate::message::{MessageRef, Publication};
+use crate::now::{Millis, Now};
+use crate::reason::Reason;
+
+/// Milliseconds that a message waits for its group to have a member, and at QoS 2 for the member that it was dealt to.
+const WAIT_MS: u64 = 60_000;
+
+/// Messages of groups that other nodes do not answer for yet.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Makes ids differ from those of other shards and other lives.
+    seed: u64,
+    made: u64,
+    deals: BTreeMap<u64, Deal>,
+    bytes: u64,
+    /// How many of them are nowhere.
+    waiting: usize,
+    due: Option<Millis>,
+    done: Done,
+}
+
+/// What members of this shard have come to the end of: whose it was, and its id there.
+type Done = Rc<RefCell<Vec<(ShardId, u64)>>>;
+
+#[derive(Debug)]
+struct Deal {
+    share: Box<str>,
+    filter: Box<str>,
+    message: MessageRef,
+    /// The shard that has it, unless that one is gone.
+    at: Option<ShardId>,
+    /// Hash of the client id of the only member that may get it, as long as that one may come back; 0 for any.
+    client: u64,
+    /// Under which number it is stored; 0 if it is not.
+    stored: u64,
+    hops: u8,
+    /// Since when it is where it is.
+    since: Millis,
+}
+
+/// That a group of another node is told when a message that it has dealt comes to its end, whatever that is: it is told when the last
+/// delivery that holds this is gone.
+#[derive(Debug)]
+pub(crate) struct Promise {
+    pub home: ShardId,
+    pub id: u64,
+    done: Done,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.done.borrow_mut().push((self.home, self.id));
+    }
+}
+
+impl Kept {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed, ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.deals.len()
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn has_timer(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Whether some group of another node is to be told something.
+    #[inline]
+    fn has_done(&self) -> bool {
+        !self.done.borrow().is_empty()
+    }
+
+    pub(crate) fn promise(&self, home: ShardId, id: u64) -> Promise {
+        Promise { home, id, done: Rc::clone(&self.done) }
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.made += 1;
+        crate::hash::hash_bytes(self.seed, &self.made.to_le_bytes()).max(1)
+    }
+
+    fn add(&mut self, id: u64, deal: Deal) {
+        self.bytes += deal.message.cost();
+        self.waiting += usize::from(deal.at.is_none());
+        self.deals.insert(id, deal);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Deal> {
+        let deal = self.deals.remove(&id)?;
+        self.bytes -= deal.message.cost();
+        self.waiting -= usize::from(deal.at.is_none());
+        Some(deal)
+    }
+
+    /// Notes where a message is from now on.
+    fn put(&mut self, id: u64, at: Option<ShardId>, since: Millis) {
+        let Some(deal) = self.deals.get_mut(&id) else { return };
+        self.waiting -= usize::from(deal.at.is_none());
+        self.waiting += usize::from(at.is_none());
+        (deal.at, deal.since) = (at, since);
+    }
+
+    fn ids(&self, wanted: impl Fn(&Deal) -> bool) -> Vec<u64> {
+        self.deals.iter().filter(|(_, deal)| wanted(deal)).map(|(id, _)| *id).collect()
+    }
+}
+
+impl Reach<'_> {
+    /// Keeps a message that goes to a shard of another node for a group, or notes that `again` goes there. Returns its id; 0 for one
+    /// that is not kept, since it is of QoS 0 or there is no room.
+    pub(super) fn keep_deal(
+        &mut self,
+        now: Now,
+        publication: &mut Publication<'_>,
+        group: (&str, &str),
+        (at, client): (ShardId, u64),
+        hops: u8,
+        again: u64,
+    ) -> u64 {
+        if again != 0 {
+            self.groups.kept.put(again, Some(at), now.monotonic);
+            return again;
+        }
+        if publication.qos == QoS::AtMostOnce {
+            return 0;
+        }
+        let message = publication.keep();
+        if self.groups.kept.bytes + message.cost() > self.desk.settings.limits.kept_deal_bytes {
+            self.desk.counters.deals_not_kept += 1;
+            return 0;
+        }
+        self.keep_message(now, message, group, Some(at), client, hops)
+    }
+
+    /// Keeps a message of a group that is at a shard of another node, or nowhere.
+    fn keep_message(
+        &mut self,
+        now: Now,
+        message: MessageRef,
+        (share, filter): (&str, &str),
+        at: Option<ShardId>,
+        client: u64,
+        hops: u8,
+    ) -> u64 {
+        let id = self.groups.kept.new_id();
+        self.keep_as(now, id, message, (share, filter), at, client, hops)
+    }
+
+    /// Keeps what an earlier process had at another node, until it is known who is there.
+    pub(crate) fn keep_left(&mut self, now: Now, message: &MessageRef, group: (&str, &str), client: u64, id: u64) {
+        self.keep_as(now, id, Rc::clone(message), group, None, client, 1);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that is kept of a message")]
+    fn keep_as(
+        &mut self,
+        now: Now,
+        id: u64,
+        message: MessageRef,
+        (share, filter): (&str, &str),
+        at: Option<ShardId>,
+        client: u64,
+        hops: u8,
+    ) -> u64 {
+        let client = if message.qos == QoS::ExactlyOnce { client } else { 0 };
+        let (share, filter): (Box<str>, Box<str>) = (share.into(), filter.into());
+        let mut stored = 0;
+        if self.desk.journal.is_on() {
+            let way = Way::Deal { share: share.clone(), filter: filter.clone(), client, id };
+            stored = self.desk.journal.put_crossing(&message.publication(), &way);
+        }
+        self.desk.memory += message.cost();
+        self.groups.kept.add(id, Deal { share, filter, message, at, client, stored, hops, since: now.monotonic });
+        if at.is_none() && self.groups.kept.due.is_none() {
+            self.set_deal_timer(now.monotonic.plus(WAIT_MS));
+        }
+        id
+    }
+
+    fn set_deal_timer(&mut self, due: Millis) {
+        self.groups.kept.due = Some(due);
+        self.desk.timers.set(due, Timer::Deals);
+    }
+
+    /// Nobody has to keep this message any more.
+    pub(super) fn forget_deal(&mut self, id: u64) -> Option<MessageRef> {
+        let deal = self.groups.kept.remove(id)?;
+        self.desk.memory -= deal.message.cost();
+        if deal.stored != 0 {
+            self.desk.journal.delete(Key::Crossing(deal.stored));
+        }
+        Some(deal.message)
+    }
+}
+
+impl Engine {
+    /// Another node answers for a message that was kept here, or it has come to its end there.
+    pub(crate) fn handle_dealt(&mut self, id: u64) {
+        reach!(self).forget_deal(id);
+    }
+
+    /// Tells groups of other nodes what has come to its end here.
+    #[inline]
+    pub(crate) fn tell_dealt(&mut self) {
+        if !self.groups.kept.has_done() {
+            return;
+        }
+        let done = std::mem::take(&mut *self.groups.kept.done.borrow_mut());
+        for (home, id) in done {
+            if self.roster.has(home) {
+                self.links.send(home, Record::Dealt { id });
+            }
+        }
+    }
+
+    /// A shard of another node is no more. What it did not answer for is nowhere.
+    pub(crate) fn lose_deals_of(&mut self, now: Now, peer: ShardId) {
+        let lost = self.groups.kept.ids(|deal| deal.at == Some(peer));
+        for id in &lost {
+            self.groups.kept.put(*id, None, now.monotonic);
+        }
+        if !lost.is_empty() && self.groups.kept.due.is_none() {
+            reach!(self).set_deal_timer(now.monotonic.plus(WAIT_MS));
+        }
+    }
+
+    /// A message has no member to go to for now: it waits for one.
+    pub(crate) fn wait_for_members(&mut self, now: Now, group: GroupName<'_>, publication: &mut Publication<'_>) {
+        let message = publication.keep();
+        reach!(self).keep_message(now, message, (group.share, group.filter), None, 0, 1);
+    }
+
+    /// Deals what waits, as far as there is somebody for it.
+    pub(crate) fn deal_waiting(&mut self, now: Now) {
+        if self.groups.kept.waiting == 0 {
+            return;
+        }
+        for id in self.groups.kept.ids(|deal| deal.at.is_none()) {
+            self.deal_kept(now, id, false);
+        }
+    }
+
+    /// Deals a message that is nowhere. `last` says that it waits no longer.
+    fn deal_kept(&mut self, now: Now, id: u64, last: bool) {
+        let Some(deal) = self.groups.kept.deals.get(&id) else { return };
+        let (message, client, hops) = (Rc::clone(&deal.message), deal.client, deal.hops);
+        let (share, filter) = (deal.share.clone(), deal.filter.clone());
+        let tenant: TenantId = message.tenant;
+        let mut publication = message.publication();
+        if message.is_expired(now.monotonic) {
+            reach!(self).forget_deal(id);
+            return self.desk.discard_publication(Reason::MessageExpired, &mut publication);
+        }
+        let group = GroupName { tenant, share: &share, filter: &filter };
+        let home = self.roster.home_of(group_partition(tenant, &share, &filter));
+        let source = Source { hops, ..Source::inside(self.place.shard, now) };
+        if home != self.place.shard {
+            return self.send_to_group(now, group, &mut publication, &source, (home, u32::MAX), (0, id));
+        }
+        let Some(key) = self.groups.find(group) else {
+            if last {
+                reach!(self).forget_deal(id);
+                self.desk.discard_publication(Reason::NoGroupMember, &mut publication);
+            }
+            return;
+        };
+        let same = (client != 0).then(|| self.groups.place_of_client(key, client));
+        match same {
+            Some(Some(place)) => reach!(self).hand(now, key, place, &mut publication, &source, id),
+            Some(None) if !last => {}
+            _ => {
+                reach!(self).forget_deal(id);
+                reach!(self).deal_to(now, key, &mut publication, &source, None);
+            }
+        }
+    }
+
+    /// Gives a message to the shard where its group is dealt, for the member `not_to`. `of` is the deal that it comes from, `again` the id under which
+    /// it is kept here already.
+    pub(super) fn send_to_group(
+        &mut self,
+        now: Now,
+        group: GroupName<'_>,
+        publication: &mut Publication<'_>,
+        source: &Source,
+        (home, not_to): Receiver,
+        (of, again): (u64, u64),
+    ) {
+        let names = (group.share, group.filter);
+        let mut id = 0;
+        if self.roster.is_own(home) {
+            reach!(self).forget_deal(again);
+        } else if of == 0 {
+            id = reach!(self).keep_deal(now, publication, names, (home, 0), source.hops, again);
+        }
+        let crossing = reach!(self).cross_for_group(publication, names, home);
+        let envelope = reach!(self).envelope(0, publication, source, None);
+        self.links.send(home, Record::Return { group, not_to, of, id, envelope });
+        self.links.send_crossing(home, crossing);
+    }
+
+    /// Whoever has waited long enough waits no longer, unless a node whose place is to be taken is awaited.
+    pub(crate) fn handle_deal_timer(&mut self, now: Now) {
+        self.groups.kept.due = None;
+        let over = |deal: &Deal| deal.at.is_none() && deal.since.plus(WAIT_MS) <= now.monotonic;
+        if !self.roster.misses_any() {
+            for id in self.groups.kept.ids(over) {
+                self.deal_kept(now, id, true);
+            }
+        }
+        let waiting = self.groups.kept.deals.values().filter(|deal| deal.at.is_none());
+        if let Some(next) = waiting.map(|deal| deal.since.plus(WAIT_MS)).min() {
+            reach!(self).set_deal_timer(next.max(now.monotonic.plus(WAIT_MS / 10)));
+        }
+    }
+}
