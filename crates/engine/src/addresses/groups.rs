@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::name::{GROUP_NAME_MAX, is_group_name};
-use super::restore::NODE_GROUP;
+use super::restore::{NODE_GROUP, stored_group};
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId};
 use crate::now::Now;
@@ -176,7 +176,7 @@ impl Engine {
 
     pub(super) fn join_node_group(&mut self, now: Now, tenant: TenantId, name: &str, key: SessionKey) {
         let Some(new) = self.nodes.groups.join(tenant, name, key) else { return };
-        self.desk.store_subscription(key, name, NODE_GROUP, 0);
+        self.desk.store_subscription(key, &stored_group(name), NODE_GROUP, 0);
         if new {
             let filter = self.filter_of(&format!("group/{name}"));
             self.want_address(now, tenant, &filter);
@@ -186,7 +186,7 @@ impl Engine {
 
     fn leave_node_group(&mut self, now: Now, tenant: TenantId, name: &str, group: u32, key: SessionKey) {
         let Some(gone) = self.nodes.groups.leave(group, key) else { return };
-        self.desk.forget_subscription(key, name);
+        self.desk.forget_subscription(key, &stored_group(name));
         if gone {
             let filter = self.filter_of(&format!("group/{name}"));
             self.want_address_no_more(now, tenant, &filter);

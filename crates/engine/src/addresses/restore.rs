@@ -12,6 +12,20 @@ use super::mailbox::is_addressed;
 /// of a group that a node is in.
 pub(crate) const NODE_GROUP: u8 = 1 << 4;
 
+/// What a group's name is stored behind. No topic filter has this character ([MQTT-4.7.3-2]), so that a node that has subscribed to
+/// a filter of the same text has both.
+const GROUP_MARK: char = '\0';
+
+/// What stands in the place of a filter for a group of nodes.
+pub(super) fn stored_group(name: &str) -> String {
+    format!("{GROUP_MARK}{name}")
+}
+
+/// The name of the group that stands in the place of a filter.
+pub(crate) fn group_of_stored(filter: &str) -> &str {
+    filter.strip_prefix(GROUP_MARK).unwrap_or(filter)
+}
+
 impl Engine {
     /// Makes a session of another place one of this place, whose settings may be others: how long a mailbox lasts is
     /// said here, and without addresses what is kept for a node is a client's session that lasts as long.

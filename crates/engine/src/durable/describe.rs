@@ -1,6 +1,6 @@
 //! What is stored, in words.
 
-use crate::addresses::NODE_GROUP;
+use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::now::{Millis, Now};
 use crate::wire::WireReader;
 
@@ -104,7 +104,7 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
 fn describe_subscription(session: StoredSession, filter: &str, options: u8, id: u32) -> String {
     let number = session.0;
     if options & NODE_GROUP != 0 {
-        return format!("session {number}: in the group {filter:?} of mobile nodes");
+        return format!("session {number}: in the group {:?} of mobile nodes", group_of_stored(filter));
     }
     format!("session {number}: subscribed to {filter:?} at QoS {} (identifier {id})", options & 3)
 }

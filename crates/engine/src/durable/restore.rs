@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
-use crate::addresses::NODE_GROUP;
+use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::desk::Timer;
 use crate::engine::Engine;
 use crate::hash::NameHasher;
@@ -329,7 +329,8 @@ impl Engine {
         subscription_id: u32,
     ) -> Result<(), WireError> {
         if options & NODE_GROUP != 0 {
-            self.restore_node_group(now, all.current.as_ref().map(|(_, restoring)| restoring.key), filter);
+            let node = all.current.as_ref().map(|(_, restoring)| restoring.key);
+            self.restore_node_group(now, node, group_of_stored(filter));
             return Ok(());
         }
         let wrong = WireError { reading: "a topic filter" };

@@ -308,3 +308,24 @@ fn what_a_mailbox_is_kept_of_has_no_subscriptions_after_a_restart() {
     sender.publish(message("ctx/to/group/g", "3").qos1());
     assert_eq!(numbers(&world.connect(v311("n").lasting()).messages()), [3]);
 }
+
+#[test]
+fn a_subscription_of_the_same_text_as_a_group_is_another_thing_in_the_store() {
+    let world = World::with(1, |settings| {
+        open(settings);
+        settings.durability = Durability::Commit;
+    });
+    let node = world.connect(v311("n").lasting());
+    node.subscribe("g", AtLeastOnce);
+    assert_eq!(change(&world, "n", &["g"], &[]), MembershipOutcome::Done);
+    node.subscribe("h", AtLeastOnce);
+    assert_eq!(change(&world, "n", &["h"], &[]), MembershipOutcome::Done);
+    node.unsubscribe("h");
+    node.disconnect();
+    world.crash(Crash::now(1));
+    let sender = world.connect(v5("sender"));
+    for (number, topic) in [("1", "g"), ("2", "ctx/to/group/g"), ("3", "h"), ("4", "ctx/to/group/h")] {
+        sender.publish(message(topic, number).qos1());
+    }
+    assert_eq!(numbers(&world.connect(v311("n").lasting()).messages()), [1, 2, 4]);
+}
