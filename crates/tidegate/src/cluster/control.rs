@@ -192,7 +192,10 @@ impl Control {
             _ => {
                 tracing::warn!("the node has lost its membership of the cluster: it serves nobody until it is back");
                 let before = life.membership.incarnation();
-                self.own.after = Some(before);
+                // One that no table has ever had has served nothing.
+                if self.follower.is_member() || self.own.after.is_none() {
+                    self.own.after = Some(before);
+                }
                 self.leader.resign();
                 self.shared.lapse();
                 self.life = None;
@@ -277,7 +280,7 @@ impl Control {
                 Err(error) => passed_over(&record, &error),
             }
         }
-        if known && self.follower.epoch() > 0 {
+        if known && self.follower.epoch() > 0 && !self.awaits_next_life() {
             self.pass_on(Vec::new());
         }
     }
@@ -317,7 +320,16 @@ impl Control {
         };
         self.own.restored.retain(is_awaited);
         self.table = table;
-        self.pass_on(steps);
+        if !self.awaits_next_life() {
+            self.pass_on(steps);
+        }
+    }
+
+    /// Whether the table still means the life before this one: nobody has taken its place. What is in force stays so, without a lease, and
+    /// clients wait for the next table.
+    fn awaits_next_life(&self) -> bool {
+        let meant = self.table.lives.get(self.setup.name.as_str());
+        meant.is_some() && meant == self.own.after.as_ref() && meant != Some(&self.own.life)
     }
 
     /// What dead nodes had is served from now on, and they need not keep it.

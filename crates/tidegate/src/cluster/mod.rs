@@ -107,6 +107,7 @@ impl Joining {
             references: Vec::new(),
             redirect: self.redirect,
             lease_until: Millis::NEVER,
+            patience_ms: 0,
         };
         Arc::new(NodeHomes { table: Arc::new(table), relays: Arc::default() })
     }
@@ -140,7 +141,8 @@ impl Joining {
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
-        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
+        let patience = config.cluster.patience;
+        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told, patience)?;
         let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));

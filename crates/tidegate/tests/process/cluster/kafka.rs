@@ -123,3 +123,9 @@ fn clients_stay_connected_while_kafka_is_killed_and_started_again_within_a_lease
     cluster.wait_even();
     assert_eq!(cluster.view(B)["memberships_lost"], 0);
 }
+
+#[test]
+fn clients_stay_connected_while_kafka_is_away_for_longer_than_a_lease_and_nothing_acknowledged_is_lost() {
+    let mut cluster = Cluster::of(2, "6s", Some(Folder::new()), Box::new(Kafka::start()));
+    super::outage::outlast(&mut cluster, 10_000);
+}

@@ -8,6 +8,7 @@ mod members;
 mod messages;
 mod moves;
 mod nats;
+mod outage;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
