@@ -77,6 +77,8 @@ pub(super) struct Control {
     leader: Leader,
     table: Table,
     table_read: Position,
+    /// The newest table that earlier lives of this process have followed.
+    followed: u64,
     adverts: BTreeMap<String, Advert>,
     own: Advert,
     /// What others have of it; `None` while it is on its way, or unknown.
@@ -117,6 +119,7 @@ impl Control {
             leader: Leader::default(),
             table: Table::default(),
             table_read: Position::START,
+            followed: 0,
             adverts: BTreeMap::new(),
             own,
             stored: None,
@@ -219,6 +222,7 @@ impl Control {
                 let (holdings, arrivals) = (self.follower.holdings(), self.follower.arrivals());
                 self.follower = Follower::new(self.setup.name.as_str(), life, holdings).with_arrivals(arrivals);
                 // Every table is read again, on behalf of this life.
+                self.followed = self.followed.max(self.table.epoch);
                 (self.tables, self.table, self.table_read) = (None, Table::default(), Position::START);
                 (self.own.life, self.stored) = (life, None);
                 self.own.arrived.clear();
@@ -325,9 +329,12 @@ impl Control {
         }
     }
 
-    /// Whether the table still means the life before this one: nobody has taken its place. What is in force stays so, without a lease, and
-    /// clients wait for the next table.
+    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has taken its place.
+    /// What is in force stays so, without a lease, and clients wait for the next table.
     fn awaits_next_life(&self) -> bool {
+        if self.table.epoch <= self.followed {
+            return true;
+        }
         let meant = self.table.lives.get(self.setup.name.as_str());
         meant.is_some() && meant == self.own.after.as_ref() && meant != Some(&self.own.life)
     }

@@ -3,7 +3,7 @@
 mod failover;
 mod failures;
 #[cfg(feature = "kafka")]
-mod kafka;
+pub(crate) mod kafka;
 mod members;
 mod messages;
 mod moves;
@@ -22,7 +22,7 @@ use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::homes::pause;
 
 /// The servers of a bus, at an address that they keep.
-trait Bus {
+pub(crate) trait Bus {
     fn address(&self) -> String;
 
     /// As by power loss.
