@@ -24,7 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BROKERS = ["tidegate", "mosquitto"]
 MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
-PROTOCOLS = ["tidegate", "nats:nats", "rabbitmq:amqp", "qpid", "zeromq"]
+PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "qpid:amqp", "rabbitmq:amqp", "artemis:amqp1", "kafka", "zeromq"]
 
 # Name of the folder, scenario, peers, time scale, scale when short, further arguments.
 Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
@@ -36,7 +36,7 @@ ORDERS = [
     Order("lavva", "lavva-3", "lavva-3", BROKERS, 1.0, 0.02, []),
     Order("lavva", "lavva-4", "lavva-4", BROKERS, 1.0, 0.02, []),
     Order("middleware", "middleware-throughput", "middleware-throughput", MANY, 1.0, 0.1, ["--only", "1024 bytes"]),
-    Order("middleware", "middleware-protocols", "middleware-throughput", PROTOCOLS, 1.0, 0.1, ["--only", "1024 bytes, QoS 0"]),
+    Order("middleware", "middleware-protocols", "middleware-protocols", PROTOCOLS, 1.0, 0.4, []),
     Order("middleware", "middleware-latency", "middleware-latency", MANY, 1.0, 0.2, ["--only", "1000 in a second"]),
     Order("middleware", "middleware-one-second", "middleware-one-second", MANY, 1.0, 1.0, ["--only", "1024 bytes"]),
     Order("middleware", "middleware-scalability", "middleware-scalability", MANY, 1.0, 0.2, []),
@@ -61,7 +61,7 @@ QUIET = [
     Order("quiet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, 0.06, []),
     Order("quiet", "middleware-throughput", "middleware-throughput", MANY, 0.2, 0.2, ["--only", "1024 bytes"]),
     Order("quiet", "middleware-latency", "middleware-latency", MANY, 0.2, 0.2, ["--only", "1000 in a second"]),
-    Order("quiet", "middleware-protocols", "middleware-throughput", PROTOCOLS, 0.2, 0.2, ["--only", "1024 bytes, QoS 0"]),
+    Order("quiet", "middleware-protocols", "middleware-protocols", PROTOCOLS, 0.4, 0.4, []),
     Order("quiet", "middleware-scalability", "middleware-scalability", [*BROKERS, "nats", "mochi"], 0.15, 0.15, []),
     Order("quiet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.4, 0.4, []),
 ]
@@ -150,7 +150,10 @@ class Results:
 
     def title(self, peer):
         info = self.data["peers"].get(peer, {})
-        return f"{info.get('title', peer)} {info.get('version', '')}".strip()
+        name = f"{info.get('title', peer)} {info.get('version', '')}".strip()
+        spoken = {run["spoken"] for run in self.data["runs"] if run["peer"] == peer}
+        # Where several protocols are compared, which one it was.
+        return f"{name}, {' and '.join(sorted(spoken))}" if len({run["spoken"] for run in self.data["runs"]}) > 1 else name
 
     def conditions(self):
         environment, settings = self.data["environment"], self.data["settings"]

@@ -2,6 +2,7 @@
 //! books. A protocol is a file here, behind the trait `Driver`.
 
 mod amqp091;
+mod amqp1;
 mod books;
 mod driver;
 mod exchange;

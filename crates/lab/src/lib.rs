@@ -5,6 +5,7 @@
 //! - [`double`] is a broker whose faults are known, to prove that.
 //! - [`drivers`] does the same for middleware that speaks other protocols.
 //! - [`load`] produces load and counts exactly what became of it.
+//! - [`network`] has delay, loss and a rate between a broker and its load.
 //! - [`peer`] has the brokers: how each is installed, started, and stopped.
 //! - [`sample`] looks at what they use, and limits it.
 //! - [`scenario`] has what is measured, as data.
@@ -19,6 +20,7 @@ pub mod contextnet;
 pub mod double;
 pub mod drivers;
 pub mod load;
+pub mod network;
 pub mod peer;
 pub mod priority;
 pub mod probe;

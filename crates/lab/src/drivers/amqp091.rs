@@ -17,6 +17,9 @@ const CHANNEL: u16 = 1;
 /// Messages that the broker may have under way to a subscriber that acknowledges them.
 const PREFETCH: u16 = 1000;
 
+/// What a client says that it can: hear why it is not let in.
+const CAPABILITIES: &[u8] = b"\x0ccapabilitiesF\0\0\0\x1f\x1cauthentication_failure_closet\x01";
+
 /// A method: its class and its number.
 type Method = (u16, u16);
 
@@ -50,10 +53,12 @@ const CONFIRM_OK: Method = (85, 11);
 /// A connection.
 pub(super) struct Amqp091 {
     exchange: String,
+    host: String,
     login: Vec<u8>,
     acknowledged: bool,
     role: Role,
     is_ready: bool,
+    product: Option<String>,
     frame_max: usize,
     queue: Vec<u8>,
     /// The first message that the broker has not acknowledged yet.
@@ -65,15 +70,24 @@ pub(super) struct Amqp091 {
 }
 
 impl Amqp091 {
-    pub(super) fn new(exchange: &str, credentials: Option<&Credentials>, acknowledged: bool, role: Role) -> Self {
+    /// `host` is the virtual host; the usual one when it is empty.
+    pub(super) fn new(
+        exchange: &str,
+        host: &str,
+        credentials: Option<&Credentials>,
+        acknowledged: bool,
+        role: Role,
+    ) -> Self {
         let (user, password) =
             credentials.map_or(("guest", "guest"), |credentials| (&credentials.username, &credentials.password));
         Self {
             exchange: exchange.to_owned(),
+            host: if host.is_empty() { "/" } else { host }.to_owned(),
             login: format!("\0{user}\0{password}").into_bytes(),
             acknowledged,
             role,
             is_ready: false,
+            product: None,
             frame_max: FRAME_MAX as usize,
             queue: Vec::new(),
             unconfirmed: 1,
@@ -86,16 +100,7 @@ impl Amqp091 {
     fn on_method(&mut self, bytes: &mut Bytes<'_>, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {
         let on_channel = |method, arguments: &[u8], out: &mut Vec<u8>| send(CHANNEL, method, arguments, out);
         match (bytes.u16()?, bytes.u16()?) {
-            START => {
-                let mut arguments = vec![0, 0, 0, 0];
-                let (mechanism, login): (&[u8], &[u8]) =
-                    if wants_nobody(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
-                short(mechanism, &mut arguments);
-                arguments.extend_from_slice(&(login.len() as u32).to_be_bytes());
-                arguments.extend_from_slice(login);
-                short(b"en_US", &mut arguments);
-                send(0, START_OK, &arguments, out);
-            }
+            START => self.on_start(bytes, out),
             TUNE => self.on_tune(bytes, out)?,
             OPEN_OK => on_channel(CHANNEL_OPEN, &[0], out),
             CHANNEL_OPEN_OK => {
@@ -142,11 +147,31 @@ impl Amqp091 {
             NACK => self.on_confirmed(bytes, |count| sink.refused(count))?,
             CLOSE | CHANNEL_CLOSE => {
                 let code = bytes.u16()?;
-                return Err(Problem::new(format!("{code} {}", String::from_utf8_lossy(bytes.short()?))));
+                let hint = match code {
+                    403 => "; check user and password: amqp://USER:PASSWORD@HOST",
+                    402 | 530 => "; check the virtual host: amqp://HOST/VIRTUAL-HOST",
+                    _ => "",
+                };
+                return Err(Problem::new(format!("{code} {}{hint}", String::from_utf8_lossy(bytes.short()?))));
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Says who is there, by the first way that is let in and known here.
+    fn on_start(&mut self, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) {
+        let mut start = Bytes(bytes.0);
+        self.product = product(&mut start).unwrap_or_default();
+        let mut arguments = (CAPABILITIES.len() as u32).to_be_bytes().to_vec();
+        arguments.extend_from_slice(CAPABILITIES);
+        let (mechanism, login): (&[u8], &[u8]) =
+            if wants_nobody(bytes) { (b"ANONYMOUS", b"") } else { (b"PLAIN", &self.login) };
+        short(mechanism, &mut arguments);
+        arguments.extend_from_slice(&(login.len() as u32).to_be_bytes());
+        arguments.extend_from_slice(login);
+        short(b"en_US", &mut arguments);
+        send(0, START_OK, &arguments, out);
     }
 
     fn on_tune(&mut self, bytes: &mut Bytes<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
@@ -162,7 +187,7 @@ impl Amqp091 {
         arguments.extend_from_slice(&[0, 0]);
         send(0, TUNE_OK, &arguments, out);
         let mut arguments = Vec::new();
-        short(b"/", &mut arguments);
+        short(self.host.as_bytes(), &mut arguments);
         arguments.extend_from_slice(&[0, 0]);
         send(0, OPEN, &arguments, out);
         Ok(())
@@ -227,6 +252,32 @@ fn wants_nobody(bytes: &mut Bytes<'_>) -> bool {
     words.clone().any(|word| word == b"ANONYMOUS") && !words.any(|word| word == b"PLAIN")
 }
 
+/// What START says of the broker; nothing where its properties are others than texts and tables.
+fn product(start: &mut Bytes<'_>) -> Result<Option<String>, Problem> {
+    start.take(2)?;
+    let len = start.u32()?;
+    let mut table = Bytes(start.take(len as usize)?);
+    let (mut product, mut version) = (None, None);
+    while !table.0.is_empty() {
+        let name = table.short()?;
+        let value = match table.u8()? {
+            b't' => table.take(1)?,
+            b'I' => table.take(4)?,
+            b'S' | b'F' => {
+                let len = table.u32()?;
+                table.take(len as usize)?
+            }
+            _ => break,
+        };
+        match name {
+            b"product" => product = Some(String::from_utf8_lossy(value).into_owned()),
+            b"version" => version = Some(String::from_utf8_lossy(value).into_owned()),
+            _ => {}
+        }
+    }
+    Ok(version.map(|version| product.map_or(version.clone(), |product| format!("{product} {version}"))))
+}
+
 fn short(text: &[u8], out: &mut Vec<u8>) {
     out.push(text.len() as u8);
     out.extend_from_slice(text);
@@ -255,7 +306,9 @@ impl Driver for Amqp091 {
 
     fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<usize, Problem> {
         if bytes.starts_with(b"AMQP") {
-            return Err(Problem::new("the broker speaks another version of AMQP"));
+            return Err(Problem::new(
+                "the broker speaks another version of AMQP; try amqp1:// for 1.0, or another port",
+            ));
         }
         let mut rest = Bytes(bytes);
         loop {
@@ -278,6 +331,10 @@ impl Driver for Amqp091 {
 
     fn is_ready(&self) -> bool {
         self.is_ready
+    }
+
+    fn product(&self) -> Option<String> {
+        self.product.clone()
     }
 
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>) {
@@ -320,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_broker_that_knows_nobody_is_told_no_name() {
-        let (mut driver, mut noted) = (Amqp091::new("lab", None, false, Role::Publish), Noted::default());
+        let (mut driver, mut noted) = (Amqp091::new("lab", "", None, false, Role::Publish), Noted::default());
         let start = [&[0, 9, 0, 0, 0, 0, 0, 0, 0, 19][..], b"ANONYMOUS CRAM-MD5X", &[0, 0, 0, 0]].concat();
         let answer = feed(&mut driver, &method(0, START, &start), 1000, &mut noted);
         assert!(answer.windows(9).any(|window| window == b"ANONYMOUS"));
@@ -333,7 +390,7 @@ mod tests {
     fn a_subscriber_binds_a_queue_and_acknowledges() {
         for piece in [1, 9, 10_000] {
             let mut noted = Noted::default();
-            let mut driver = Amqp091::new("lab", None, true, Role::Subscribe);
+            let mut driver = Amqp091::new("lab", "", None, true, Role::Subscribe);
             greeted(&mut driver, piece, &mut noted);
             let declared = feed(&mut driver, &method(1, EXCHANGE_DECLARE_OK, &[]), piece, &mut noted);
             assert_eq!(declared, method(1, QUEUE_DECLARE, &[0, 0, 0, 12, 0, 0, 0, 0]));
@@ -357,7 +414,7 @@ mod tests {
 
     #[test]
     fn confirmations_are_counted_one_by_one_and_all_at_once() {
-        let (mut driver, mut noted) = (Amqp091::new("lab", None, true, Role::Publish), Noted::default());
+        let (mut driver, mut noted) = (Amqp091::new("lab", "", None, true, Role::Publish), Noted::default());
         greeted(&mut driver, 1000, &mut noted);
         assert_eq!(feed(&mut driver, &method(1, EXCHANGE_DECLARE_OK, &[]), 5, &mut noted), method(1, CONFIRM, &[0]));
         feed(&mut driver, &method(1, CONFIRM_OK, &[]), 5, &mut noted);
@@ -373,7 +430,7 @@ mod tests {
 
     #[test]
     fn a_long_message_goes_in_frames() {
-        let mut driver = Amqp091::new("lab", None, false, Role::Publish);
+        let mut driver = Amqp091::new("lab", "", None, false, Role::Publish);
         driver.frame_max = 108;
         let mut out = Vec::new();
         driver.publish(&[5; 250], &mut out);
@@ -383,9 +440,9 @@ mod tests {
 
     #[test]
     fn why_a_broker_closes_is_told() {
-        let (mut driver, mut noted) = (Amqp091::new("lab", None, false, Role::Publish), Noted::default());
+        let (mut driver, mut noted) = (Amqp091::new("lab", "", None, false, Role::Publish), Noted::default());
         let closed = method(0, CLOSE, b"\x01\x93\x0eACCESS_REFUSED\0\0\0\0");
         let told = driver.received(&closed, &mut Vec::new(), &mut noted);
-        assert_eq!(told, Err(Problem::new("403 ACCESS_REFUSED")));
+        assert_eq!(told, Err(Problem::new("403 ACCESS_REFUSED; check user and password: amqp://USER:PASSWORD@HOST")));
     }
 }

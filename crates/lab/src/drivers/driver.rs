@@ -45,11 +45,24 @@ pub(super) trait Driver {
     /// Whether messages can be sent or received now.
     fn is_ready(&self) -> bool;
 
+    /// Whether the peer allows no more messages for now.
+    fn is_full(&self) -> bool {
+        false
+    }
+
     /// Sends a message.
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>);
 
     /// A turn is over: what is sent in batches goes now.
     fn end_turn(&mut self, _: &mut Vec<u8>) {}
+
+    /// A second has passed.
+    fn each_second(&mut self, _: &mut Vec<u8>) {}
+
+    /// What the peer says that it is, with its version, as far as it has said so.
+    fn product(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Reads big-endian numbers and short strings, as most of these protocols have them.

@@ -1,18 +1,19 @@
 //! An exchange is carried out: one thread, one event loop, whatever the protocol.
 
+mod conclude;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Token};
 
-use super::Role;
 use super::books::{Books, Heard};
 use super::party::{Member, Party, Publisher};
 use super::plan::ExchangePlan;
+use super::{Problem, Role};
 use crate::load::chance::Chance;
 use crate::load::core::Output;
-use crate::load::judge::judge;
 use crate::load::plan::Pace;
 use crate::load::schedule::Schedule;
 use crate::load::shell::{Clock, Connection, Waiter, dial, resolve};
@@ -129,14 +130,19 @@ impl<'a> Exchange<'a> {
         self.books.outcome.connections.dialled += 1;
         match dial(address, None) {
             Ok(stream) => self.add(stream, member),
-            Err(_) => self.gave_up(),
+            Err(error) => self.gave_up(&self.unreachable(&error)),
         }
+    }
+
+    fn unreachable(&self, error: &std::io::Error) -> Problem {
+        let place = &self.address;
+        Problem::new(format!("{place} cannot be reached: {error}; start the broker, or check host and port"))
     }
 
     fn add(&mut self, mut stream: TcpStream, member: Member) {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest).is_err() {
-            return self.gave_up();
+        if let Err(error) = self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest) {
+            return self.gave_up(&self.unreachable(&error));
         }
         let driver = match member {
             Member::Publisher(publisher) => {
@@ -149,7 +155,8 @@ impl<'a> Exchange<'a> {
     }
 
     /// A connection failed before it was ready: it is waited for no longer.
-    fn gave_up(&mut self) {
+    fn gave_up(&mut self, why: &Problem) {
+        self.books.outcome.note_problem(&why.0, 1);
         self.expected = self.expected.saturating_sub(1);
         self.books.outcome.connections.broken += 1;
         self.books.meter.current.failed += 1;
@@ -162,6 +169,7 @@ impl<'a> Exchange<'a> {
     fn begin(&mut self, progress: &mut dyn Progress) {
         let now_ns = self.clock.now_ns();
         progress.began(now_ns);
+        self.note_silence();
         let outcome = &mut self.books.outcome;
         outcome.connections.timed_out = self.expected.saturating_sub(self.ready) as u64;
         (outcome.began_ns, outcome.measured_from_ns) = (now_ns, now_ns + self.plan.warm_up_ms * MILLI);
@@ -171,6 +179,16 @@ impl<'a> Exchange<'a> {
             publisher.schedule = Schedule::of(self.plan.pace, number, self.plan.publishers, now_ns, chance);
         }
         self.measured_cpu = Some((now_ns, Clock::cpu_ns()));
+    }
+
+    /// Those who have no answer by now are not waited for.
+    fn note_silence(&mut self) {
+        let silent = self.expected.saturating_sub(self.ready) as u64;
+        if silent > 0 {
+            let (name, seconds) = (self.plan.protocol.name(), self.plan.drain_ms / 1000);
+            let what = format!("no end of the handshake within {seconds} s; check that {} speaks {name}", self.address);
+            self.books.outcome.note_problem(&what, silent);
+        }
     }
 
     /// Turns until something is reached, or the run is to stop.
@@ -298,8 +316,9 @@ impl<'a> Exchange<'a> {
     fn flush(&mut self, party: usize) {
         let place = &mut self.parties[party];
         place.driver.end_turn(&mut place.out.bytes);
-        if place.out.len() > 0 && place.connection.as_mut().is_some_and(|c| c.flush(&mut place.out, true).is_err()) {
-            self.lose(party);
+        let Some(connection) = place.connection.as_mut().filter(|_| place.out.len() > 0) else { return };
+        if let Err(error) = connection.flush(&mut place.out, true) {
+            self.lose(party, &broke(&error));
         }
     }
 
@@ -308,39 +327,51 @@ impl<'a> Exchange<'a> {
             match self.parties[party].connect() {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(_) => return self.lose(party),
+                Err(error) => return self.lose(party, &self.unreachable(&error)),
             }
         }
         for _ in 0..READS {
             match self.read_once(party) {
-                Some(true) => {}
-                Some(false) => return,
-                None => return self.lose(party),
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(problem) => return self.lose(party, &problem),
             }
         }
         self.parties[party].is_unread = true;
     }
 
-    /// Reads once; whether there is more, or `None` when the connection is of no use any more.
-    fn read_once(&mut self, party: usize) -> Option<bool> {
+    /// Reads once; whether there is more, or why the connection is of no use any more.
+    fn read_once(&mut self, party: usize) -> Result<bool, Problem> {
         let place = &mut self.parties[party];
-        let Some(connection) = &mut place.connection else { return Some(false) };
-        let brought = connection.read(&mut self.buffer, usize::MAX).ok()?;
+        let Some(connection) = &mut place.connection else { return Ok(false) };
+        let brought = connection.read(&mut self.buffer, usize::MAX).map_err(|error| broke(&error))?;
         let now_ns = self.clock.now_ns();
         let mut heard =
             Heard { books: &mut self.books, publishers: &mut self.publishers, member: place.member, now_ns };
         let was_ready = place.driver.is_ready();
-        let taken = place.driver.received(&self.buffer[..brought.len], &mut place.out.bytes, &mut heard).ok()?;
+        let taken = place.driver.received(&self.buffer[..brought.len], &mut place.out.bytes, &mut heard)?;
         connection.keep(&self.buffer[taken..brought.len]);
         if !was_ready && place.driver.is_ready() {
             self.ready += 1;
             self.books.outcome.connections.accepted += 1;
             self.books.meter.current.accepted += 1;
+            if self.books.outcome.product.is_none() {
+                self.books.outcome.product = place.driver.product();
+            }
         }
-        if brought.is_closed { None } else { Some(brought.is_full) }
+        if !brought.is_closed {
+            return Ok(brought.is_full);
+        }
+        let name = self.plan.protocol.name();
+        Err(Problem::new(if place.driver.is_ready() {
+            "the broker closed the connection; see its log".to_owned()
+        } else {
+            let place = &self.address;
+            format!("the broker let nobody in and closed; check that {place} speaks {name}, and user and password")
+        }))
     }
 
-    fn lose(&mut self, party: usize) {
+    fn lose(&mut self, party: usize, why: &Problem) {
         let place = &mut self.parties[party];
         let was_ready = place.is_ready();
         if place.connection.take().is_none() {
@@ -348,16 +379,20 @@ impl<'a> Exchange<'a> {
         }
         place.out = Output::default();
         if was_ready {
+            self.books.outcome.note_problem(&why.0, 1);
             self.books.outcome.connections.lost += 1;
             self.books.meter.current.lost += 1;
         } else {
-            self.gave_up();
+            self.gave_up(why);
         }
     }
 
     fn seconds(&mut self, now_ns: u64, progress: &mut dyn Progress) {
         while now_ns >= self.second_ends_ns {
             self.second_ends_ns += SECOND_NS;
+            for party in self.parties.iter_mut().filter(|party| party.is_ready()) {
+                party.driver.each_second(&mut party.out.bytes);
+            }
             let cpu_ns = Clock::cpu_ns();
             let connected = self.parties.iter().filter(|party| party.is_ready()).count();
             let second = self.books.meter.end_second(connected as u64, cpu_ns - self.cpu_ns);
@@ -376,63 +411,33 @@ impl<'a> Exchange<'a> {
                 && schedule.is_none_or(|schedule| schedule.next_ns() < over_ns)
         };
         let all_sent = !self.publishers.iter().any(is_behind);
-        all_sent || (is_over && (self.plan.pace_is_closed() || now_ns >= over_ns + self.plan.drain_ms * MILLI))
-    }
-
-    fn end_sending(&mut self) {
-        let now_ns = self.clock.now_ns();
-        if let Some((began_ns, cpu_ns)) = self.measured_cpu {
-            let generator = &mut self.books.outcome.generator;
-            generator.cpu_ns = Clock::cpu_ns() - cpu_ns;
-            #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
-            let share = generator.cpu_ns as f64 / now_ns.saturating_sub(began_ns).max(1) as f64;
-            generator.busiest = share;
-        }
-        let until_ns = self.books.outcome.measured_to_ns;
-        for publisher in &mut self.publishers {
-            publisher.offer_the_rest(until_ns, self.plan.messages.unwrap_or(u64::MAX));
-        }
-        self.books.outcome.measured_to_ns = until_ns.min(now_ns);
+        all_sent
+            || self.is_deserted()
+            || (is_over && (self.plan.pace_is_closed() || now_ns >= over_ns + self.plan.drain_ms * MILLI))
     }
 
     fn due_deliveries(&self) -> u64 {
         self.publishers.iter().map(|publisher| publisher.sent).sum::<u64>() * u64::from(self.plan.fan_out())
     }
 
+    /// Whether nobody takes part any more, or ever did.
+    fn is_deserted(&self) -> bool {
+        self.ready == 0 || self.parties.iter().all(|party| party.connection.is_none())
+    }
+
     fn has_drained(&self, now_ns: u64) -> bool {
         let outcome = &self.books.outcome;
         let is_complete = outcome.groups[1].counts.received >= self.due_deliveries()
             && self.publishers.iter().all(|publisher| publisher.in_flight.is_empty());
-        is_complete || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
+        is_complete
+            || self.is_deserted()
+            || now_ns >= outcome.last_ns.max(outcome.measured_to_ns) + self.plan.drain_ms * MILLI
     }
+}
 
-    fn conclude(mut self, stopped: bool) -> LoadOutcome {
-        let cpu_ns = Clock::cpu_ns() - self.cpu_ns;
-        let last = self.books.meter.end_second(self.ready as u64, cpu_ns);
-        let due = self.due_deliveries();
-        let mut outcome = self.books.outcome;
-        outcome.series.push(last);
-        outcome.stopped = stopped;
-        outcome.zero_unix_ns = self.clock.zero_unix_ns();
-        outcome.connections.most = self.ready as u64;
-        let unsent: u64 = self.publishers.iter().map(|publisher| publisher.unsent).sum();
-        outcome.groups[0].counts.offered = outcome.groups[0].counts.sent + unsent;
-        for group in 0..outcome.groups.len() {
-            let (counts, latency) = (outcome.groups[group].counts, outcome.groups[group].latency.clone());
-            outcome.counts.add(&counts);
-            outcome.latency.add(&latency);
-        }
-        outcome.counts.due = due;
-        outcome.losses.unsent = unsent;
-        outcome.losses.refused = (outcome.counts.refused * u64::from(self.plan.fan_out())).min(outcome.counts.lost());
-        outcome.losses.unknown = outcome.counts.lost() - outcome.losses.refused;
-        if self.plan.deadline_ms.is_some() {
-            let never = unsent * u64::from(self.plan.fan_out());
-            outcome.counts.deadline_misses = outcome.counts.late + outcome.counts.lost() + never;
-        }
-        outcome.generator.invalid = judge(&outcome);
-        outcome
-    }
+/// What the system says of a connection that has ended.
+fn broke(error: &std::io::Error) -> Problem {
+    Problem::new(format!("the connection broke: {error}; see the broker's log"))
 }
 
 impl ExchangePlan {

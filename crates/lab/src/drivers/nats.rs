@@ -14,6 +14,7 @@ pub(super) struct Nats {
     connect: String,
     role: Role,
     is_ready: bool,
+    product: Option<String>,
 }
 
 impl Nats {
@@ -26,7 +27,7 @@ impl Nats {
             connect["user"] = credentials.username.clone().into();
             connect["pass"] = credentials.password.clone().into();
         }
-        Self { subject: subject.to_owned(), connect: connect.to_string(), role, is_ready: false }
+        Self { subject: subject.to_owned(), connect: connect.to_string(), role, is_ready: false, product: None }
     }
 
     fn on_info(&self, out: &mut Vec<u8>) {
@@ -37,6 +38,12 @@ impl Nats {
         // The answer says that all before has been worked on.
         out.extend_from_slice(b"PING\r\n");
     }
+}
+
+/// What INFO says of the server.
+fn version(info: &[u8]) -> Option<String> {
+    let info: serde_json::Value = serde_json::from_slice(info).ok()?;
+    Some(format!("NATS {}", info.get("version")?.as_str()?))
 }
 
 impl Driver for Nats {
@@ -57,8 +64,9 @@ impl Driver for Nats {
                 let Some(payload) = bytes.get(behind..behind.saturating_add(size).saturating_add(2)) else { break };
                 sink.message(&payload[..size]);
                 behind += size + 2;
-            } else if line.starts_with(b"INFO ") {
+            } else if let Some(info) = line.strip_prefix(b"INFO ") {
                 if !self.is_ready {
+                    self.product = version(info);
                     self.on_info(out);
                 }
             } else if line == b"PONG" {
@@ -66,7 +74,10 @@ impl Driver for Nats {
             } else if line == b"PING" {
                 out.extend_from_slice(b"PONG\r\n");
             } else if line.starts_with(b"-ERR") {
-                return Err(Problem::new(String::from_utf8_lossy(line)));
+                let text = String::from_utf8_lossy(line);
+                let hint =
+                    if text.contains("uthori") { "; check user and password: nats://USER:PASSWORD@HOST" } else { "" };
+                return Err(Problem::new(format!("{text}{hint}")));
             }
             taken = behind;
         }
@@ -79,6 +90,10 @@ impl Driver for Nats {
 
     fn is_ready(&self) -> bool {
         self.is_ready
+    }
+
+    fn product(&self) -> Option<String> {
+        self.product.clone()
     }
 
     fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>) {
@@ -103,6 +118,7 @@ mod tests {
             let said = String::from_utf8(said).unwrap();
             assert!(said.starts_with("CONNECT {") && said.ends_with("}\r\nSUB a.b 1\r\nPING\r\n"), "{said}");
             assert!(!driver.is_ready());
+            assert_eq!(driver.product().as_deref(), Some("NATS 2"));
             let stream = b"PONG\r\nMSG a.b 1 4\r\n\r\nhi\r\nPING\r\nMSG a.b 1 reply 0\r\n\r\n";
             assert_eq!(feed(&mut driver, stream, piece, &mut noted), b"PONG\r\n");
             assert!(driver.is_ready());
@@ -121,6 +137,7 @@ mod tests {
     fn an_error_ends_the_connection() {
         let mut driver = Nats::new("a", None, Role::Publish);
         let wrong = driver.received(b"-ERR 'Authorization Violation'\r\n", &mut Vec::new(), &mut Noted::default());
-        assert_eq!(wrong, Err(Problem::new("-ERR 'Authorization Violation'")));
+        let told = "-ERR 'Authorization Violation'; check user and password: nats://USER:PASSWORD@HOST";
+        assert_eq!(wrong, Err(Problem::new(told)));
     }
 }

@@ -37,8 +37,9 @@ impl Party {
         self.connection.is_some() && self.driver.is_ready()
     }
 
+    /// Whether its connection or its peer takes nothing more for now.
     pub(super) fn is_crowded(&self) -> bool {
-        self.out.len() >= FULL
+        self.out.len() >= FULL || self.driver.is_full()
     }
 
     /// Whether nothing has to be done for the connection to be made.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::amqp1::Amqp1;
 use super::amqp091::Amqp091;
 use super::kafka::Kafka;
 use super::nats::Nats;
@@ -19,6 +20,9 @@ pub enum Protocol {
     /// AMQP 0-9-1, as RabbitMQ speaks it: a fan-out exchange, and a queue of its own for each subscriber.
     #[serde(rename = "amqp-0-9-1")]
     Amqp091,
+    /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of Qpid.
+    #[serde(rename = "amqp-1-0")]
+    Amqp1,
     /// Kafka: a topic of one partition, read by each subscriber outside of any group.
     #[serde(rename = "kafka")]
     Kafka,
@@ -30,7 +34,7 @@ pub enum Protocol {
 
 impl Protocol {
     /// The schemes of addresses, for an error that names them.
-    pub const SCHEMES: &'static str = "nats://, amqp://, kafka:// or zeromq://";
+    pub const SCHEMES: &'static str = "nats://, amqp://, amqp1://, kafka:// or zeromq://";
 
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
@@ -42,6 +46,7 @@ impl Protocol {
         Some(match scheme {
             "nats" => (Self::Nats, 4222),
             "amqp" => (Self::Amqp091, 5672),
+            "amqp1" => (Self::Amqp1, 5672),
             "kafka" => (Self::Kafka, 9092),
             "zeromq" => (Self::ZeroMq, 0),
             _ => return None,
@@ -53,6 +58,7 @@ impl Protocol {
         match self {
             Self::Nats => "nats",
             Self::Amqp091 => "amqp-0-9-1",
+            Self::Amqp1 => "amqp-1-0",
             Self::Kafka => "kafka",
             Self::ZeroMq => "zeromq",
         }
@@ -60,7 +66,7 @@ impl Protocol {
 
     /// Whether a publisher is told that a message has been taken.
     pub const fn acknowledges(self) -> bool {
-        matches!(self, Self::Amqp091 | Self::Kafka)
+        matches!(self, Self::Amqp091 | Self::Amqp1 | Self::Kafka)
     }
 }
 
@@ -74,6 +80,10 @@ pub struct ExchangePlan {
     pub host: String,
     /// The port.
     pub port: u16,
+    /// What stands behind the host in the address, without its first slash: AMQP 0-9-1's virtual host, or the node of AMQP 1.0 that the topic
+    /// is below.
+    #[serde(default)]
+    pub path: String,
     /// What is logged in with, where the protocol has that.
     #[serde(default)]
     pub credentials: Option<Credentials>,
@@ -146,6 +156,9 @@ impl ExchangePlan {
         if self.topic.is_empty() || self.topic.len() > 200 || !self.topic.is_ascii() || self.topic.contains(' ') {
             return wrong("a topic has 1 to 200 ASCII characters, none of them a space");
         }
+        if self.path.len() > 50 || !self.path.is_ascii() {
+            return wrong("what stands behind the host in an address has up to 50 ASCII characters");
+        }
         match self.pace {
             Pace::Open { rate: Rate::PerClient(rate) | Rate::Total(rate), .. } if !(rate.is_finite() && rate > 0.0) => {
                 wrong("a rate is a number above 0")
@@ -166,7 +179,11 @@ impl ExchangePlan {
         let credentials = self.credentials.as_ref();
         match self.protocol {
             Protocol::Nats => Box::new(Nats::new(&topic, credentials, role)),
-            Protocol::Amqp091 => Box::new(Amqp091::new(&topic, credentials, self.acknowledged, role)),
+            Protocol::Amqp091 => Box::new(Amqp091::new(&topic, &self.path, credentials, self.acknowledged, role)),
+            Protocol::Amqp1 => {
+                let address = if self.path.is_empty() { topic } else { format!("{}/{topic}", self.path) };
+                Box::new(Amqp1::new(&address, credentials, self.acknowledged, role))
+            }
             Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),
             Protocol::ZeroMq => Box::new(ZeroMq::new(role)),
         }

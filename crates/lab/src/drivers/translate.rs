@@ -43,6 +43,7 @@ impl ExchangePlan {
             protocol,
             host: plan.target.host.clone(),
             port: plan.target.port,
+            path: plan.target.path.trim_start_matches('/').to_owned(),
             credentials: plan.target.credentials.clone(),
             topic: "lab".to_owned(),
             publishers: publisher.count,

@@ -1,9 +1,14 @@
 //! What came of a plan.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::rounds::Rounds;
+
+/// Different problems that are told; who has more of them has one in truth.
+const PROBLEMS_MOST: usize = 20;
 
 /// What came of a plan, in exact numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,6 +44,12 @@ pub struct LoadOutcome {
     pub series: Vec<Second>,
     /// The generator itself.
     pub generator: Generator,
+    /// What went wrong with connections, in words that say what to do next, and how many met it.
+    #[serde(default)]
+    pub problems: BTreeMap<String, u64>,
+    /// What the broker says that it is, with its version, where the protocol tells.
+    #[serde(default)]
+    pub product: Option<String>,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
 }
@@ -79,6 +90,17 @@ impl LoadOutcome {
         self.generator.cpu_ns += other.generator.cpu_ns;
         self.generator.busiest = self.generator.busiest.max(other.generator.busiest);
         self.stopped |= other.stopped;
+        other.problems.iter().for_each(|(what, connections)| self.note_problem(what, *connections));
+        self.product = self.product.take().or_else(|| other.product.clone());
+    }
+
+    /// Notes what went wrong with so many connections. Of many texts, those that come first are kept.
+    pub fn note_problem(&mut self, what: &str, connections: u64) {
+        if let Some(known) = self.problems.get_mut(what) {
+            *known += connections;
+        } else if self.problems.len() < PROBLEMS_MOST {
+            self.problems.insert(what.to_owned(), connections);
+        }
     }
 
     /// The measured time in seconds: from the begin of measuring to the last receipt, or to the end of the plan when that

@@ -3,8 +3,11 @@
 mod clock;
 mod connection;
 mod coordinator;
+mod deadlines;
 mod dial;
 mod layers;
+mod link;
+mod quic;
 mod tls;
 mod wait;
 mod websocket;
@@ -13,13 +16,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use mio::event::Event;
-use mio::{Events, Interest, Token};
+use mio::{Events, Token};
 
 pub(crate) use clock::Clock;
 pub(crate) use connection::Connection;
 pub(crate) use coordinator::{Alone, Coordinator};
+use deadlines::Deadlines;
 pub(crate) use dial::{dial, resolve};
-use layers::LayerSettings;
+use link::{Link, LinkSettings};
 pub(crate) use wait::Waiter;
 
 use super::core::{Action, Core, Phase, Totals};
@@ -46,11 +50,12 @@ pub(crate) struct Shell<'a> {
     coordinator: &'a mut dyn Coordinator,
     clock: Clock,
     waiter: Waiter,
-    connections: Vec<Option<Box<Connection>>>,
+    connections: Vec<Option<Link>>,
     open: usize,
     /// The nodes of the broker; the core knows which client goes where.
     addresses: Vec<SocketAddr>,
-    layers: Option<LayerSettings>,
+    links: LinkSettings,
+    deadlines: Deadlines,
     buffer: Vec<u8>,
     /// Connections that had more to read than their turn allowed.
     unread: Vec<u32>,
@@ -89,7 +94,8 @@ impl<'a> Shell<'a> {
         let connections = (0..core.client_count() * 2).map(|_| None).collect();
         Ok(Self {
             addresses: plan.target.places().map(|(host, port)| resolve(host, port)).collect::<Result<_, _>>()?,
-            layers: LayerSettings::of(&plan)?,
+            links: LinkSettings::of(&plan)?,
+            deadlines: Deadlines::new(clock),
             core,
             plan,
             coordinator,
@@ -120,6 +126,7 @@ impl<'a> Shell<'a> {
             let now_ns = self.clock.now_ns();
             self.core.advance(now_ns);
             self.core.turn(now_ns);
+            self.on_deadlines(now_ns);
             self.act(now_ns);
             self.flush_dirty();
             self.phases(now_ns)?;
@@ -148,7 +155,12 @@ impl<'a> Shell<'a> {
         if self.core.is_eager() || !self.unread.is_empty() {
             return now_ns;
         }
-        self.core.next_timer_ns().unwrap_or(u64::MAX).max(now_ns + QUANTUM_NS).min(self.second_ends_ns)
+        self.core
+            .next_timer_ns()
+            .unwrap_or(u64::MAX)
+            .min(self.deadlines.next_ns())
+            .max(now_ns + QUANTUM_NS)
+            .min(self.second_ends_ns)
     }
 
     fn phases(&mut self, now_ns: u64) -> Result<(), LoadError> {
@@ -271,6 +283,7 @@ impl<'a> Shell<'a> {
         if place.has_own_output() {
             self.flush(connection);
         }
+        self.arm(connection);
         read.is_full
     }
 
@@ -297,15 +310,10 @@ impl<'a> Shell<'a> {
             }
         };
         let address = self.addresses[self.core.place_of(connection)];
-        let stream = dial(address, source).and_then(|mut stream| {
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            self.waiter.registry().register(&mut stream, Token(connection as usize), interest)?;
-            Ok(stream)
-        });
-        match stream {
-            Ok(stream) => {
-                let layers = self.layers.as_ref().map(|layers| layers.begin(u64::from(connection) ^ now_ns));
-                self.connections[connection as usize] = Some(Box::new(Connection::layered(stream, layers)));
+        let at = (self.waiter.registry(), Token(connection as usize));
+        match self.links.dial(address, source, u64::from(connection) ^ now_ns, at) {
+            Ok(link) => {
+                self.connections[connection as usize] = Some(link);
                 self.open += 1;
             }
             Err(_) => self.core.closed(connection, now_ns),
@@ -316,7 +324,10 @@ impl<'a> Shell<'a> {
     fn open_if_connected(&mut self, connection: u32) -> bool {
         let Some(place) = &mut self.connections[connection as usize] else { return false };
         match place.connect() {
-            Ok(false) => false,
+            Ok(false) => {
+                self.arm(connection);
+                false
+            }
             Ok(true) => {
                 if place.has_opened() {
                     self.core.opened(connection);
@@ -328,6 +339,29 @@ impl<'a> Shell<'a> {
                 self.end(connection, self.clock.now_ns());
                 false
             }
+        }
+    }
+
+    /// What time alone makes due on links of QUIC.
+    fn on_deadlines(&mut self, now_ns: u64) {
+        while let Some(connection) = self.deadlines.next(now_ns) {
+            let Some(Link::Quic(quic)) = &mut self.connections[connection as usize] else { continue };
+            quic.armed_ns = u64::MAX;
+            if quic.on_time().is_err() {
+                self.end(connection, now_ns);
+            } else if quic.is_connected() {
+                // A link that was given up is found by reading.
+                self.read(connection);
+            } else {
+                self.open_if_connected(connection);
+            }
+        }
+    }
+
+    /// Keeps in mind when a link of QUIC has something to do.
+    fn arm(&mut self, connection: u32) {
+        if let Some(Link::Quic(quic)) = &mut self.connections[connection as usize] {
+            self.deadlines.arm(connection, quic);
         }
     }
 
@@ -351,6 +385,7 @@ impl<'a> Shell<'a> {
             self.end(connection, self.clock.now_ns());
         } else {
             self.core.drained(connection);
+            self.arm(connection);
         }
     }
 

@@ -17,7 +17,8 @@ pub use error::PeerError;
 pub use install::{install, is_installed};
 pub use ports::Ports;
 pub use running::{GatewayOrder, Running, Stopped};
-pub use spawn::Place;
+pub use spawn::{Place, Site};
+pub(crate) use spawn::{find, is_root};
 pub use template::{Catalogue, Template};
 
 /// The peer that needs no broker.

@@ -12,7 +12,7 @@ use super::install::is_installed;
 use super::left_behind;
 use super::placeholder::fill;
 use super::readiness::answers;
-use super::spawn::{LOG, Place, Plan, Spawned};
+use super::spawn::{LOG, Place, Plan, Site, Spawned};
 use super::{PeerError, Ports, Template};
 use crate::stop::Stop;
 
@@ -25,10 +25,9 @@ const TAIL_LINES: usize = 15;
 #[derive(Debug)]
 pub struct Running {
     template: Template,
-    host: String,
+    site: Site,
     values: BTreeMap<String, String>,
     directory: PathBuf,
-    cgroups: Vec<PathBuf>,
     child: Option<Child>,
     /// From the start of the process to the first answer.
     pub ready_after: Duration,
@@ -59,28 +58,29 @@ pub enum Stopped {
 }
 
 impl Running {
-    /// Starts one and waits until it answers. `cgroups` are the files by which a process joins its limits.
+    /// Starts one and waits until it answers.
     ///
     /// # Errors
     /// When it is not installed, does not get ready, or `stop` was asked.
     pub fn start(
         template: &Template,
         place: &Place,
-        host: &str,
+        site: &Site,
         ports: &mut Ports,
-        cgroups: &[PathBuf],
         stop: &Stop,
     ) -> Result<Self, PeerError> {
         if !is_installed(template, place) {
             return Err(PeerError::Missing { peer: template.name.clone(), commands: template.command.clone() });
         }
-        let taken = ports.take(host, template.ports.len())?;
+        // In a namespace of its own every port is free; these keep its directory apart from others.
+        let here = if site.namespace.is_some() { "127.0.0.1" } else { &site.host };
+        let taken = ports.take(here, template.ports.len())?;
         let directory = place.scratch.join(format!("{}-{}", template.name, taken.first().copied().unwrap_or_default()));
         if directory.exists() {
             fs::remove_dir_all(&directory).map_err(PeerError::io("remove", &directory))?;
         }
         let mut values = place.values(template);
-        values.insert("host".to_owned(), host.to_owned());
+        values.insert("host".to_owned(), site.host.clone());
         values.insert("dir".to_owned(), directory.display().to_string());
         for (place, (name, port)) in template.ports.iter().zip(taken).enumerate() {
             values.insert(format!("port.{name}"), port.to_string());
@@ -90,10 +90,9 @@ impl Running {
         }
         let mut running = Self {
             template: template.clone(),
-            host: host.to_owned(),
+            site: site.clone(),
             values,
             directory,
-            cgroups: cgroups.to_vec(),
             child: None,
             ready_after: Duration::ZERO,
             version: String::new(),
@@ -213,7 +212,7 @@ impl Running {
     }
 
     fn plan(&self) -> Plan<'_> {
-        Plan { template: &self.template, directory: &self.directory, values: &self.values, cgroups: &self.cgroups }
+        Plan { template: &self.template, directory: &self.directory, values: &self.values, site: &self.site }
     }
 
     fn spawn(&mut self) -> Result<PathBuf, PeerError> {
@@ -238,7 +237,7 @@ impl Running {
             if let Some(status) = self.ended() {
                 return Err(self.not_ready(format!("it ended with {status}")));
             }
-            match ports.iter().try_for_each(|port| answers(ready.kind, &self.host, *port)) {
+            match ports.iter().try_for_each(|port| answers(ready.kind, &self.site.host, *port)) {
                 Ok(()) => {
                     self.ready_after = started.elapsed();
                     return Ok(());

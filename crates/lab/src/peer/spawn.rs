@@ -68,13 +68,24 @@ impl Place {
     }
 }
 
+/// Where a broker runs.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// The address that it listens on.
+    pub host: String,
+    /// Files whose writers join a cgroup: its limits.
+    pub cgroups: Vec<PathBuf>,
+    /// The file of the network namespace that it runs in; that of this program when there is none.
+    pub namespace: Option<PathBuf>,
+}
+
 /// Everything known of a process before it is there.
 pub(super) struct Plan<'a> {
     pub(super) template: &'a Template,
     pub(super) directory: &'a Path,
     pub(super) values: &'a BTreeMap<String, String>,
-    /// Files whose writers join a cgroup.
-    pub(super) cgroups: &'a [PathBuf],
+    /// Where it runs.
+    pub(super) site: &'a Site,
 }
 
 /// A process and who it runs as.
@@ -138,7 +149,10 @@ impl Plan<'_> {
 
     fn command(&self, program: &Path, args: &[String]) -> (Command, Option<String>) {
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", BECOME, "tidegate-lab"]).args(self.cgroups).arg("--");
+        command.args(["-c", BECOME, "tidegate-lab"]).args(&self.site.cgroups).arg("--");
+        if let Some(namespace) = &self.site.namespace {
+            command.arg("nsenter").arg(format!("--net={}", namespace.display())).arg("--");
+        }
         let note = self.as_nobody(&mut command, program);
         command.arg(program).args(args);
         for (name, value) in &self.template.environment {
@@ -177,7 +191,7 @@ impl Plan<'_> {
     }
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -203,7 +217,7 @@ fn give_away(directory: &Path) -> Result<(), PeerError> {
 }
 
 /// Where a program is: a path as it is, a name in `PATH` and where the system keeps its servers.
-pub(super) fn find(command: &str) -> Option<PathBuf> {
+pub(crate) fn find(command: &str) -> Option<PathBuf> {
     let runs = |path: &PathBuf| {
         path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };

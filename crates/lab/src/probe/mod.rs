@@ -4,9 +4,11 @@
 mod checks;
 mod conformance;
 pub(crate) mod session;
+mod version;
 
 pub use conformance::{Conformance, FailedCase, VersionScore};
 use serde::Serialize;
+pub(crate) use version::version_of;
 
 use crate::load::plan::{Target, Transport};
 use crate::run::target_of;

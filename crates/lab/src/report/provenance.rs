@@ -97,10 +97,22 @@ fn runs(results: &Results, out: &mut String) {
             shown(run.load.generator.busiest * 100.0),
             shown(milliseconds(run.load.generator.lag.at(0.99))),
             if run.limits.by.is_some() { run.limits.throttled.to_string() } else { "–".to_owned() },
-            run.invalid.as_ref().map_or_else(|| "yes".to_owned(), |why| format!("no: {}", escape(why)))
+            valid(run)
         );
     }
     out.push_str("</tbody></table></div>");
+}
+
+/// Whether a run counts; and what went wrong with connections of one that does.
+fn valid(run: &Run) -> String {
+    if let Some(why) = &run.invalid {
+        return format!("no: {}", escape(why));
+    }
+    let mut problems = run.load.problems.iter();
+    problems.next().map_or_else(
+        || "yes".to_owned(),
+        |(what, connections)| format!("yes; but {connections} connections: {}", escape(what)),
+    )
 }
 
 fn limits(run: &Run) -> String {
@@ -108,10 +120,14 @@ fn limits(run: &Run) -> String {
     let cpus = wanted.cpus.map(|cpus| format!("{} cores", shown(cpus)));
     let memory = wanted.memory.map(|bytes| format!("{} MiB", bytes.0 >> 20));
     let parts: Vec<String> = cpus.into_iter().chain(memory).collect();
-    match (&run.limits.by, parts.is_empty()) {
-        (Some(by), false) => format!("{} by {}", parts.join(", "), escape(by)),
-        _ => "none".to_owned(),
-    }
+    let limits = match (&run.limits.by, parts.is_empty()) {
+        (Some(by), false) => Some(format!("{} by {}", parts.join(", "), escape(by))),
+        _ => None,
+    };
+    let network =
+        run.network.as_ref().map(|made| format!("network: {}, by {}", escape(&made.wanted.words()), escape(&made.by)));
+    let said: Vec<String> = limits.into_iter().chain(network).collect();
+    if said.is_empty() { "none".to_owned() } else { said.join("; ") }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds have a few digits")]

@@ -18,6 +18,7 @@ pub use measure::{Better, Measure};
 pub use table::{Cell, Table};
 
 use crate::load::{LoadOutcome, LoadPlan};
+use crate::network::Network;
 use crate::sample::Sampled;
 use crate::scenario::{Limits, Scenario};
 
@@ -107,6 +108,9 @@ pub struct Run {
     pub events: Vec<Happened>,
     /// What the broker was allowed, and by what.
     pub limits: AppliedLimits,
+    /// The network that was made for the broker; `None` when it had that of the machine.
+    #[serde(default)]
+    pub network: Option<AppliedNetwork>,
     /// Why the run says nothing of the broker; `None` when it does.
     pub invalid: Option<String>,
 }
@@ -144,6 +148,15 @@ pub struct AppliedLimits {
     pub throttled: u64,
     /// How often the kernel killed a process of it for memory.
     pub killed_for_memory: u64,
+}
+
+/// A network that was made for a broker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppliedNetwork {
+    /// What was asked for.
+    pub wanted: Network,
+    /// What made it.
+    pub by: String,
 }
 
 /// Something that was not measured.

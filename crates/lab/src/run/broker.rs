@@ -1,11 +1,9 @@
 //! The broker of a run: started for it, or found where somebody has started it.
 
-use std::path::PathBuf;
-
 use super::execute::{ExecuteError, Task, Timeline};
 use super::plan::{carrier_of, endpoint_of};
 use super::series::Order;
-use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Stopped, Template};
+use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Site, Stopped, Template};
 use crate::results::PeerInfo;
 use crate::sample::Watched;
 use crate::scenario::Action;
@@ -22,7 +20,7 @@ impl Broker {
     pub(super) fn start(
         order: &Order,
         task: &Task<'_>,
-        joins: &[PathBuf],
+        site: &Site,
         ports: &mut Ports,
         stop: &Stop,
     ) -> Result<Self, ExecuteError> {
@@ -37,7 +35,7 @@ impl Broker {
                 let v5 = task.case.load.get("protocol").and_then(toml::Value::as_str) == Some("5");
                 let key = template.address_for(by.as_deref(), v5);
                 speaks(order, task, template, key, v5)?;
-                let running = Running::start(template, &order.place, &order.host, ports, joins, stop)?;
+                let running = Running::start(template, &order.place, site, ports, stop)?;
                 let address = running.address(key).unwrap_or_default();
                 Ok(Self { running: Some(running), address, pid: None })
             }
@@ -58,7 +56,8 @@ impl Broker {
         running.ended().map(|status| format!("{status}; see {}", running.directory().display()))
     }
 
-    pub(super) fn info(&self, peer: &Peer) -> PeerInfo {
+    /// What is known of it; `product` is what it said itself.
+    pub(super) fn info(&self, peer: &Peer, product: Option<String>) -> PeerInfo {
         match (&self.running, peer) {
             (Some(running), Peer::Template { template, .. }) => PeerInfo {
                 title: template.title.clone(),
@@ -69,7 +68,7 @@ impl Broker {
             },
             _ => PeerInfo {
                 title: peer.name().to_owned(),
-                version: "unknown".to_owned(),
+                version: product.unwrap_or_else(|| "unknown".to_owned()),
                 notes: vec![format!("it ran already, at {}", self.address)],
                 ..PeerInfo::default()
             },

@@ -9,9 +9,11 @@ use super::carry::{Carried, Carrier};
 use super::plan::carrier_of;
 use super::progress::{Report, Said};
 use super::series::Order;
-use crate::load::{LoadError, LoadPlan, Progress, Second};
-use crate::peer::{Peer, PeerError, Ports};
-use crate::results::{AppliedLimits, Happened, PeerInfo, Run};
+use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
+use crate::network::{Link, NetworkError};
+use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::probe::version_of;
+use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
 use crate::scenario::{Case, Event, ScenarioError};
 use crate::stop::Stop;
@@ -41,6 +43,8 @@ pub(super) enum ExecuteError {
     Scenario(#[from] ScenarioError),
     #[error("{0}")]
     Load(#[from] LoadError),
+    #[error("the network of the case cannot be made: {0}")]
+    Network(#[from] NetworkError),
     #[error("the limits of the case cannot be kept here: {0}")]
     Limits(String),
     #[error("{0} cannot be killed and started by this scenario: it is an address; use a template")]
@@ -65,13 +69,19 @@ pub(super) fn execute(
     stop: &Stop,
 ) -> Result<(Run, PeerInfo), ExecuteError> {
     let limited = limit(task, cgroups)?;
-    let joins = limited.as_ref().map(Limited::joins).unwrap_or_default();
-    let mut broker = Broker::start(order, task, &joins, ports, stop)?;
+    let link = link(order, task)?;
+    let site = Site {
+        host: link.as_ref().map_or_else(|| order.host.clone(), Link::host),
+        cgroups: limited.as_ref().map(Limited::joins).unwrap_or_default(),
+        namespace: link.as_ref().map(Link::namespace),
+    };
+    let mut broker = Broker::start(order, task, &site, ports, stop)?;
     let (plan, carrier) = carrier_of(order, task, &broker.address, broker.has_addresses())?;
     let begin = Instant::now();
     let unix_s = unix_now();
     let watched = Watched::default();
     watched.set(broker.pid());
+    watched.leave_out(link.as_ref().map(Link::pid));
     let every = (about(order, &plan) / LOOKS).clamp(LOOK_LEAST, LOOK_MOST);
     let sampler = Sampler::start(watched.clone(), begin, every).map_err(ExecuteError::Thread)?;
     report.say(Said::Run {
@@ -84,9 +94,10 @@ pub(super) fn execute(
     stop.wait(order.scenario.idle_after.times(order.time_scale).0);
     let ended_early = broker.ended_early();
     let (used, generator) = sampler.finish();
-    let info = broker.info(task.peer);
     let ready_after_s = broker.running.as_ref().map(|running| running.ready_after.as_secs_f64());
     let Carried { load: outcome, found } = loaded.ok_or(ExecuteError::Stopped)??;
+    let info = broker.info(task.peer, told_version(task.peer, &outcome, &carrier));
+    tell(&outcome, &mut timeline, report);
     broker.finish(&mut timeline);
     if outcome.stopped || stop.is_asked() {
         return Err(ExecuteError::Stopped);
@@ -112,9 +123,31 @@ pub(super) fn execute(
         generator,
         events: timeline.happened,
         limits: AppliedLimits { wanted: task.case.limits, by, throttled, killed_for_memory },
+        network: link
+            .as_ref()
+            .map(|link| AppliedNetwork { wanted: task.case.network.unwrap_or_default(), by: link.by().to_owned() }),
         invalid,
     };
     Ok((run, info))
+}
+
+/// What a broker that runs already says of its version, by whatever protocol it was loaded.
+fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option<String> {
+    match (peer, carrier) {
+        (Peer::Template { .. }, _) => None,
+        (_, Carrier::Exchange(_)) => outcome.product.clone(),
+        (_, Carrier::Mqtt(plan)) => version_of(&plan.target),
+        (_, Carrier::Check(_, asked)) => version_of(&asked.target),
+    }
+}
+
+/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
+    for (what, connections) in &outcome.problems {
+        let line = format!("{connections} connections: {what}");
+        timeline.note(line.clone());
+        report.say(Said::Note(line));
+    }
 }
 
 fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteError> {
@@ -127,6 +160,24 @@ fn limit(task: &Task<'_>, cgroups: &Cgroups) -> Result<Option<Limited>, ExecuteE
     }
     let name = format!("tidegate-lab-{}-{}", std::process::id(), task.seed);
     cgroups.limit(&name, &task.case.limits).map(Some).map_err(ExecuteError::Limits)
+}
+
+/// The network between the broker and the load, where the case asks for one.
+fn link(order: &Order, task: &Task<'_>) -> Result<Option<Link>, ExecuteError> {
+    let Some(network) = &task.case.network else { return Ok(None) };
+    if matches!(task.peer, Peer::Address { .. }) {
+        return Err(NetworkError::Together(
+            "the broker is an address; a network is made for brokers that the lab starts",
+        )
+        .into());
+    }
+    if !order.sources.is_empty() {
+        return Err(NetworkError::Together(
+            "clients cannot choose an address (--source) where the broker has a network of its own",
+        )
+        .into());
+    }
+    Ok(Some(Link::make(network, &order.place.executable, task.seed)?))
 }
 
 /// How long a run takes by its plan; how long clients need to connect is not known before, but by a ladder.

@@ -139,7 +139,7 @@ pub(super) fn endpoint_of(address: &str) -> Result<(Target, Option<drivers::Prot
     let mut target = Target::tcp(&first.host, first.port);
     target.others = nodes.collect::<Result<_, _>>()?;
     target.transport = transport;
-    if let Some(path) = path {
+    if let Some(path) = path.or(protocol.map(|_| "")) {
         path.clone_into(&mut target.path);
     }
     target.credentials = user.map(|user| {

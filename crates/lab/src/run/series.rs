@@ -155,6 +155,7 @@ fn chosen_cases(order: &Order) -> Result<Vec<Case>, RunError> {
     if let Some(board) = &order.board {
         for case in &mut cases {
             case.limits = board.within(case.limits);
+            case.network = board.network(case.network);
         }
     }
     cases.truncate(order.cases.map_or(usize::MAX, |cases| cases as usize));

@@ -2,12 +2,14 @@
 
 use std::fs;
 
-/// What all interfaces of the namespace of a process have received. On the loopback interface what is sent is what is received, so one
-/// direction says it all.
+/// What all interfaces of the namespace of a process have received, and what those but the loopback interface have sent: on that one, what
+/// is sent is what is received, so one direction says it all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) bytes: u64,
     pub(super) packets: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) sent_packets: u64,
 }
 
 pub(super) fn of(pid: u32) -> Option<Traffic> {
@@ -15,14 +17,17 @@ pub(super) fn of(pid: u32) -> Option<Traffic> {
 }
 
 fn parse(text: &str) -> Traffic {
-    let counts = text.lines().filter_map(|line| {
-        let (_, rest) = line.split_once(':')?;
-        let mut fields = rest.split_whitespace();
-        Some((fields.next()?.parse::<u64>().ok()?, fields.next()?.parse::<u64>().ok()?))
+    let interfaces = text.lines().filter_map(|line| {
+        let (name, rest) = line.split_once(':')?;
+        let fields: Vec<u64> = rest.split_whitespace().map_while(|field| field.parse().ok()).collect();
+        let sent = if name.trim() == "lo" { (0, 0) } else { (*fields.get(8)?, *fields.get(9)?) };
+        Some((*fields.first()?, *fields.get(1)?, sent))
     });
-    counts.fold(Traffic::default(), |sum, (bytes, packets)| Traffic {
+    interfaces.fold(Traffic::default(), |sum, (bytes, packets, sent)| Traffic {
         bytes: sum.bytes + bytes,
         packets: sum.packets + packets,
+        sent_bytes: sum.sent_bytes + sent.0,
+        sent_packets: sum.sent_packets + sent.1,
     })
 }
 
@@ -31,8 +36,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interfaces_are_added_up() {
+    fn interfaces_are_added_up_and_loopback_counts_once() {
         let text = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs\n    lo:  100   2 0 0 0 0 0 0 100 2\n  eth0: 50 1 0 0 0 0 0 0 7 1\n";
-        assert_eq!(parse(text), Traffic { bytes: 150, packets: 3 });
+        assert_eq!(parse(text), Traffic { bytes: 150, packets: 3, sent_bytes: 7, sent_packets: 1 });
     }
 }

@@ -40,12 +40,19 @@ pub struct Sampled {
     pub network_bytes: Vec<u64>,
     /// Packets of the same.
     pub network_packets: Vec<u64>,
+    /// Bytes that the interfaces of its network namespace have sent, but for the loopback interface.
+    #[serde(default)]
+    pub network_sent_bytes: Vec<u64>,
+    /// Packets of the same.
+    #[serde(default)]
+    pub network_sent_packets: Vec<u64>,
 }
 
 /// Whose processes are looked at; it changes when a broker is started again.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
     broker: Arc<Mutex<Option<u32>>>,
+    other: Arc<Mutex<Option<u32>>>,
 }
 
 impl Watched {
@@ -54,8 +61,14 @@ impl Watched {
         *self.broker.lock().unwrap_or_else(PoisonError::into_inner) = pid;
     }
 
-    fn get(&self) -> Option<u32> {
-        *self.broker.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A process of the lab that is no generator, such as one that carries packets: it counts for neither side.
+    pub fn leave_out(&self, pid: Option<u32>) {
+        *self.other.lock().unwrap_or_else(PoisonError::into_inner) = pid;
+    }
+
+    fn get(&self) -> (Option<u32>, Option<u32>) {
+        let read = |place: &Mutex<Option<u32>>| *place.lock().unwrap_or_else(PoisonError::into_inner);
+        (read(&self.broker), read(&self.other))
     }
 }
 
@@ -81,9 +94,9 @@ impl Sampler {
             for looks in 1_u32.. {
                 let at = begin.elapsed().as_secs_f64();
                 let all = processes();
-                let root = watched.get();
-                let own = tree(&all, std::process::id(), root);
-                let theirs = root.map(|root| tree(&all, root, None)).unwrap_or_default();
+                let (root, other) = watched.get();
+                let own = tree(&all, std::process::id(), &[root, other]);
+                let theirs = root.map(|root| tree(&all, root, &[])).unwrap_or_default();
                 let with_pss = looks % PSS_EVERY == 1;
                 broker.look(at, &theirs, &all, with_pss);
                 generator.look(at, &own, &all, with_pss);
@@ -111,7 +124,10 @@ struct Accounts {
     /// CPU seconds of each process when it was last seen.
     seen: BTreeMap<u32, f64>,
     total_cpu: f64,
+    /// When it was looked at first.
     traffic: Option<Traffic>,
+    /// Since then, at the last look that saw it.
+    last: Traffic,
 }
 
 impl Accounts {
@@ -127,11 +143,15 @@ impl Accounts {
         }
         if let Some(now) = members.first().and_then(|pid| network::of(*pid)) {
             let begin = *self.traffic.get_or_insert(now);
-            row.bytes = now.bytes.saturating_sub(begin.bytes);
-            row.packets = now.packets.saturating_sub(begin.packets);
+            row.traffic = Traffic {
+                bytes: now.bytes.saturating_sub(begin.bytes),
+                packets: now.packets.saturating_sub(begin.packets),
+                sent_bytes: now.sent_bytes.saturating_sub(begin.sent_bytes),
+                sent_packets: now.sent_packets.saturating_sub(begin.sent_packets),
+            };
+            self.last = row.traffic;
         } else {
-            row.bytes = self.sampled.network_bytes.last().copied().unwrap_or(0);
-            row.packets = self.sampled.network_packets.last().copied().unwrap_or(0);
+            row.traffic = self.last;
         }
         if !with_pss {
             row.pss = self.sampled.pss.last().copied().unwrap_or(0);
@@ -150,8 +170,7 @@ struct Row {
     threads: u64,
     voluntary: u64,
     involuntary: u64,
-    bytes: u64,
-    packets: u64,
+    traffic: Traffic,
 }
 
 impl Row {
@@ -178,8 +197,10 @@ impl Row {
         sampled.threads.push(self.threads);
         sampled.voluntary.push(self.voluntary);
         sampled.involuntary.push(self.involuntary);
-        sampled.network_bytes.push(self.bytes);
-        sampled.network_packets.push(self.packets);
+        sampled.network_bytes.push(self.traffic.bytes);
+        sampled.network_packets.push(self.traffic.packets);
+        sampled.network_sent_bytes.push(self.traffic.sent_bytes);
+        sampled.network_sent_packets.push(self.traffic.sent_packets);
     }
 }
 

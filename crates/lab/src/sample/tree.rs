@@ -13,11 +13,11 @@ pub(super) fn processes() -> BTreeMap<u32, Stat> {
 }
 
 /// A process and its descendants, but for those below `without`.
-pub(super) fn tree(all: &BTreeMap<u32, Stat>, root: u32, without: Option<u32>) -> Vec<u32> {
+pub(super) fn tree(all: &BTreeMap<u32, Stat>, root: u32, without: &[Option<u32>]) -> Vec<u32> {
     let mut members = Vec::new();
     let mut next = vec![root];
     while let Some(pid) = next.pop() {
-        if Some(pid) == without || members.contains(&pid) || !all.contains_key(&pid) {
+        if without.contains(&Some(pid)) || members.contains(&pid) || !all.contains_key(&pid) {
             continue;
         }
         members.push(pid);
@@ -45,8 +45,8 @@ mod tests {
             pids.sort_unstable();
             pids
         };
-        assert_eq!(sorted(tree(&all, 10, None)), [10, 11, 20, 21]);
-        assert_eq!(sorted(tree(&all, 10, Some(20))), [10, 11]);
-        assert!(tree(&all, 99, None).is_empty());
+        assert_eq!(sorted(tree(&all, 10, &[])), [10, 11, 20, 21]);
+        assert_eq!(sorted(tree(&all, 10, &[Some(20)])), [10, 11]);
+        assert!(tree(&all, 99, &[]).is_empty());
     }
 }

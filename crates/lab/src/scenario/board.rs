@@ -1,6 +1,7 @@
 //! Small boards, as far as limits can stand for them.
 
 use super::Limits;
+use crate::network::{BitRate, Network};
 use crate::span::Bytes;
 
 /// A board.
@@ -13,6 +14,8 @@ pub struct Board {
     cores: f64,
     /// What one of its cores does, in cores of a server of today. An estimate: clock times work for each cycle.
     speed: f64,
+    /// Its network, bits in a second; none where it has no Ethernet.
+    network: Option<u64>,
     /// What a broker may have of its memory, in MiB: the system has the rest.
     memory_mib: u64,
 }
@@ -21,16 +24,18 @@ pub struct Board {
 pub const BOARDS: [Board; 3] = [
     Board {
         name: "raspberry-pi-2",
-        about: "4 cores of 900 MHz (Cortex-A7), 1 GB (PI-04)",
+        about: "4 cores of 900 MHz (Cortex-A7), 1 GB, 100 Mbit/s (PI-04)",
         cores: 4.0,
         speed: 0.1,
+        network: Some(100_000_000),
         memory_mib: 870,
     },
     Board {
         name: "raspberry-pi-3",
-        about: "4 cores of 1.2 GHz (Cortex-A53), 1 GB",
+        about: "4 cores of 1.2 GHz (Cortex-A53), 1 GB, 100 Mbit/s",
         cores: 4.0,
         speed: 0.16,
+        network: Some(100_000_000),
         memory_mib: 870,
     },
     Board {
@@ -38,6 +43,7 @@ pub const BOARDS: [Board; 3] = [
         about: "1 core of 1 GHz (ARM11), 512 MB",
         cores: 1.0,
         speed: 0.07,
+        network: None,
         memory_mib: 400,
     },
 ];
@@ -59,6 +65,15 @@ impl Board {
     }
 }
 
+impl Board {
+    /// The network of a broker on it; of a case's own rate the slower one holds.
+    pub fn network(&self, network: Option<Network>) -> Option<Network> {
+        let Some(rate) = self.network.map(BitRate) else { return network };
+        let own = network.unwrap_or_default();
+        Some(Network { rate: Some(own.rate.map_or(rate, |own| own.min(rate))), ..own })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +86,14 @@ mod tests {
         let wide = Limits { cpus: Some(8.0), memory: Some(Bytes(64 << 30)) };
         assert_eq!(board.within(wide), board.within(Limits::default()));
         assert_eq!(Board::named("abacus"), None);
+    }
+
+    #[test]
+    fn a_board_has_its_ethernet_and_keeps_what_else_a_case_says_of_the_network() {
+        let board = Board::named("raspberry-pi-2").unwrap();
+        assert_eq!(board.network(None).unwrap().rate, Some(BitRate(100_000_000)));
+        let slow: Network = toml::from_str("delay = '20ms'\nrate = '1Mbit'").unwrap();
+        assert_eq!(board.network(Some(slow)), Some(slow));
+        assert_eq!(Board::named("raspberry-pi-zero").unwrap().network(None), None);
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::{Limits, Scenario, ScenarioError};
+use crate::network::Network;
 
 /// One combination of a scenario's values.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,8 @@ pub struct Case {
     pub load: toml::Table,
     /// What the broker may use.
     pub limits: Limits,
+    /// The network that is made for it.
+    pub network: Option<Network>,
 }
 
 impl Scenario {
@@ -34,11 +37,16 @@ impl Scenario {
                 return Err(wrong("two cases have this name; `case` has to name every value that differs".to_owned()));
             }
             let limits = table(&self.limits, &values).try_into().map_err(|error| wrong(format!("{error}")))?;
+            let network =
+                self.network.as_ref().map(|network| table(network, &values).try_into::<Network>()).transpose();
+            let network = network.map_err(|error| wrong(format!("[network] {error}")))?;
+            network.map_or(Ok(()), |network| network.check()).map_err(|error| wrong(error.to_string()))?;
             cases.push(Case {
                 name: name.clone(),
                 values: values.iter().map(|(name, value)| (name.clone(), plain(value))).collect(),
                 load: table(&self.load, &values),
                 limits,
+                network,
             });
         }
         Ok(cases)

@@ -43,6 +43,10 @@ pub struct Scenario {
     /// What the broker may use.
     #[serde(default)]
     pub limits: toml::Table,
+    /// What is between the broker and the load; the broker then has a network namespace of its own. See
+    /// [`Network`](crate::network::Network).
+    #[serde(default)]
+    pub network: Option<toml::Table>,
     /// Sampled before the load begins.
     #[serde(default)]
     pub idle_before: Span,

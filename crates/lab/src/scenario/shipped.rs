@@ -23,6 +23,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "lavva-3",
     "lavva-4",
     "middleware-throughput",
+    "middleware-protocols",
     "middleware-one-second",
     "middleware-latency",
     "middleware-scalability",
@@ -48,6 +49,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "slow-readers",
     "kill-restart",
     "cluster",
+    "network",
 ];
 
 /// All scenarios by name.

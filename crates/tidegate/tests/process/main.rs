@@ -19,6 +19,7 @@ mod gate;
 mod homes;
 mod identity;
 mod lab;
+mod lab_network;
 mod life;
 mod mirror;
 mod orchestrator_tls;

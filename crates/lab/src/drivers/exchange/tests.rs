@@ -9,6 +9,7 @@ fn plan(pace: Pace) -> ExchangePlan {
         protocol: Protocol::ZeroMq,
         host: "127.0.0.1".to_owned(),
         port: 0,
+        path: String::new(),
         credentials: None,
         topic: "lab".to_owned(),
         publishers: 2,
@@ -67,7 +68,48 @@ fn what_warms_up_is_not_counted() {
 #[test]
 fn a_broker_that_is_not_there_is_part_of_the_outcome() {
     let mut plan = plan(Pace::Closed { window: 1 });
-    (plan.protocol, plan.port, plan.duration_ms, plan.drain_ms) = (Protocol::Nats, 1, 10, 10);
+    (plan.protocol, plan.port) = (Protocol::Nats, 1);
     let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.connections.broken, outcome.counts.sent), (5, 0));
+    let (what, connections) = outcome.problems.first_key_value().unwrap();
+    assert_eq!(*connections, 5);
+    assert!(what.starts_with("127.0.0.1:1 cannot be reached: ") && what.ends_with("check host and port"), "{what}");
+    assert!(outcome.generator.invalid.is_some_and(|why| why.starts_with("nothing was exchanged")));
+}
+
+/// A server that says this to everybody who comes, and closes.
+fn says(answer: &'static [u8], clients: usize) -> (u16, std::thread::JoinHandle<()>) {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        for _ in 0..clients {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(answer).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            // Who closes before it has read what was sent resets the connection.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    (port, server)
+}
+
+#[test]
+fn why_nobody_is_let_in_is_told_with_what_to_do() {
+    let lines: [(Protocol, &[u8], &str); 4] = [
+        (Protocol::Nats, b"-ERR 'Authorization Violation'\r\n", "check user and password"),
+        (Protocol::Amqp1, b"AMQP\0\0\x09\x01", "try amqp:// for 0-9-1"),
+        (Protocol::Amqp091, b"AMQP\0\x01\0\0", "try amqp1:// for 1.0"),
+        (Protocol::Kafka, b"", "speaks kafka"),
+    ];
+    for (protocol, answer, hint) in lines {
+        let (port, server) = says(answer, 5);
+        let mut plan = plan(Pace::Closed { window: 1 });
+        (plan.protocol, plan.port) = (protocol, port);
+        let outcome = run(&plan, &mut (), &AtomicBool::new(false)).unwrap();
+        server.join().unwrap();
+        let told: Vec<&String> = outcome.problems.keys().collect();
+        assert!(told.iter().any(|what| what.contains(hint)), "{protocol:?}: {told:?}");
+        assert!(outcome.generator.invalid.is_some(), "{protocol:?}");
+    }
 }

@@ -56,8 +56,10 @@ impl LoadPlan {
         if self.processes == 0 || self.dialing == 0 {
             return Err(PlanError::Value("`processes` and `dialing` are at least 1"));
         }
-        if self.target.transport == Transport::Quic {
-            return Err(PlanError::Value("QUIC is not spoken yet: take tcp, tls, web-socket or secure-web-socket"));
+        let slow =
+            |group: &ClientGroup| matches!(&group.role, Role::Subscriber(subscribing) if subscribing.slow.is_some());
+        if self.target.transport == Transport::Quic && self.groups.iter().any(slow) {
+            return Err(PlanError::Value("over QUIC nobody reads slowly: take another transport, or leave `slow` out"));
         }
         let needed = clients.div_ceil(CLIENTS_PER_PROCESS);
         if needed > u64::from(self.processes) {

@@ -36,7 +36,11 @@ impl LayerSettings {
             Transport::WebSocket => (false, true),
             Transport::SecureWebSocket => (true, true),
         };
-        let tls = if secured { Some((tls::config(target, wrapped)?, tls::server_name(target)?)) } else { None };
+        let tls = if secured {
+            Some((tls::config(target, wrapped.then_some(b"http/1.1"))?, tls::server_name(target)?))
+        } else {
+            None
+        };
         let websocket = wrapped.then(|| (format!("{}:{}", target.host, target.port), target.path.clone()));
         Ok(Some(Self { tls, websocket }))
     }

@@ -21,7 +21,7 @@ pub(super) struct Tls {
 ///
 /// # Errors
 /// When the certificates cannot be used.
-pub(super) fn config(target: &Target, wrapped: bool) -> Result<Arc<ClientConfig>, LoadError> {
+pub(super) fn config(target: &Target, alpn: Option<&[u8]>) -> Result<Arc<ClientConfig>, LoadError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -33,9 +33,7 @@ pub(super) fn config(target: &Target, wrapped: bool) -> Result<Arc<ClientConfig>
         }
     };
     config.resumption = rustls::client::Resumption::disabled();
-    if wrapped {
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    }
+    config.alpn_protocols = alpn.map(<[u8]>::to_vec).into_iter().collect();
     Ok(Arc::new(config))
 }
 

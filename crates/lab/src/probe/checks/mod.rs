@@ -42,7 +42,7 @@ fn order(version: Version) -> u8 {
 }
 
 /// A CONNECT of a client that nobody else is.
-fn connect(version: Version, client_id: &str) -> Connect<'_> {
+pub(super) fn connect(version: Version, client_id: &str) -> Connect<'_> {
     Connect {
         version,
         clean_start: true,
@@ -56,7 +56,7 @@ fn connect(version: Version, client_id: &str) -> Connect<'_> {
 }
 
 /// A client id that differs from run to run, short enough for MQTT 3.1.
-fn own_id(name: &str) -> String {
+pub(super) fn own_id(name: &str) -> String {
     format!("lab-{:x}-{name}", std::process::id())
 }
 

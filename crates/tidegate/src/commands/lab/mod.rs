@@ -2,6 +2,7 @@
 
 mod compare;
 mod gateways;
+mod link;
 mod list;
 mod peers;
 mod probe;
@@ -94,6 +95,9 @@ pub(crate) enum LabCommand {
     /// Let runs be browsed
     #[command(after_help = "Example:\n  tidegate lab serve results")]
     Serve(serve::Args),
+    /// Hold the network of a broker: told on the standard input which
+    #[command(hide = true)]
+    Link,
     /// A worker of the load generator: told on the standard input what to do
     #[command(hide = true)]
     Work,
@@ -114,6 +118,7 @@ pub(crate) struct Folders {
 /// Does what the command line asks for.
 pub(crate) fn run(command: &LabCommand) -> Exit {
     match command {
+        LabCommand::Link => link::run(),
         LabCommand::List(args) => list::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Probe(args) => probe::run(args),

@@ -1,0 +1,140 @@
+//! What carries a client: bytes over TCP, whatever lies on it, or a stream of QUIC.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use mio::{Interest, Registry, Token};
+
+use super::connection::{Brought, Connection};
+use super::dial::dial;
+use super::layers::LayerSettings;
+use super::quic::{Quic, QuicSettings};
+use crate::load::core::Output;
+use crate::load::error::LoadError;
+use crate::load::plan::LoadPlan;
+
+/// What the links of all clients of a run have in common.
+pub(super) struct LinkSettings {
+    layers: Option<LayerSettings>,
+    quic: Option<QuicSettings>,
+}
+
+impl LinkSettings {
+    /// Those of a plan.
+    ///
+    /// # Errors
+    /// When the certificates cannot be used.
+    pub(super) fn of(plan: &LoadPlan) -> Result<Self, LoadError> {
+        Ok(Self { layers: LayerSettings::of(plan)?, quic: QuicSettings::of(plan)? })
+    }
+
+    /// Begins a link, and has the poll tell about it by this token.
+    ///
+    /// # Errors
+    /// When the system refuses it at once.
+    pub(super) fn dial(
+        &self,
+        address: SocketAddr,
+        source: Option<IpAddr>,
+        seed: u64,
+        (registry, token): (&Registry, Token),
+    ) -> io::Result<Link> {
+        if let Some(settings) = &self.quic {
+            let mut quic = Quic::dial(settings, address, source)?;
+            quic.register(registry, token)?;
+            return Ok(Link::Quic(Box::new(quic)));
+        }
+        let mut stream = dial(address, source)?;
+        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        let layers = self.layers.as_ref().map(|layers| layers.begin(seed));
+        Ok(Link::Stream(Box::new(Connection::layered(stream, layers))))
+    }
+}
+
+/// What carries a client.
+pub(super) enum Link {
+    /// TCP with its layers.
+    Stream(Box<Connection>),
+    /// QUIC.
+    Quic(Box<Quic>),
+}
+
+impl Link {
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.is_connected(),
+            Self::Quic(quic) => quic.is_connected(),
+        }
+    }
+
+    /// Whether the link has been made by now.
+    pub(super) fn connect(&mut self) -> io::Result<bool> {
+        match self {
+            Self::Stream(stream) => stream.connect(),
+            Self::Quic(quic) => quic.connect(),
+        }
+    }
+
+    /// Whether MQTT may begin; true once.
+    pub(super) fn has_opened(&mut self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.has_opened(),
+            Self::Quic(quic) => quic.has_opened(),
+        }
+    }
+
+    /// Whether something is to be written after a read.
+    pub(super) fn has_own_output(&self) -> bool {
+        match self {
+            Self::Stream(stream) => stream.has_own_output(),
+            Self::Quic(quic) => quic.is_blocked(),
+        }
+    }
+
+    /// Reads behind what was incomplete, at most `limit` bytes.
+    pub(super) fn read(&mut self, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Brought> {
+        match self {
+            Self::Stream(stream) => stream.read(buffer, limit),
+            Self::Quic(quic) => quic.read(buffer, limit),
+        }
+    }
+
+    /// Keeps what was incomplete.
+    pub(super) fn keep(&mut self, rest: &[u8]) {
+        match self {
+            Self::Stream(stream) => stream.keep(rest),
+            Self::Quic(quic) => quic.keep(rest),
+        }
+    }
+
+    /// Writes as much as the link takes.
+    pub(super) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush(output, keep),
+            Self::Quic(quic) => quic.flush(output, keep),
+        }
+    }
+
+    /// Writes what the link has to say itself.
+    pub(super) fn flush_own(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush_own(),
+            Self::Quic(quic) => quic.flush_own(),
+        }
+    }
+
+    /// Writes something last, and that it is the last.
+    pub(super) fn say_last(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.say_last(bytes),
+            Self::Quic(quic) => quic.say_last(bytes),
+        }
+    }
+
+    pub(super) fn deregister(&mut self, registry: &Registry) {
+        match self {
+            Self::Stream(stream) => stream.deregister(registry),
+            Self::Quic(quic) => quic.deregister(registry),
+        }
+    }
+}

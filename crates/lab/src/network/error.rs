@@ -1,0 +1,48 @@
+//! Why there is no network for a broker.
+
+use std::io;
+
+/// Why a network could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// Only root may make namespaces and devices.
+    #[error("a network of its own for the broker needs root; run the lab as root, or take [network] and --board away")]
+    NotRoot,
+    /// A program that is not there.
+    #[error("`{0}` is not installed, which a network of its own needs; install iproute2 and util-linux")]
+    Missing(&'static str),
+    /// Values that are none.
+    #[error("[network] {0}")]
+    Wrong(String),
+    /// What cannot be combined.
+    #[error("{0}")]
+    Together(&'static str),
+    /// The kernel has no netem, and the devices that stand in for it are not there either.
+    #[error("this kernel has no netem, and /dev/net/tun, which would do in its place, cannot be used: {0}")]
+    NoTun(io::Error),
+    /// A command of iproute2 that failed.
+    #[error("`{command}` failed: {message}")]
+    Command {
+        /// The command.
+        command: String,
+        /// What it said.
+        message: String,
+    },
+    /// The process in the namespace ended, or said something else than was agreed on.
+    #[error("the process that holds the broker's network ended: {0}")]
+    Holder(String),
+    /// The system refused.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl NetworkError {
+    pub(super) const fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { what, source }
+    }
+}

@@ -1,0 +1,125 @@
+//! The process that holds a broker's network namespace.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::AsFd as _;
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
+
+use super::commands::{discipline, run};
+use super::{Network, NetworkError, carry, tun};
+
+/// The link's end in the namespace.
+const INNER: &str = "broker";
+
+/// How often it is looked for processes that are left.
+const ROUNDS: u32 = 1_000;
+
+/// What the lab asks for, on the first line of the standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    pub(super) network: Network,
+    /// The address of the lab's end.
+    pub(super) outer: Ipv4Addr,
+    /// That of the broker's end.
+    pub(super) inner: Ipv4Addr,
+    /// A process in the namespace in which the lab's end is to be.
+    pub(super) lab: u32,
+    pub(super) seed: u64,
+}
+
+/// What it answers, on a line of the standard output.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Answer {
+    /// The lab's end.
+    pub(super) device: String,
+    /// Whether the kernel carries packets, and the lab has to tell it how for its own end.
+    pub(super) by_kernel: bool,
+}
+
+/// Makes this process's network namespace a broker's, one link away from the lab, until the input ends; then kills what runs there. This process has
+/// to be the first in its namespace.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), NetworkError> {
+    let mut line = String::new();
+    input.read_line(&mut line).map_err(NetworkError::io("read what is asked for"))?;
+    let wrong = |error: serde_json::Error| NetworkError::Holder(error.to_string());
+    let asked: Asked = serde_json::from_str(&line).map_err(wrong)?;
+    run("ip link set lo up")?;
+    let device = format!("tgl{}", std::process::id());
+    let by_kernel = !asked.network.disturbs() || has_netem();
+    if by_kernel {
+        run(&format!("ip link add {INNER} type veth peer name {device} netns {}", asked.lab))?;
+    } else {
+        by_program(&asked, &device)?;
+    }
+    configure(INNER, asked.inner, asked.outer)?;
+    if by_kernel {
+        shape(INNER, &asked.network)?;
+    }
+    let answer = serde_json::to_string(&Answer { device, by_kernel }).map_err(wrong)?;
+    writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(NetworkError::io("answer"))?;
+    // Nothing more is said; this ends when the lab does, however that comes.
+    io::copy(&mut input, &mut io::sink()).map_err(NetworkError::io("wait for the lab"))?;
+    kill_all_here();
+    if by_kernel { run(&format!("ip link del {INNER}")) } else { Ok(()) }
+}
+
+/// Gives an end its address and takes it up. Packets are no longer than a real network's: what is lost, or takes time, is one packet.
+pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr) -> Result<(), NetworkError> {
+    run(&format!("ip addr add {own} peer {other} dev {device}"))?;
+    run(&format!("ip link set {device} mtu 1500 gso_max_segs 1 up"))
+}
+
+/// Has the kernel do to packets that leave by a device what the network asks for.
+pub(super) fn shape(device: &str, network: &Network) -> Result<(), NetworkError> {
+    discipline(network).map_or(Ok(()), |(words, _)| run(&format!("tc qdisc add dev {device} root {words}")))
+}
+
+/// Whether this kernel has netem: tried on this namespace's own loopback.
+fn has_netem() -> bool {
+    run("tc qdisc add dev lo root netem delay 1us").and_then(|()| run("tc qdisc del dev lo root")).is_ok()
+}
+
+/// Carries packets between a device here and one where the lab is.
+fn by_program(asked: &Asked, device: &str) -> Result<(), NetworkError> {
+    let namespace = |path: String| File::open(path).map_err(NetworkError::io("open a network namespace"));
+    let here = namespace("/proc/thread-self/ns/net".to_owned())?;
+    let there = namespace(format!("/proc/{}/ns/net", asked.lab))?;
+    let go = |to: &File| {
+        let gone = move_into_link_name_space(to.as_fd(), Some(LinkNameSpaceType::Network));
+        gone.map_err(|error| NetworkError::io("enter a network namespace")(error.into()))
+    };
+    go(&there)?;
+    let outer = tun::open(device).map_err(NetworkError::NoTun);
+    // Back, also when there is no device: what is inside is cleaned up from here.
+    go(&here)?;
+    let (outer, inner) = (outer?, tun::open(INNER).map_err(NetworkError::NoTun)?);
+    carry::both_ways(outer, inner, asked.network, asked.seed).map_err(NetworkError::io("start a thread"))
+}
+
+/// Kills every other process in this namespace: nobody else has a reason to be here.
+fn kill_all_here() {
+    let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+    let Some(own) = namespace("self") else { return };
+    // Again, for what a process has spawned before it was killed.
+    for _ in 0..ROUNDS {
+        let Ok(entries) = fs::read_dir("/proc") else { return };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let here = names.filter(|name| namespace(name).is_some_and(|theirs| theirs == own));
+        let pids = here.filter_map(|name| name.parse::<i32>().ok());
+        let others: Vec<i32> = pids.filter(|pid| u32::try_from(*pid) != Ok(std::process::id())).collect();
+        if others.is_empty() {
+            return;
+        }
+        for pid in others.into_iter().filter_map(Pid::from_raw) {
+            // It may have ended by itself meanwhile.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The version of a broker, as it says itself.
+
+use std::time::Duration;
+
+use tidegate_mqtt::{QoS, SubscriptionOptions, Version};
+
+use super::checks::{connect, own_id};
+use super::session::Session;
+use crate::load::plan::{Target, Transport};
+
+/// Where many brokers say which version they are, as a retained message.
+const TOPIC: &str = "$SYS/broker/version";
+/// How long it is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// What is longer is no version.
+const LONGEST: usize = 100;
+
+/// What a broker says of itself over MQTT; nothing where it does not, or where it is spoken to in another way than over TCP.
+pub(crate) fn version_of(target: &Target) -> Option<String> {
+    if target.transport != Transport::Tcp {
+        return None;
+    }
+    let mut session = Session::open(target, &connect(Version::V311, &own_id("version")), |_| ()).ok()?.session;
+    session.subscribe(TOPIC, SubscriptionOptions::new(QoS::AtMostOnce), None).ok()?;
+    let said = session.message(PATIENCE, |message| message.topic == TOPIC).ok()??;
+    session.leave();
+    let said = String::from_utf8_lossy(&said.payload).trim().to_owned();
+    (!said.is_empty() && said.len() <= LONGEST).then_some(said)
+}

@@ -1,0 +1,17 @@
+//! `tidegate lab link`: the process that holds the network of a broker. `tidegate lab run` starts it; nobody else needs to.
+
+use std::io::{BufReader, stdin, stdout};
+
+use tidegate_lab::network::hold;
+
+use crate::exit::{Exit, report};
+
+pub(super) fn run() -> Exit {
+    match hold(BufReader::new(stdin()), stdout()) {
+        Ok(()) => Exit::Ok,
+        Err(error) => {
+            report(&error);
+            Exit::Failure
+        }
+    }
+}
