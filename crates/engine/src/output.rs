@@ -267,7 +267,6 @@ const POOL_BUFFERS: usize = 128;
 const POOL_BUFFER_BYTES: usize = 64 * 1024;
 
 impl OutputPool {
-    #[expect(clippy::unnecessary_box_returns, reason = "the box is what is reused")]
     #[inline]
     pub(crate) fn take(&mut self) -> Box<Output> {
         self.free.pop().unwrap_or_default()

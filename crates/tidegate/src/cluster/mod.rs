@@ -136,13 +136,12 @@ impl Joining {
             tracing::warn!("what this node has of sessions and retained messages is lost to the cluster when it dies");
         }
         let addresses: Addresses = addresses::advertised(config, node, admin)?;
-        let shared = Arc::new(Shared::new(name.as_str(), node.handle()));
+        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);
         let (handle, told) = (node.handle(), events.clone());
-        let patience = config.cluster.patience;
-        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told, patience)?;
+        let work = work::begin(&name, handle, logs.clone(), memory, restorer, Arc::clone(&shared), told)?;
         let setup = control::Setup { name, incarnation, redirect, lease: config.cluster.lease, addresses, kept };
         let control = Control::new(setup, logs, remembered, Arc::clone(&shared), events.clone(), work);
         let thread = Builder::new().name("cluster".into()).spawn(move || control.run(&inbox));

@@ -59,16 +59,12 @@ pub(super) fn begin(
     restorer: Restorer,
     shared: Arc<Shared>,
     events: Sender<Event>,
-    patience: Duration,
 ) -> Result<Sender<Work>, String> {
     let (work, inbox) = channel();
     let name = name.to_string();
     let (arriving, departing, tasks) = (BTreeMap::new(), BTreeMap::new(), VecDeque::new());
-    let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-    #[rustfmt::skip]
-    let worker = Worker {
-        name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0, patience_ms,
-    };
+    let worker =
+        Worker { name, node, logs, memory, saved: None, shared, events, arriving, departing, restorer, tasks, life: 0 };
     let begun = Builder::new().name("cluster-work".into()).spawn(move || worker.run(&inbox));
     begun.map(|_| work).map_err(|error| format!("cannot start a thread for the cluster: {error}"))
 }
@@ -90,8 +86,6 @@ struct Worker {
     tasks: VecDeque<Task>,
     /// The life of the last table.
     life: u64,
-    /// How long clients wait for the bus.
-    patience_ms: u64,
 }
 
 pub(super) fn set_of(partitions: &[u16]) -> Partitions {
@@ -270,7 +264,7 @@ impl Worker {
         self.node.set_cluster(Arc::new(work.told.view.clone()))?;
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
-        self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.patience_ms))))?;
+        self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
         self.node.release_partitions(all().without(work.held))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())
