@@ -4,8 +4,11 @@
 mod amqp091;
 mod amqp1;
 mod books;
+mod coap;
+mod datagrams;
 mod driver;
 mod exchange;
+mod http;
 mod kafka;
 mod nats;
 mod party;

@@ -9,7 +9,8 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Token};
 
 use super::books::{Books, Heard};
-use super::party::{Member, Party, Publisher};
+use super::datagrams::Datagrams;
+use super::party::{Carriage, Member, Party, Publisher};
 use super::plan::ExchangePlan;
 use super::{Problem, Role};
 use crate::load::chance::Chance;
@@ -128,6 +129,12 @@ impl<'a> Exchange<'a> {
 
     fn dial(&mut self, address: SocketAddr, member: Member) {
         self.books.outcome.connections.dialled += 1;
+        if self.plan.protocol.is_in_datagrams() {
+            return match Datagrams::to(address, self.waiter.registry(), Token(self.parties.len())) {
+                Ok(datagrams) => self.enter(Carriage::Datagrams(datagrams), member),
+                Err(error) => self.gave_up(&self.unreachable(&error)),
+            };
+        }
         match dial(address, None) {
             Ok(stream) => self.add(stream, member),
             Err(error) => self.gave_up(&self.unreachable(&error)),
@@ -144,6 +151,10 @@ impl<'a> Exchange<'a> {
         if let Err(error) = self.waiter.registry().register(&mut stream, Token(self.parties.len()), interest) {
             return self.gave_up(&self.unreachable(&error));
         }
+        self.enter(Carriage::Stream(Connection::plain(stream)), member);
+    }
+
+    fn enter(&mut self, carriage: Carriage, member: Member) {
         let driver = match member {
             Member::Publisher(publisher) => {
                 self.publishers[publisher].parties.push(self.parties.len());
@@ -151,7 +162,7 @@ impl<'a> Exchange<'a> {
             }
             Member::Subscriber(subscriber) => self.plan.driver(Role::Subscribe, subscriber),
         };
-        self.parties.push(Party::new(driver, Connection::plain(stream), member));
+        self.parties.push(Party::new(driver, carriage, member));
     }
 
     /// A connection failed before it was ready: it is waited for no longer.
@@ -344,7 +355,7 @@ impl<'a> Exchange<'a> {
     fn read_once(&mut self, party: usize) -> Result<bool, Problem> {
         let place = &mut self.parties[party];
         let Some(connection) = &mut place.connection else { return Ok(false) };
-        let brought = connection.read(&mut self.buffer, usize::MAX).map_err(|error| broke(&error))?;
+        let brought = connection.read(&mut self.buffer).map_err(|error| broke(&error))?;
         let now_ns = self.clock.now_ns();
         let mut heard =
             Heard { books: &mut self.books, publishers: &mut self.publishers, member: place.member, now_ns };
@@ -390,7 +401,7 @@ impl<'a> Exchange<'a> {
     fn seconds(&mut self, now_ns: u64, progress: &mut dyn Progress) {
         while now_ns >= self.second_ends_ns {
             self.second_ends_ns += SECOND_NS;
-            for party in self.parties.iter_mut().filter(|party| party.is_ready()) {
+            for party in self.parties.iter_mut().filter(|party| party.has_connected()) {
                 party.driver.each_second(&mut party.out.bytes);
             }
             let cpu_ns = Clock::cpu_ns();
@@ -437,6 +448,10 @@ impl<'a> Exchange<'a> {
 
 /// What the system says of a connection that has ended.
 fn broke(error: &std::io::Error) -> Problem {
+    // Over UDP that is how it is found out.
+    if error.kind() == std::io::ErrorKind::ConnectionRefused {
+        return Problem::new(format!("nobody is there: {error}; start the broker, or check host and port"));
+    }
     Problem::new(format!("the connection broke: {error}; see the broker's log"))
 }
 

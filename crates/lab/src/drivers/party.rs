@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::Driver;
+use super::datagrams::Datagrams;
 use crate::load::core::Output;
 use crate::load::schedule::Schedule;
-use crate::load::shell::Connection;
+use crate::load::shell::{Brought, Connection};
 
 /// Bytes of output above which a publisher waits until its connection has taken some.
 const FULL: usize = 256 * 1024;
@@ -18,19 +19,54 @@ pub(super) enum Member {
     Subscriber(usize),
 }
 
+/// What carries a protocol.
+pub(super) enum Carriage {
+    /// TCP.
+    Stream(Connection),
+    /// UDP, which needs no connection.
+    Datagrams(Datagrams),
+}
+
+impl Carriage {
+    /// Reads once, behind what was incomplete.
+    pub(super) fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<Brought> {
+        match self {
+            Self::Stream(stream) => stream.read(buffer, usize::MAX),
+            Self::Datagrams(datagrams) => datagrams.read(buffer),
+        }
+    }
+
+    /// Keeps what was incomplete; a datagram never is.
+    pub(super) fn keep(&mut self, rest: &[u8]) {
+        if let Self::Stream(stream) = self {
+            stream.keep(rest);
+        }
+    }
+
+    /// Writes as much as is taken.
+    pub(super) fn flush(&mut self, output: &mut Output, keep: bool) -> io::Result<()> {
+        match self {
+            Self::Stream(stream) => stream.flush(output, keep),
+            Self::Datagrams(datagrams) => datagrams.flush(output, keep),
+        }
+    }
+}
+
 /// A connection and its protocol.
 pub(super) struct Party {
     pub(super) driver: Box<dyn Driver>,
-    pub(super) connection: Option<Connection>,
+    pub(super) connection: Option<Carriage>,
     pub(super) out: Output,
     pub(super) member: Member,
+    /// Whether the connection was made, and its protocol has begun.
+    is_begun: bool,
     /// Whether there was more to read than its turn allowed.
     pub(super) is_unread: bool,
 }
 
 impl Party {
-    pub(super) fn new(driver: Box<dyn Driver>, connection: Connection, member: Member) -> Self {
-        Self { driver, connection: Some(connection), out: Output::default(), member, is_unread: false }
+    pub(super) fn new(driver: Box<dyn Driver>, connection: Carriage, member: Member) -> Self {
+        Self { driver, connection: Some(connection), out: Output::default(), member, is_begun: false, is_unread: false }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -44,14 +80,18 @@ impl Party {
 
     /// Whether nothing has to be done for the connection to be made.
     pub(super) fn has_connected(&self) -> bool {
-        self.connection.as_ref().is_none_or(Connection::is_connected)
+        self.connection.is_none() || self.is_begun
     }
 
     /// Whether the connection has been made by now; its protocol begins then.
     pub(super) fn connect(&mut self) -> io::Result<bool> {
         let Some(connection) = &mut self.connection else { return Ok(false) };
-        let is_connected = connection.connect()?;
+        let is_connected = match connection {
+            Carriage::Stream(stream) => stream.connect()?,
+            Carriage::Datagrams(_) => true,
+        };
         if is_connected {
+            self.is_begun = true;
             self.driver.opened(&mut self.out.bytes);
         }
         Ok(is_connected)

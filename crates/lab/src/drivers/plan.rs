@@ -4,12 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use super::amqp1::Amqp1;
 use super::amqp091::Amqp091;
+use super::coap::Coap;
+use super::http::{self, Http};
 use super::kafka::Kafka;
 use super::nats::Nats;
 use super::zeromq::ZeroMq;
 use super::{Driver, Role};
 use crate::load::STAMP_LEN;
 use crate::load::plan::{Credentials, Pace, PlanError, Rate};
+
+/// The longest payload that CoAP has in one message, in bytes [RFC 7959, 2.2].
+const COAP_BLOCK: u32 = 1024;
 
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +28,12 @@ pub enum Protocol {
     /// AMQP 1.0: a node that gives everything to everybody, such as a multicast address of Artemis or an exchange of Qpid.
     #[serde(rename = "amqp-1-0")]
     Amqp1,
+    /// CoAP: a resource of one server, which publishers put and subscribers observe. What is observed is the newest state, not each.
+    #[serde(rename = "coap")]
+    Coap,
+    /// HTTP as RabbitMQ's management API has it. Whatever is published is answered.
+    #[serde(rename = "http")]
+    Http,
     /// Kafka: a topic of one partition, read by each subscriber outside of any group.
     #[serde(rename = "kafka")]
     Kafka,
@@ -34,11 +45,16 @@ pub enum Protocol {
 
 impl Protocol {
     /// The schemes of addresses, for an error that names them.
-    pub const SCHEMES: &'static str = "nats://, amqp://, amqp1://, kafka:// or zeromq://";
+    pub const SCHEMES: &'static str = "nats://, amqp://, amqp1://, kafka://, http://, coap:// or zeromq://";
 
     /// Whether publishers listen themselves, since there is no broker.
     pub const fn is_brokerless(self) -> bool {
         matches!(self, Self::ZeroMq)
+    }
+
+    /// Whether it is spoken over UDP.
+    pub(super) const fn is_in_datagrams(self) -> bool {
+        matches!(self, Self::Coap)
     }
 
     /// The protocol of an address, by its scheme, with the port that it usually has; `None` for what carries MQTT.
@@ -47,6 +63,8 @@ impl Protocol {
             "nats" => (Self::Nats, 4222),
             "amqp" => (Self::Amqp091, 5672),
             "amqp1" => (Self::Amqp1, 5672),
+            "coap" => (Self::Coap, 5683),
+            "http" => (Self::Http, 15_672),
             "kafka" => (Self::Kafka, 9092),
             "zeromq" => (Self::ZeroMq, 0),
             _ => return None,
@@ -59,6 +77,8 @@ impl Protocol {
             Self::Nats => "nats",
             Self::Amqp091 => "amqp-0-9-1",
             Self::Amqp1 => "amqp-1-0",
+            Self::Coap => "coap",
+            Self::Http => "http",
             Self::Kafka => "kafka",
             Self::ZeroMq => "zeromq",
         }
@@ -66,7 +86,7 @@ impl Protocol {
 
     /// Whether a publisher is told that a message has been taken.
     pub const fn acknowledges(self) -> bool {
-        matches!(self, Self::Amqp091 | Self::Amqp1 | Self::Kafka)
+        matches!(self, Self::Amqp091 | Self::Amqp1 | Self::Coap | Self::Http | Self::Kafka)
     }
 }
 
@@ -150,6 +170,9 @@ impl ExchangePlan {
         if (self.size as usize) < STAMP_LEN || self.size > 64 * 1024 * 1024 {
             return wrong("a payload has 16 bytes to 64 MiB");
         }
+        if self.protocol == Protocol::Coap && self.size > COAP_BLOCK {
+            return wrong("a message of CoAP has at most 1,024 bytes, the longest block");
+        }
         if self.acknowledged && !self.protocol.acknowledges() {
             return wrong("this protocol has no acknowledgements: leave `acknowledged` out");
         }
@@ -183,6 +206,16 @@ impl ExchangePlan {
             Protocol::Amqp1 => {
                 let address = if self.path.is_empty() { topic } else { format!("{}/{topic}", self.path) };
                 Box::new(Amqp1::new(&address, credentials, self.acknowledged, role))
+            }
+            Protocol::Coap => {
+                let above = self.path.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned);
+                Box::new(Coap::new(above.chain([topic]).collect(), self.acknowledged, role))
+            }
+            Protocol::Http => {
+                let authority = format!("{}:{}", self.host, self.port);
+                let place = http::Place { authority, host: &self.path, credentials };
+                let queue = format!("{topic}-{:x}-{client}", self.seed);
+                Box::new(Http::new(&topic, &queue, &place, self.acknowledged, role))
             }
             Protocol::Kafka => Box::new(Kafka::new(&topic, self.acknowledged, role)),
             Protocol::ZeroMq => Box::new(ZeroMq::new(role)),

@@ -19,7 +19,7 @@ use mio::event::Event;
 use mio::{Events, Token};
 
 pub(crate) use clock::Clock;
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Brought, Connection};
 pub(crate) use coordinator::{Alone, Coordinator};
 use deadlines::Deadlines;
 pub(crate) use dial::{dial, resolve};

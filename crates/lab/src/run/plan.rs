@@ -179,7 +179,7 @@ mod tests {
         let cluster = target_of("mqtt://a:1,b:2,c").unwrap();
         let others: Vec<(&str, u16)> = cluster.others.iter().map(|node| (node.host.as_str(), node.port)).collect();
         assert_eq!((cluster.port, others), (1, vec![("b", 2), ("c", 1883)]));
-        for wrong in ["localhost:1883", "mqtt://a:1,", "nats://h:1", "http://h:1", "mqtt://", "mqtt://h:x"] {
+        for wrong in ["localhost:1883", "mqtt://a:1,", "nats://h:1", "ftp://h:1", "mqtt://", "mqtt://h:x"] {
             assert!(target_of(wrong).is_err(), "{wrong}");
         }
     }

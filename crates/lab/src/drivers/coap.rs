@@ -1,0 +1,275 @@
+//! CoAP [RFC 7252] with observed resources [RFC 7641]: a message is a PUT, and everybody who observes the resource is notified of its new state.
+//! Bytes are whole datagrams with their length before them; the connection puts them on UDP.
+
+mod message;
+
+use message::{Code, Kind, Message, read, write};
+
+use super::driver::Bytes;
+use super::{Driver, Problem, Role, Sink};
+
+/// Confirmable messages that wait for their acknowledgement at a time [RFC 7252, 4.7: NSTART].
+const NSTART: usize = 1;
+/// Messages that are not confirmable and not answered yet, so that the broker's socket does not run over.
+const UNANSWERED: usize = 32;
+/// How often a confirmable message is sent again (`MAX_RETRANSMIT` of RFC 7252); each time it is waited for twice as long.
+const RETRANSMITS: u32 = 4;
+/// The first wait, in seconds (`ACK_TIMEOUT`).
+const FIRST_WAIT_S: u32 = 2;
+/// What a resource holds before there is a message.
+const NOTHING: &[u8] = b"-";
+
+/// What was asked for, and is not answered yet.
+struct Asked {
+    what: What,
+    id: u16,
+    token: u32,
+    confirmable: bool,
+    /// How it is sent again, how often it was, and for how many seconds it is still waited for.
+    datagram: Vec<u8>,
+    again: u32,
+    wait_s: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Ping,
+    Make,
+    Observe,
+    Publish,
+}
+
+/// A client.
+pub(super) struct Coap {
+    path: Vec<String>,
+    acknowledged: bool,
+    role: Role,
+    is_ready: bool,
+    next: u32,
+    asked: Vec<Asked>,
+    /// The token of the observation.
+    observed: u32,
+}
+
+impl Coap {
+    /// `path` has the segments of the resource.
+    pub(super) fn new(path: Vec<String>, acknowledged: bool, role: Role) -> Self {
+        Self { path, acknowledged, role, is_ready: false, next: 1, asked: Vec::new(), observed: 0 }
+    }
+
+    fn ask(&mut self, what: What, payload: &[u8], out: &mut Vec<u8>) {
+        let confirmable = self.acknowledged || what != What::Publish;
+        let (token, id) = (self.next, self.next as u16);
+        self.next = self.next.wrapping_add(1);
+        let code = match what {
+            What::Ping => Code::EMPTY,
+            What::Observe => Code::GET,
+            What::Make | What::Publish => Code::PUT,
+        };
+        let kind = if confirmable { Kind::Confirmable } else { Kind::NonConfirmable };
+        let mut datagram = Vec::new();
+        let path = if what == What::Ping { &[][..] } else { &self.path };
+        write(kind, code, id, token, what == What::Observe, path, payload, &mut datagram);
+        framed(&datagram, out);
+        let datagram = if confirmable { datagram } else { Vec::new() };
+        self.asked.push(Asked { what, id, token, confirmable, datagram, again: 0, wait_s: FIRST_WAIT_S });
+    }
+
+    fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<(), Problem> {
+        if message.kind == Kind::Confirmable {
+            let mut datagram = Vec::new();
+            write(Kind::Acknowledgement, Code::EMPTY, message.id, 0, false, &[], &[], &mut datagram);
+            framed(&datagram, out);
+        }
+        let is_piggybacked = matches!(message.kind, Kind::Acknowledgement | Kind::Reset);
+        let place = self.asked.iter().position(|asked| {
+            if is_piggybacked {
+                asked.id == message.id
+            } else {
+                asked.token == message.token && asked.what != What::Ping
+            }
+        });
+        let Some(place) = place else {
+            if message.token == self.observed && message.is_observed {
+                return deliver(message, sink);
+            }
+            return Ok(());
+        };
+        if message.kind == Kind::Acknowledgement && message.code == Code::EMPTY {
+            // The answer comes by itself.
+            self.asked[place].datagram.clear();
+            return Ok(());
+        }
+        let asked = self.asked.swap_remove(place);
+        match asked.what {
+            What::Ping => self.is_ready = true,
+            What::Publish if message.code.is_success() => sink.acknowledged(u64::from(self.acknowledged)),
+            What::Publish => sink.refused(1),
+            What::Make if message.code.is_success() => self.ask(What::Observe, &[], out),
+            What::Observe if message.code.is_success() && message.is_observed => {
+                self.observed = asked.token;
+                self.is_ready = true;
+            }
+            What::Observe if message.code.is_success() => {
+                return Err(Problem::new("the resource cannot be observed; take another path: coap://HOST/PATH"));
+            }
+            What::Make | What::Observe => {
+                let text =
+                    format!("the server answers {} to what a subscriber needs; let resources be made", message.code);
+                return Err(Problem::new(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn deliver(message: &Message<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
+    if message.goes_on {
+        return Err(Problem::new("a message is longer than a block; take smaller ones"));
+    }
+    if message.payload != NOTHING {
+        sink.message(message.payload);
+    }
+    Ok(())
+}
+
+/// A datagram with its length before it.
+fn framed(datagram: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(datagram.len() as u16).to_be_bytes());
+    out.extend_from_slice(datagram);
+}
+
+impl Driver for Coap {
+    fn opened(&mut self, out: &mut Vec<u8>) {
+        match self.role {
+            Role::Publish => self.ask(What::Ping, &[], out),
+            // What is to be observed has to be there.
+            Role::Subscribe => self.ask(What::Make, NOTHING, out),
+        }
+    }
+
+    fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>, sink: &mut dyn Sink) -> Result<usize, Problem> {
+        let mut rest = Bytes(bytes);
+        loop {
+            let mut reader = rest;
+            let Ok(len) = reader.u16() else { break };
+            let Ok(datagram) = reader.take(usize::from(len)) else { break };
+            let message = read(datagram)?;
+            self.on_message(&message, out, sink)?;
+            rest = reader;
+        }
+        Ok(bytes.len() - rest.0.len())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn is_full(&self) -> bool {
+        self.asked.len() >= if self.acknowledged { NSTART } else { UNANSWERED }
+    }
+
+    fn publish(&mut self, payload: &[u8], out: &mut Vec<u8>) {
+        self.ask(What::Publish, payload, out);
+    }
+
+    fn each_second(&mut self, out: &mut Vec<u8>) {
+        // What is not confirmable is lost when it is not answered by now.
+        self.asked.retain(|asked| asked.confirmable);
+        for asked in &mut self.asked {
+            asked.wait_s = asked.wait_s.saturating_sub(1);
+            if asked.wait_s == 0 && asked.again < RETRANSMITS {
+                asked.again += 1;
+                asked.wait_s = FIRST_WAIT_S << asked.again;
+                if !asked.datagram.is_empty() {
+                    framed(&asked.datagram, out);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::driver::{Noted, feed};
+    use super::*;
+
+    fn driver(acknowledged: bool, role: Role) -> Coap {
+        Coap::new(vec!["ps".to_owned(), "lab".to_owned()], acknowledged, role)
+    }
+
+    fn with_len(datagram: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        framed(datagram, &mut out);
+        out
+    }
+
+    #[test]
+    fn a_subscriber_makes_a_resource_observes_it_and_acknowledges_what_is_confirmable() {
+        for piece in [1, 5, 1000] {
+            let (mut driver, mut noted) = (driver(true, Role::Subscribe), Noted::default());
+            let mut out = Vec::new();
+            driver.opened(&mut out);
+            assert_eq!(out, with_len(b"\x44\x03\0\x01\0\0\0\x01\xB2ps\x03lab\x11\x2A\xFF-"));
+            // 2.01 in the acknowledgement.
+            let said = feed(&mut driver, &with_len(b"\x64\x41\0\x01\0\0\0\x01"), piece, &mut noted);
+            assert_eq!(said, with_len(b"\x44\x01\0\x02\0\0\0\x02\x60\x52ps\x03lab"));
+            assert!(!driver.is_ready());
+            feed(&mut driver, &with_len(b"\x64\x45\0\x02\0\0\0\x02\x61\x05\xFF-"), piece, &mut noted);
+            assert!(driver.is_ready());
+            let notified = [
+                with_len(b"\x44\x45\x12\x34\0\0\0\x02\x61\x06\xFFhi"),
+                with_len(b"\x54\x45\x12\x35\0\0\0\x02\x61\x07\xFFyo"),
+            ];
+            let said = feed(&mut driver, &notified.concat(), piece, &mut noted);
+            assert_eq!(said, with_len(b"\x60\0\x12\x34"));
+            assert_eq!(noted.messages, [b"hi", b"yo"]);
+        }
+    }
+
+    #[test]
+    fn a_publisher_waits_for_each_confirmation_and_sends_again_what_has_none() {
+        let (mut driver, mut noted) = (driver(true, Role::Publish), Noted::default());
+        let mut out = Vec::new();
+        driver.opened(&mut out);
+        assert_eq!(out, with_len(b"\x40\0\0\x01"), "an empty message, whose reset says that somebody is there");
+        feed(&mut driver, &with_len(b"\x70\0\0\x01"), 100, &mut noted);
+        assert!(driver.is_ready() && !driver.is_full());
+        let mut sent = Vec::new();
+        driver.publish(b"hi", &mut sent);
+        assert!(driver.is_full());
+        let mut again = Vec::new();
+        (0..40).for_each(|_| driver.each_second(&mut again));
+        assert_eq!(again, sent.repeat(4), "after 2, 4, 8 and 16 seconds");
+        feed(&mut driver, &with_len(b"\x60\0\0\x02"), 100, &mut noted);
+        assert_eq!((noted.acknowledged, driver.is_full()), (0, true), "the answer comes by itself");
+        let said = feed(&mut driver, &with_len(b"\x44\x44\x77\x77\0\0\0\x02"), 100, &mut noted);
+        assert_eq!((noted.acknowledged, driver.is_full(), said), (1, false, with_len(b"\x60\0\x77\x77")));
+        driver.publish(b"hi", &mut Vec::new());
+        feed(&mut driver, &with_len(b"\x64\x86\0\x03\0\0\0\x03"), 100, &mut noted);
+        assert_eq!(noted.refused, 1, "4.06");
+    }
+
+    #[test]
+    fn what_is_not_confirmable_is_held_up_by_answers_for_a_second_at_most() {
+        let mut driver = driver(false, Role::Publish);
+        let mut out = Vec::new();
+        (0..UNANSWERED).for_each(|_| driver.publish(b"hi", &mut out));
+        assert!(driver.is_full());
+        assert_eq!(out[..2 + 2], [0, 20, 0x54, 3]);
+        feed(&mut driver, &with_len(b"\x54\x44\x77\x77\0\0\0\x09"), 100, &mut Noted::default());
+        assert!(!driver.is_full());
+        driver.publish(b"hi", &mut out);
+        driver.each_second(&mut out);
+        assert!(!driver.is_full());
+    }
+
+    #[test]
+    fn a_server_that_does_not_let_resources_be_made_is_told() {
+        let mut driver = driver(true, Role::Subscribe);
+        driver.opened(&mut Vec::new());
+        let answer = with_len(b"\x64\x84\0\x01\0\0\0\x01");
+        let Problem(why) = driver.received(&answer, &mut Vec::new(), &mut Noted::default()).unwrap_err();
+        assert!(why.contains("4.04"), "{why}");
+    }
+}
