@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tidegate_mqtt::{Disconnect, PacketType, QoS, ReasonCode, Version};
+use tidegate_mqtt::{Disconnect, PacketType, QoS, Version};
 
 use crate::addresses::Fate;
 use crate::connect::keep_alive_deadline;
@@ -123,15 +123,10 @@ impl Engine {
             let home = reference.map(str::to_owned).or_else(|| self.reference_of_home(connection.session));
             let reference = home.or_else(|| self.reference_for(connection.listener)).filter(|_| redirects);
             let text = detail.as_deref().filter(|text| !text.is_empty()).unwrap_or(reason.text());
-            // That a server is unavailable stands in CONNACK only ([MQTT-3.14.2-1]).
-            let code = match reason.code() {
-                ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,
-                code => code,
-            };
             let packet = Disconnect {
                 reason_string: Some(text),
                 server_reference: reference.as_deref(),
-                ..Disconnect::new(code)
+                ..Disconnect::new(reason.code_of_disconnect())
             };
             let (version, max) = (connection.version, connection.max_packet_out);
             self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
@@ -181,8 +176,7 @@ impl Engine {
     /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let was = connection.phase;
-        if was == Phase::Closing {
+        if connection.phase == Phase::Closing {
             return;
         }
         if !self.fan_outs.is_empty() {
