@@ -202,14 +202,6 @@ reasons! {
 /// Number of reasons, the length of a table of counters by reason.
 pub const REASONS: usize = Reason::ALL.len();
 
-/// The same in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only ([MQTT-3.14.2-1]).
-pub(crate) fn code_of_disconnect(self) -> ReasonCode {
-    match self.code() {
-        ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,
-        code => code,
-    }
-}
-
 impl Reason {
     /// What an MQTT 5 peer is told in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only ([MQTT-3.14.2-1]).
     pub(crate) fn code_of_disconnect(self) -> ReasonCode {
