@@ -48,7 +48,7 @@ ORDERS = [
     Order("middleware", "middleware-survey", "middleware-survey", BROKERS, 1.0, 0.2, []),
     Order("middleware", "middleware-criteria", "middleware-criteria", MANY, 1.0, 1.0, []),
     Order("middleware", "middleware-dynamic-subscribers", "middleware-dynamic-subscribers", BROKERS, 1.0, 0.2, []),
-    Order("contextnet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.2, 0.04, []),
+    Order("contextnet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.2, 0.04, []),
     Order("contextnet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.5, 0.1, []),
     Order("contextnet", "contextnet-processing", "contextnet-processing", ["gateways"], 0.5, 0.15, []),
     Order("contextnet", "contextnet-both", "contextnet-both", ["gateways"], 0.5, 0.25, []),
@@ -72,12 +72,25 @@ QUIET = [
 ]
 
 
+def speaks_kafka(binary):
+    """Whether the binary was built with the feature `kafka`: without it an address of Kafka is refused."""
+    refused = [str(binary), "run", "--listen", "127.0.0.1:0", "--admin", "off", "--node", "a", "--bus", "kafka://127.0.0.1:1"]
+    with subprocess.Popen(refused, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as broker:
+        try:
+            broker.wait(3)
+        except subprocess.TimeoutExpired:
+            broker.kill()
+            return True
+    return False
+
+
 def run(args):
     binary = args.binary or ROOT / "target" / "release" / "tidegate"
     wanted = {order.study for order in ORDERS} if "all" in args.study else set(args.study)
     orders = [order for order in ORDERS if order.study in wanted] + (QUIET if "quiet" in wanted else [])
     if not orders:
         sys.exit(f"no such study; there are: all, quiet, {', '.join(sorted({order.study for order in ORDERS}))}")
+    on_kafka = speaks_kafka(binary)
     end = time.monotonic() + args.minutes * 60 if args.minutes else None
     for order in orders:
         if end and time.monotonic() > end:
@@ -88,6 +101,9 @@ def run(args):
         command += ["--seed", "7", "--repeat", str(args.repeat), "--ports", args.ports, *order.args]
         command += ["--peers", str(args.peers)] if args.peers else []
         for peer in order.peers:
+            if "kafka" in peer and peer != "kafka" and not on_kafka:
+                print(f"{order.folder}: without {peer}, which takes a binary with the feature kafka", flush=True)
+                continue
             command += ["--peer", peer]
         begun = time.monotonic()
         args.out.mkdir(parents=True, exist_ok=True)

@@ -132,7 +132,7 @@ impl Engine {
             let waits = |rate: &crate::rate::Rate| rate.waits_until != crate::now::Millis::NEVER;
             let slowed = extra.rate.as_deref().is_some_and(waits);
             let short = self.desk.overload.holds(&publisher) || self.desk.loop_lag.holds(&publisher);
-            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key);
+            let short = short || self.turn_share.holds(key) || self.desk.uplinks.holds(key) || extra.suspended;
             found.holds(held > 0 || slowed || short, || format!("{key:?} is parked and nobody will release it"));
         }
     }

@@ -126,7 +126,7 @@ impl Engine {
             let packet = Disconnect {
                 reason_string: Some(text),
                 server_reference: reference.as_deref(),
-                ..Disconnect::new(reason.code())
+                ..Disconnect::new(reason.code_of_disconnect())
             };
             let (version, max) = (connection.version, connection.max_packet_out);
             self.desk.send(key, PacketType::Disconnect, |out| packet.encode_within(version, max, out).is_ok());
@@ -176,13 +176,13 @@ impl Engine {
     /// Ends a connection without a word to the client: it said goodbye, is gone, or was told already.
     pub(crate) fn end_connection(&mut self, now: Now, key: ConnectionKey, reason: Reason, detail: Option<String>) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        let was = connection.phase;
-        if was == Phase::Closing {
+        if connection.phase == Phase::Closing {
             return;
         }
         if !self.fan_outs.is_empty() {
             self.finish_fan_out(now, key);
         }
+        self.drop_withheld(key);
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         connection.phase = Phase::Closing;
         let connection_listener = connection.listener;

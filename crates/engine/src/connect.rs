@@ -163,6 +163,10 @@ impl Engine {
         connect: &Connect<'_>,
         accepted: &Accepted,
     ) {
+        if self.home_of(partition_of(tenant, client_id)) != Home::Here {
+            // It was, when the verdict was asked for.
+            return self.refuse_connect(now, key, Reason::NotServedHere, String::new());
+        }
         let existing = self.desk.find_session(tenant, client_id);
         let listener = self.desk.connections.get(key).map_or_else(Default::default, |connection| connection.listener);
         let subject = Subject { tenant, client_id, listener, identity: accepted.identity.as_deref() };

@@ -97,6 +97,8 @@ pub(crate) struct Extra {
     pub preset: Option<Box<Preset>>,
     /// The last thing that the rules allowed this publisher.
     pub allowed: Option<Allowed>,
+    /// Whether it waits until it is known who serves the client.
+    pub suspended: bool,
 }
 
 /// An enhanced authentication.
@@ -147,6 +149,7 @@ impl Default for Extra {
             rate: None,
             reserving: Reserving::Not,
             withheld_until: Millis::NEVER,
+            suspended: false,
         }
     }
 }
@@ -174,6 +177,7 @@ impl Extra {
             && self.proof_ends.is_none()
             && self.preset.is_none()
             && self.allowed.is_none()
+            && !self.suspended
     }
 }
 
@@ -357,6 +361,12 @@ impl Connection {
 
     /// Whether PUBLISH packets of this connection have to wait.
     #[inline]
+    /// Whether it waits until it is known who serves the client.
+    pub(crate) fn is_suspended(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.suspended)
+    }
+
+    /// Whether it waits for others.
     pub(crate) fn is_parked(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| extra.parked.is_some())
     }

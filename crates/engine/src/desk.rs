@@ -291,6 +291,14 @@ impl Desk {
         }
     }
 
+    /// The same for a packet that promises nothing, and goes ahead of what waits.
+    pub(crate) fn send_ahead(&mut self, key: ConnectionKey, packet_type: PacketType, packet: &[u8]) {
+        if let Some(output) = self.output_for(key) {
+            output.push_ahead(packet);
+            self.counters.packets_out[packet_type as usize] += 1;
+        }
+    }
+
     /// The same for a packet that promises what was written in this turn, or (`promises`) what others have written: it
     /// leaves when that is committed.
     #[inline]

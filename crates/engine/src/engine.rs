@@ -262,6 +262,7 @@ impl Engine {
         self.desk.counters.bytes_out += connection.output.as_mut().map_or(0, |output| output.take_written());
         let done = connection.output.as_ref().is_none_or(|output| !output.is_writable());
         if connection.output.as_ref().is_some_and(|output| output.is_empty())
+            && !connection.is_suspended()
             && let Some(output) = connection.output.take()
         {
             self.desk.pool.put(output);

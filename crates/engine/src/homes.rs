@@ -36,6 +36,9 @@ pub struct Homes {
     pub redirect: bool,
     /// When the lease ends: nothing is at home here from then on. [`Millis::NEVER`] for none.
     pub lease_until: Millis,
+    /// How long clients stay connected behind the end of the lease until another table says who serves them. Nothing but pings is answered
+    /// meanwhile. Milliseconds; 0 ends their connections with the lease.
+    pub patience_ms: u64,
 }
 
 impl Homes {
@@ -50,6 +53,8 @@ pub(crate) struct HomesInForce {
     table: Option<Box<Homes>>,
     /// The lease has run out.
     ended: bool,
+    /// Until when clients wait for the next table, then.
+    patient_until: Millis,
 }
 
 impl HomesInForce {
@@ -63,6 +68,16 @@ impl HomesInForce {
                 home => home,
             },
         }
+    }
+
+    /// Where a partition is served as soon as there is a lease.
+    pub(crate) fn meant(&self, partition: PartitionId) -> Home {
+        self.table.as_ref().map_or(Home::Here, |table| table.of(partition))
+    }
+
+    /// Whether the lease has run out and clients wait for the next table.
+    pub(crate) fn is_patient(&self, now: Now) -> bool {
+        self.ended && self.patient_until > now.monotonic
     }
 
     /// A place that serves something, for clients to whom it is all one.
@@ -87,7 +102,13 @@ impl Engine {
     pub fn set_homes(&mut self, now: Now, table: Option<Homes>) {
         self.desk.journal.now = now;
         let ended = table.as_ref().is_some_and(|table| table.lease_until <= now.monotonic);
-        self.homes = HomesInForce { table: table.map(Box::new), ended };
+        let patient_until = match &table {
+            // Those who wait already have waited since the lease ended.
+            Some(table) if ended && !self.homes.ended => now.monotonic.plus(table.patience_ms),
+            _ => self.homes.patient_until,
+        };
+        self.homes = HomesInForce { table: table.map(Box::new), ended, patient_until };
+        self.end_suspension(now);
         self.close_those_elsewhere(now, Reason::NotServedHere);
         self.after_frame(now);
     }
@@ -105,27 +126,35 @@ impl Engine {
         }
     }
 
-    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now on. Their
+    /// Ends the lease when its time has come, before anything else of a turn: others may serve these clients from now on. They wait, where
+    /// the table has patience, and nothing but pings is answered. Otherwise, and where that is over, their
     /// connections end with [`Reason::LeaseEnded`], and the shell writes nothing of their output any more, which may
-    /// acknowledge something.
-    pub fn keep_lease(&mut self, now: Now) {
+    /// acknowledge something. Says whether the lease has ended just now.
+    pub fn keep_lease(&mut self, now: Now) -> bool {
         if self.lease_deadline() > now.monotonic {
-            return;
+            return false;
         }
         self.desk.journal.now = now;
         self.homes.ended = true;
+        let patience = self.homes.table.as_ref().map_or(0, |table| table.patience_ms);
+        self.homes.patient_until = now.monotonic.plus(patience);
         self.close_those_elsewhere(now, Reason::LeaseEnded);
         self.after_frame(now);
+        true
     }
 
     /// Ends the connections of clients that are not at home here.
     fn close_those_elsewhere(&mut self, now: Now, unserved: Reason) {
         let connected = self.desk.sessions.iter().filter_map(|(_, session)| {
             let key = session.connection.filter(|_| session.listener != UPLINK_LISTENER && !session.is_inner())?;
-            Some((key, self.home_of(partition_of(session.tenant, &session.client_id))))
+            let partition = partition_of(session.tenant, &session.client_id);
+            Some((key, self.home_of(partition), self.homes.meant(partition) == Home::Here))
         });
-        let away: Vec<(ConnectionKey, Home)> = connected.filter(|(_, home)| *home != Home::Here).collect();
-        for (key, home) in away {
+        let away: Vec<(ConnectionKey, Home, bool)> = connected.filter(|(_, home, _)| *home != Home::Here).collect();
+        for (key, home, waits) in away {
+            if waits && self.homes.is_patient(now) && self.suspend(now, key) {
+                continue;
+            }
             let reason = if matches!(home, Home::At(_)) { Reason::UseAnotherServer } else { unserved };
             self.close_connection(now, key, reason, None);
         }

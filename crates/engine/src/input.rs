@@ -246,10 +246,9 @@ impl Engine {
             PacketType::Unsubscribe => self.handle_unsubscribe(now, key, version, frame)?,
             PacketType::PingReq => {
                 tidegate_mqtt::PingReq::decode(version, frame.first_byte, frame.body)?;
-                self.desk.send(key, PacketType::PingResp, |out| {
-                    PingResp.encode(out);
-                    true
-                });
+                let mut answer = Vec::new();
+                PingResp.encode(&mut answer);
+                self.desk.send_ahead(key, PacketType::PingResp, &answer);
             }
             PacketType::Disconnect => self.handle_disconnect(now, key, version, frame)?,
             PacketType::Auth => self.handle_auth(now, key, version, frame)?,
@@ -261,7 +260,7 @@ impl Engine {
         Ok(Flow::Next)
     }
 
-    fn handle_disconnect(
+    pub(crate) fn handle_disconnect(
         &mut self,
         now: Now,
         key: ConnectionKey,
@@ -380,7 +379,7 @@ impl Engine {
 
     /// A publisher has waited as long as it may. Whoever still blocks it drops from now on, until there is room.
     pub(crate) fn give_up_parking(&mut self, now: Now, key: ConnectionKey) {
-        if self.end_withheld(now, key) {
+        if self.end_withheld(now, key) || self.goes_on_waiting(now, key) {
             return;
         }
         if self.waits_for_turn_alone(now, key) {
@@ -399,7 +398,9 @@ impl Engine {
     /// A parked publisher is gone. What it had sent before counts, its goodbye above all: nobody is left to be held back.
     pub(crate) fn take_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
-        if connection.is_parked() {
+        if connection.is_suspended() {
+            self.take_goodbye(now, key);
+        } else if connection.is_parked() {
             connection.leaving = true;
             self.links.forget_waiting(key);
             self.resume_parked(now, key);

@@ -115,6 +115,7 @@ mod shared_group;
 mod slab;
 mod slow;
 mod subscribe;
+mod suspension;
 mod sys;
 mod tail;
 mod telling;

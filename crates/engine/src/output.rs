@@ -18,6 +18,18 @@ pub struct Output {
     written: usize,
     /// Places in `bytes` from which on everything waits for a batch of the journal, and for which, in order of both.
     holds: VecDeque<Hold>,
+    /// Whether a part of it was written since it was empty: where a packet begins is known at its holds only, then.
+    begun: bool,
+    /// From where on everything waits until it is known who serves the client.
+    withheld: Option<Withheld>,
+}
+
+/// A place that only [`Output::go_on`] gives free.
+#[derive(Clone, Copy, Debug)]
+struct Withheld {
+    at: usize,
+    /// Whether a packet begins there.
+    between: bool,
 }
 
 /// A place that a commit gives free.
@@ -50,16 +62,52 @@ impl Output {
 
     /// Bytes that may be written now.
     pub fn writable_len(&self) -> usize {
-        let Some(hold) = self.holds.front() else { return self.len() };
-        let before = self.shared.iter().take_while(|shared| shared.at <= hold.at);
-        hold.at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
+        let Some(at) = self.barrier() else { return self.len() };
+        let before = self.shared.iter().take_while(|shared| shared.at <= at);
+        at - self.head + before.map(|shared| shared.payload.len() - shared.written).sum::<usize>()
     }
 
     /// Up to where `bytes` may be written. What is shared stands behind the bytes of its packet, so that a payload at just
     /// this place belongs to the last packet before it.
     #[inline]
     fn limit(&self) -> usize {
-        self.holds.front().map_or(self.bytes.len(), |hold| hold.at)
+        self.barrier().unwrap_or(self.bytes.len())
+    }
+
+    /// From where on something waits.
+    #[inline]
+    fn barrier(&self) -> Option<usize> {
+        let hold = self.holds.front().map(|hold| hold.at);
+        self.withheld.map(|withheld| withheld.at).into_iter().chain(hold).min()
+    }
+
+    /// Nothing that is not written yet is written from now on, but what goes ahead, until [`Output::go_on`].
+    pub(crate) fn withhold(&mut self) {
+        let between = !self.begun || self.holds.front().is_some_and(|hold| hold.at == self.head);
+        self.withheld.get_or_insert(Withheld { at: self.head, between });
+    }
+
+    /// What was withheld may be written; says whether anything may be written now.
+    pub(crate) fn go_on(&mut self) -> bool {
+        self.withheld = None;
+        self.is_writable()
+    }
+
+    /// Appends a packet that promises nothing: ahead of what waits, if a packet ends there.
+    pub(crate) fn push_ahead(&mut self, packet: &[u8]) {
+        let known = self.withheld.is_none_or(|withheld| withheld.between);
+        let Some(at) = self.barrier().filter(|_| known) else { return self.append(packet) };
+        self.bytes.splice(at..at, packet.iter().copied());
+        for hold in &mut self.holds {
+            hold.at += packet.len();
+        }
+        if let Some(withheld) = &mut self.withheld {
+            withheld.at += packet.len();
+        }
+        // A payload at just this place belongs to the packet before it.
+        for shared in self.shared.iter_mut().filter(|shared| shared.at > at) {
+            shared.at += packet.len();
+        }
     }
 
     /// Everything from `at` on, a place of the buffer, waits until a batch is committed.
@@ -114,14 +162,20 @@ impl Output {
         self.written += written;
         if self.shared.is_empty() {
             self.head = (self.head + written).min(self.bytes.len());
-            if self.head == self.bytes.len() {
-                self.bytes.clear();
-                self.head = 0;
-            }
         } else {
             self.advance_shared(written);
         }
-        self.compact();
+        if self.is_empty() {
+            self.bytes.clear();
+            self.head = 0;
+            self.begun = false;
+            if let Some(withheld) = &mut self.withheld {
+                withheld.at = 0;
+            }
+        } else {
+            self.begun |= written > 0;
+            self.compact();
+        }
     }
 
     fn advance_shared(&mut self, mut written: usize) {
@@ -139,10 +193,6 @@ impl Output {
                 self.shared.pop_front();
             }
         }
-        if self.shared.is_empty() && self.head == self.bytes.len() {
-            self.bytes.clear();
-            self.head = 0;
-        }
     }
 
     /// A slow reader's buffer would creep upwards forever; moving the rest down once half is written keeps it bounded.
@@ -156,6 +206,9 @@ impl Output {
         }
         for hold in &mut self.holds {
             hold.at -= self.head;
+        }
+        if let Some(withheld) = &mut self.withheld {
+            withheld.at -= self.head;
         }
         self.head = 0;
     }
@@ -196,6 +249,8 @@ impl Output {
         self.shared_len = 0;
         self.written = 0;
         self.holds.clear();
+        self.begun = false;
+        self.withheld = None;
     }
 }
 
@@ -212,7 +267,6 @@ const POOL_BUFFERS: usize = 128;
 const POOL_BUFFER_BYTES: usize = 64 * 1024;
 
 impl OutputPool {
-    #[expect(clippy::unnecessary_box_returns, reason = "the box is what is reused")]
     #[inline]
     pub(crate) fn take(&mut self) -> Box<Output> {
         self.free.pop().unwrap_or_default()
@@ -276,5 +330,52 @@ mod tests {
             output.advance(waiting.min(4000));
         }
         assert!(output.capacity() < 1024 * 1024, "{}", output.capacity());
+    }
+
+    fn written(output: &Output) -> Vec<u8> {
+        let mut slices = [IoSlice::new(&[]); 9];
+        let filled = output.slices(&mut slices);
+        slices[..filled].iter().flat_map(|slice| slice.to_vec()).collect()
+    }
+
+    #[test]
+    fn what_promises_nothing_goes_ahead_of_what_waits_at_the_end_of_a_packet() {
+        let mut output = Output::default();
+        output.append(b"ab");
+        output.push_shared(Arc::from(&b"CD"[..]));
+        output.hold(2, 7);
+        output.append(b"ef");
+        output.push_shared(Arc::from(&b"GH"[..]));
+        output.push_ahead(b"!");
+        assert_eq!((written(&output), output.writable_len()), (b"abCD!".to_vec(), 5));
+        output.withhold();
+        assert!(!output.is_writable());
+        output.push_ahead(b"?");
+        assert_eq!(written(&output), b"?");
+        output.advance(1);
+        assert!(!output.is_writable() && !output.release(6));
+        assert!(output.release(7) && !output.is_writable());
+        assert!(output.go_on());
+        assert_eq!(written(&output), b"abCD!efGH");
+    }
+
+    #[test]
+    fn in_the_middle_of_a_packet_nothing_goes_ahead() {
+        let mut output = Output::default();
+        output.append(b"abcd");
+        output.advance(1);
+        output.withhold();
+        output.push_ahead(b"!");
+        assert!(!output.is_writable() && output.go_on());
+        assert_eq!(written(&output), b"bcd!");
+        output.advance(4);
+        // All is gone: it begins anew.
+        output.withhold();
+        output.append(b"ab");
+        output.push_ahead(b"!");
+        assert_eq!(written(&output), b"!");
+        output.advance(1);
+        assert!(!output.is_writable() && output.go_on());
+        assert_eq!(written(&output), b"ab");
     }
 }

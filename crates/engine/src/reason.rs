@@ -203,6 +203,14 @@ reasons! {
 pub const REASONS: usize = Reason::ALL.len();
 
 impl Reason {
+    /// What an MQTT 5 peer is told in DISCONNECT, in which a server cannot be unavailable: that stands in CONNACK only ([MQTT-3.14.2-1]).
+    pub(crate) fn code_of_disconnect(self) -> ReasonCode {
+        match self.code() {
+            ReasonCode::ServerUnavailable => ReasonCode::ServerBusy,
+            code => code,
+        }
+    }
+
     /// The reason for a packet that the codec refused with this code.
     pub fn of_code(code: ReasonCode) -> Self {
         match code {

@@ -28,7 +28,9 @@ impl Shard {
     pub(crate) fn turn(&mut self, events: &Events) {
         self.now = self.clock.now();
         self.counters.turns += 1;
-        self.engine.keep_lease(self.now);
+        if self.engine.keep_lease(self.now) {
+            self.drop_blocked();
+        }
         self.watch_store();
         self.read_budget = if self.stalled { 0 } else { READ_BYTES_PER_TURN };
         self.read_ring();
@@ -46,6 +48,15 @@ impl Shard {
         self.write_outputs();
         self.settle();
         self.flush_quic();
+    }
+
+    /// Ends connections whose transport holds what their sockets have not taken: since the lease has ended it may not leave.
+    fn drop_blocked(&mut self) {
+        for key in self.table.keys() {
+            if self.table.flags(key).is_some_and(|flags| flags.has(Flags::BLOCKED)) {
+                self.lose(key);
+            }
+        }
     }
 
     /// Reads sockets that had more to give than their last turn allowed.

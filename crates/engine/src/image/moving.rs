@@ -121,6 +121,7 @@ impl Engine {
     pub fn forget_partitions(&mut self, now: Now, partitions: Partitions) -> Owed {
         self.desk.journal.now = now;
         self.abandon_transfers(now, partitions);
+        self.send_on_all_of(now, partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });

@@ -339,7 +339,13 @@ fn what_has_arrived_is_in_the_store_as_a_whole() {
 fn a_client_at_home_elsewhere_leaves_with_all_that_it_has_sent() {
     let mut engine = engine();
     let homes = [crate::Home::At(0); PARTITIONS as usize];
-    let table = crate::Homes { homes, references: vec![String::new()], redirect: false, lease_until: Millis::NEVER };
+    let table = crate::Homes {
+        homes,
+        references: vec![String::new()],
+        redirect: false,
+        lease_until: Millis::NEVER,
+        patience_ms: 0,
+    };
     engine.set_homes(NOW, Some(table));
     let peer = Peer::connect(&mut engine, "subscriber", None);
     peer.publish(&mut engine, "t", 1, QoS::AtLeastOnce, false);

@@ -43,6 +43,7 @@ mod shared;
 mod shutdown;
 mod simulation;
 mod subscribe;
+mod suspension;
 mod sys;
 mod takeover;
 mod telling;

@@ -16,6 +16,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ("aedes", include_str!("../../peers/aedes.toml")),
     ("artemis", include_str!("../../peers/artemis.toml")),
     ("gateways", include_str!("../../peers/gateways.toml")),
+    ("gateways-kafka", include_str!("../../peers/gateways-kafka.toml")),
     ("gateways-nats", include_str!("../../peers/gateways-nats.toml")),
     ("gateways-managed", include_str!("../../peers/gateways-managed.toml")),
     ("gateways-unmanaged", include_str!("../../peers/gateways-unmanaged.toml")),
@@ -34,6 +35,9 @@ const SHIPPED: &[(&str, &str)] = &[
     ("tidegate-cluster-1", include_str!("../../peers/tidegate-cluster-1.toml")),
     ("tidegate-cluster-2", include_str!("../../peers/tidegate-cluster-2.toml")),
     ("tidegate-cluster-3", include_str!("../../peers/tidegate-cluster-3.toml")),
+    ("tidegate-cluster-kafka-1", include_str!("../../peers/tidegate-cluster-kafka-1.toml")),
+    ("tidegate-cluster-kafka-2", include_str!("../../peers/tidegate-cluster-kafka-2.toml")),
+    ("tidegate-cluster-kafka-3", include_str!("../../peers/tidegate-cluster-kafka-3.toml")),
     ("tidegate-quic", include_str!("../../peers/tidegate-quic.toml")),
     ("tidegate-priority", include_str!("../../peers/tidegate-priority.toml")),
 ];

@@ -38,7 +38,7 @@ fn table(own: u16, relays: [SocketAddr; 2], redirect: bool, lease_until: Millis)
         *home = if at == own { Home::Here } else { Home::At(at) };
     }
     let references = vec!["first:1883".to_owned(), "second:1883".to_owned()];
-    let table = Homes { homes, references, redirect, lease_until };
+    let table = Homes { homes, references, redirect, lease_until, patience_ms: 0 };
     Arc::new(NodeHomes { table: Arc::new(table), relays: relays.map(Some).into() })
 }
 

@@ -73,12 +73,14 @@ pub(super) struct Control {
     events: Sender<Event>,
     work: Sender<Work>,
     life: Option<Life>,
-    /// Whether this process had a membership before, and has lost it.
-    was_member: bool,
+    /// The membership that this process had last, and has lost.
+    former: Option<u64>,
     follower: Follower,
     leader: Leader,
     table: Table,
     table_read: Position,
+    /// The newest table that earlier lives of this process have followed.
+    followed: u64,
     adverts: BTreeMap<String, Advert>,
     own: Advert,
     /// What others have of it; `None` while it is on its way, or unknown.
@@ -115,11 +117,12 @@ impl Control {
             events,
             work,
             life: None,
-            was_member: false,
+            former: None,
             follower,
             leader: Leader::default(),
             table: Table::default(),
             table_read: Position::START,
+            followed: 0,
             adverts: BTreeMap::new(),
             own,
             stored: None,
@@ -195,8 +198,11 @@ impl Control {
             _ => {
                 tracing::warn!("the node has lost its membership of the cluster: it serves nobody until it is back");
                 let before = life.membership.incarnation();
-                self.own.after = Some(before);
-                self.was_member = true;
+                self.former = Some(before);
+                // One that no table has ever had has served nothing.
+                if self.follower.is_member() || self.own.after.is_none() {
+                    self.own.after = Some(before);
+                }
                 self.leader.resign();
                 self.shared.lapse();
                 self.life = None;
@@ -212,7 +218,7 @@ impl Control {
     fn begin_life(&mut self) {
         let join = || -> Result<Membership, BusError> {
             let (group, name) = (GroupName::new(GROUP)?, MemberName::new(self.setup.name.as_str())?);
-            match self.own.after.filter(|_| self.was_member) {
+            match self.former {
                 Some(former) => self.logs.bus.rejoin(&group, &name, 1, former, self.wake()),
                 None => self.logs.bus.join(&group, &name, 1, self.wake()),
             }
@@ -223,6 +229,7 @@ impl Control {
                 let (holdings, arrivals) = (self.follower.holdings(), self.follower.arrivals());
                 self.follower = Follower::new(self.setup.name.as_str(), life, holdings).with_arrivals(arrivals);
                 // Every table is read again, on behalf of this life.
+                self.followed = self.followed.max(self.table.epoch);
                 (self.tables, self.table, self.table_read) = (None, Table::default(), Position::START);
                 (self.own.life, self.stored) = (life, None);
                 self.own.arrived.clear();
@@ -284,7 +291,7 @@ impl Control {
                 Err(error) => passed_over(&record, &error),
             }
         }
-        if known && self.follower.epoch() > 0 {
+        if known && self.follower.epoch() > 0 && !self.awaits_next_life() {
             self.pass_on(Vec::new());
         }
     }
@@ -324,7 +331,19 @@ impl Control {
         };
         self.own.restored.retain(is_awaited);
         self.table = table;
-        self.pass_on(steps);
+        if !self.awaits_next_life() {
+            self.pass_on(steps);
+        }
+    }
+
+    /// Whether the table is one that an earlier life has followed, or still means the life before this one: nobody has taken its place.
+    /// What is in force stays so, without a lease, and clients wait for the next table.
+    fn awaits_next_life(&self) -> bool {
+        if self.table.epoch <= self.followed {
+            return true;
+        }
+        let meant = self.table.lives.get(self.setup.name.as_str());
+        meant.is_some() && meant == self.own.after.as_ref() && meant != Some(&self.own.life)
     }
 
     /// What dead nodes had is served from now on, and they need not keep it.

@@ -107,6 +107,7 @@ impl Joining {
             references: Vec::new(),
             redirect: self.redirect,
             lease_until: Millis::NEVER,
+            patience_ms: 0,
         };
         Arc::new(NodeHomes { table: Arc::new(table), relays: Arc::default() })
     }
@@ -135,7 +136,7 @@ impl Joining {
             tracing::warn!("what this node has of sessions and retained messages is lost to the cluster when it dies");
         }
         let addresses: Addresses = addresses::advertised(config, node, admin)?;
-        let shared = Arc::new(Shared::new(name.as_str(), node.handle()));
+        let shared = Arc::new(Shared::new(name.as_str(), node.handle(), config.cluster.patience));
         let (events, inbox) = channel();
         let engine = config.engine_settings(config.shards());
         let restorer = Restorer::new(name.to_string(), node.handle(), logs.bus.clone(), engine, directory);

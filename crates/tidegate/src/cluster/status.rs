@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate_cluster::{Advert, Table};
@@ -94,13 +94,16 @@ struct State {
 pub(super) struct Shared {
     name: String,
     node: NodeHandle,
+    /// How long clients wait for the bus, milliseconds.
+    pub(super) patience_ms: u64,
     pub(super) counters: Counters,
     state: Mutex<State>,
 }
 
 impl Shared {
-    pub(super) fn new(name: &str, node: NodeHandle) -> Self {
-        Self { name: name.to_owned(), node, counters: Counters::default(), state: Mutex::default() }
+    pub(super) fn new(name: &str, node: NodeHandle, patience: Duration) -> Self {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        Self { name: name.to_owned(), node, patience_ms, counters: Counters::default(), state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -32,9 +32,9 @@ impl Told {
     }
 
     /// What shards are told, with the lease as it is now.
-    pub(super) fn homes(&self, lease_until: Millis) -> NodeHomes {
-        let table =
-            Homes { homes: self.homes, references: self.references.clone(), redirect: self.redirect, lease_until };
+    pub(super) fn homes(&self, lease_until: Millis, patience_ms: u64) -> NodeHomes {
+        let references = self.references.clone();
+        let table = Homes { homes: self.homes, references, redirect: self.redirect, lease_until, patience_ms };
         NodeHomes { table: Arc::new(table), relays: self.relays.as_slice().into() }
     }
 }

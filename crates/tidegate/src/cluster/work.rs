@@ -264,7 +264,7 @@ impl Worker {
         self.node.set_cluster(Arc::new(work.told.view.clone()))?;
         let lease = self.shared.lease_of(work.life);
         let lease_until = lease.map_or(self.node.now().monotonic, |until| self.shared.on_node_clock(until));
-        self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until))))?;
+        self.node.set_homes(Some(&Arc::new(work.told.homes(lease_until, self.shared.patience_ms))))?;
         self.node.release_partitions(all().without(work.held))?;
         self.shared.note_in_force(work.life, work.told.view.epoch, work.served);
         Ok(())

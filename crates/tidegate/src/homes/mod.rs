@@ -180,6 +180,7 @@ impl HomesKeeper {
             references: table.places.iter().map(|place| place.mqtt.clone()).collect(),
             redirect: self.redirect,
             lease_until,
+            patience_ms: 0,
         };
         Some(Arc::new(NodeHomes { table: Arc::new(engine), relays: table.places.iter().map(relay_of).collect() }))
     }

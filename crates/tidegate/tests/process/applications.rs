@@ -29,8 +29,8 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 struct Application(Bus);
 
 impl Application {
-    fn open(nats: &Nats, topics: &[Topic]) -> Self {
-        let address: Address = nats.address().parse().unwrap();
+    fn open(bus: &str, topics: &[Topic]) -> Self {
+        let address: Address = bus.parse().unwrap();
         let bus = Bus::open(&address, Settings::default(), Arc::new(|_| {})).unwrap();
         for topic in topics {
             let (sender, receiver) = channel();
@@ -92,14 +92,36 @@ fn until_message(node: &mut Node, end: &str) -> Vec<String> {
 
 #[test]
 fn applications_and_nodes_reach_each_other_and_nothing_is_lost_when_the_broker_is_killed() {
-    let (nats, folder) = (Nats::start(), Folder::new());
+    reach_each_other(&Nats::start().address());
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn applications_on_kafka_and_nodes_reach_each_other_also_by_kafka_s_own_client() {
+    use crate::cluster::Bus as _;
+    let kafka = crate::cluster::kafka::Kafka::start();
+    reach_each_other(&kafka.address());
+    let folder = Folder::new();
+    let rest = format!("bus = '{}'\npartitions = {PARTITIONS}\ndelivery = 'shared'\n", kafka.address());
+    let broker = gateway(&folder, "plain", &rest);
+    let mut truck = Node::connect(broker.address("mqtt://"), "truck-8");
+    let mut dispatch = crate::cluster::kafka::example("Dispatch", &kafka);
+    publish_1(&mut truck, "ctx/to/app/dispatch/position", 1, "here");
+    let got = until_message(&mut truck, "load timber");
+    let _ = (dispatch.kill(), dispatch.wait());
+    assert!(got.iter().any(|message| message.contains("ctx/to/node/truck-8/job")), "{got:?}");
+}
+
+/// Applications on a bus, a node, and a broker that is killed.
+fn reach_each_other(bus: &str) {
+    let folder = Folder::new();
     let rest = format!(
         "bus = '{}'\npartitions = {PARTITIONS}\nlease = '1s'\ndelivery = 'shared'\n[store]\ndirectory = '{}'\n",
-        nats.address(),
+        bus,
         folder.file("store")
     );
     let broker = gateway(&folder, "gw", &rest);
-    let application = Application::open(&nats, &Topic::APPLICATIONS);
+    let application = Application::open(bus, &Topic::APPLICATIONS);
     let mut truck = Node::connect(broker.address("mqtt://"), "truck-7");
     let job = Append::new("one").with_header("topic", "job").with_header("receipt", "all");
     let job = job.with_header("response-topic", "ctx/to/app/dispatch/receipts");
@@ -169,7 +191,7 @@ fn a_service_that_is_killed_is_followed_by_another_and_nothing_is_lost_or_told_t
     // Each service by itself, twice.
     let (manager, _stands_by) = (core("points", "p1"), core("points", "p2"));
     let (definer, _shares) = (core("groups", "g1"), core("groups", "g2"));
-    let application = Application::open(&nats, &Topic::ALL);
+    let application = Application::open(&nats.address(), &Topic::ALL);
     let mut told = Told(application.readers(Topic::GroupAdvertisement), BTreeMap::new());
     let mut sender = Node::connect(a.address("mqtt://"), "sender");
     let mut send = |kind: &str| {

@@ -35,12 +35,18 @@ impl Node {
         node
     }
 
-    /// The next packet: its first byte and its rest; all of them are short.
+    /// The next packet: its first byte and its rest; all of them are shorter than 16 KiB.
     pub(crate) fn packet(&mut self) -> (u8, Vec<u8>) {
         let mut head = [0; 2];
         self.0.read_exact(&mut head).unwrap();
-        assert!(head[1] < 128, "a short packet");
-        let mut rest = vec![0; usize::from(head[1])];
+        let mut len = usize::from(head[1]);
+        if len >= 128 {
+            let mut more = [0];
+            self.0.read_exact(&mut more).unwrap();
+            assert!(more[0] < 128, "a short packet");
+            len = len - 128 + (usize::from(more[0]) << 7);
+        }
+        let mut rest = vec![0; len];
         self.0.read_exact(&mut rest).unwrap();
         (head[0], rest)
     }

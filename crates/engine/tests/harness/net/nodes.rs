@@ -161,7 +161,7 @@ impl Nodes {
                 }
             }
             let references = Vec::new();
-            let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER };
+            let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
             engines[of].set_homes(now, Some(table));
             engines[of].set_roster(now, roster);
         }

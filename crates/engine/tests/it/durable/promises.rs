@@ -191,12 +191,12 @@ fn several_answers_of_one_output_leave_with_their_commits() {
     for filter in ["t/1", "t/2", "t/3"] {
         client.subscribe_later(filter);
     }
-    client.send_bytes(&tidegate_mqtt::PingReq::BYTES);
+    // What promises nothing does not wait.
+    client.ping();
     client.expect_nothing();
     for left in [2, 1, 0] {
         world.commit(1);
         client.expect(PacketType::SubAck);
-        assert_eq!(client.has_arrived(PacketType::PingResp), left == 0);
         assert_eq!(world.uncommitted(), left);
     }
 }

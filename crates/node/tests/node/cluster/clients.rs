@@ -21,7 +21,7 @@ fn relay_clients(world: &World) {
             }
         }
         let references = vec![String::new(); names.len()];
-        let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER };
+        let table = Homes { homes, references, redirect: false, lease_until: Millis::NEVER, patience_ms: 0 };
         let homes = NodeHomes { table: Arc::new(table), relays: relays.clone().into() };
         running.handle().set_homes(Some(&Arc::new(homes))).unwrap();
     }

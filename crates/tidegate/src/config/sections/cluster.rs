@@ -69,8 +69,11 @@ section! {
         /// the bus, and whoever may read the bus can pose as a node.
         secret_file: Option<String> = None, in Kind::Text { max_len: 4096 };
         /// How long a node may be silent on the bus before others take over what it works. A node that does not reach the bus for so long
-        /// serves nobody.
+        /// acknowledges nothing until it is known who serves its clients.
         lease: Duration = Duration::from_secs(10), in Kind::Duration(Range::of(SECOND, HOUR));
+        /// How long clients stay connected, behind the lease, to a node that does not reach the bus. Pings are answered, and what they publish
+        /// waits. Beyond it who has published something is told that nobody serves it. 0 ends all connections with the lease.
+        patience: Duration = Duration::from_secs(3600), in Kind::Duration(Range::of(0, 24 * HOUR));
         /// How long a node that is stopped may take to hand over what it works. What is not handed over by then is lost, or waits in its
         /// data directory.
         leave_timeout: Duration = Duration::from_secs(30), in Kind::Duration(Range::of(0, HOUR));

@@ -4,11 +4,12 @@ mod core;
 mod failover;
 mod failures;
 #[cfg(feature = "kafka")]
-mod kafka;
+pub(crate) mod kafka;
 mod members;
 mod messages;
 mod moves;
 mod nats;
+mod outage;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +23,7 @@ use crate::broker::{Broker, Folder, PATIENCE, run};
 use crate::homes::pause;
 
 /// The servers of a bus, at an address that they keep.
-trait Bus {
+pub(crate) trait Bus {
     fn address(&self) -> String;
 
     /// As by power loss.

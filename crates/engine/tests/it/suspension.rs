@@ -1,0 +1,150 @@
+//! A node without a lease keeps its clients, acknowledges nothing, and goes on or sends them on when it is known who serves them.
+
+use tidegate_engine::{Home, Homes, Millis, PARTITIONS, Reason};
+use tidegate_mqtt::QoS::{AtLeastOnce, ExactlyOnce};
+use tidegate_mqtt::{Disconnect, Packet, PacketType, ReasonCode, SubscriptionOptions};
+
+use crate::harness::*;
+
+/// Puts a table in force on all shards.
+fn set_homes(world: &World, home: Home, lease: Option<u64>) {
+    for shard in 0..world.shards() {
+        world.engine(shard, |engine, now| {
+            let table = Homes {
+                homes: [home; PARTITIONS as usize],
+                references: vec!["other.example".to_owned()],
+                redirect: true,
+                lease_until: lease.map_or(Millis::NEVER, |lease| now.monotonic.plus(lease)),
+                patience_ms: minutes(10),
+            };
+            engine.set_homes(now, Some(table));
+        });
+    }
+    world.run();
+}
+
+/// Lets time pass as a shell does.
+fn pass(world: &World, milliseconds: u64) {
+    world.advance(milliseconds);
+    for shard in 0..world.shards() {
+        world.engine(shard, tidegate_engine::Engine::keep_lease);
+    }
+    world.run();
+}
+
+#[test]
+fn without_a_lease_nothing_but_pings_is_answered_and_with_the_next_one_all_goes_on() {
+    in_one_process(|world| {
+        let subscriber = world.connect(v5("s").lasting());
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5("p").keep_alive(10));
+        let old = world.connect(v311("o"));
+        set_homes(world, Home::Here, Some(seconds(5)));
+        publisher.publish(message("t", "before").qos1());
+        subscriber.expect_publish("t", "before");
+        pass(world, seconds(5));
+        let first = publisher.send_publish(message("t", "1").qos1()).unwrap();
+        let second = publisher.send_publish(message("t", "2").qos2()).unwrap();
+        let wanted = old.send_subscribe(&[("x", SubscriptionOptions::new(AtLeastOnce))], None);
+        for _ in 0..12 {
+            publisher.ping();
+            old.ping();
+            pass(world, seconds(10));
+        }
+        subscriber.expect_nothing();
+        publisher.expect_nothing();
+        old.expect_nothing();
+        world.try_connect(v5("late")).expect_refused(ReasonCode::ServerUnavailable);
+        // Another table without a lease changes nothing.
+        set_homes(world, Home::Here, Some(0));
+        publisher.ping();
+        publisher.expect_nothing();
+        set_homes(world, Home::Here, None);
+        publisher.expect_answer(PacketType::PubAck, first);
+        publisher.expect_answer(PacketType::PubRec, second);
+        old.expect_sub_ack(wanted);
+        subscriber.expect_publish("t", "1");
+        publisher.expect_answer(PacketType::PubComp, second);
+        subscriber.expect_publish("t", "2");
+        publisher.publish(message("t", "3").qos1());
+        subscriber.expect_publish("t", "3");
+    });
+}
+
+#[test]
+fn whose_place_was_taken_hears_where_and_nothing_that_was_not_said_before() {
+    in_one_process(|world| {
+        let idle = world.connect(v5("idle"));
+        let subscriber = world.connect(v5("s").lasting().manual());
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = world.connect(v5("p").will(message("wills", "gone")));
+        let watcher = world.connect(v5("w"));
+        watcher.subscribe("wills", AtLeastOnce);
+        set_homes(world, Home::Here, Some(seconds(5)));
+        publisher.publish(message("t", "1").qos1());
+        let delivered = subscriber.expect_message();
+        pass(world, seconds(5));
+        // Its PUBREL is another's to say.
+        subscriber.pubrec(delivered.id.unwrap());
+        publisher.send_publish(message("t", "2").qos1());
+        world.run();
+        set_homes(world, Home::At(0), None);
+        let arrival = idle.expect_disconnect(ReasonCode::UseAnotherServer);
+        let Packet::Disconnect(disconnect) = arrival.packet() else { unreachable!() };
+        assert_eq!(disconnect.server_reference, Some("other.example"));
+        assert!(subscriber.take_arrival().is_none() && subscriber.expect_closed() == Reason::UseAnotherServer);
+        publisher.expect_disconnect(ReasonCode::UseAnotherServer);
+        assert_eq!(world.counters().messages_in.iter().sum::<u64>(), 1);
+    });
+}
+
+#[test]
+fn in_the_end_who_waits_for_an_answer_is_told_that_there_is_none_and_others_stay() {
+    in_one_process(|world| {
+        let (idle, publisher) = (world.connect(v5("i")), world.connect(v5("p")));
+        set_homes(world, Home::Here, Some(seconds(5)));
+        pass(world, seconds(5));
+        publisher.send_publish(message("t", "1").qos1());
+        pass(world, minutes(9));
+        publisher.ping();
+        pass(world, minutes(2));
+        publisher.expect_disconnect(ReasonCode::ServerBusy);
+        idle.ping();
+        set_homes(world, Home::Here, None);
+        idle.ping();
+        assert_eq!(idle.publish(message("t", "1").qos1()), ReasonCode::NoMatchingSubscribers);
+    });
+}
+
+#[test]
+fn who_says_goodbye_without_a_lease_leaves_no_will_and_nothing_unacknowledged() {
+    in_one_process(|world| {
+        let watcher = world.connect(v5("w"));
+        watcher.subscribe("#", AtLeastOnce);
+        let publisher = world.connect(v5("p").will(message("wills", "gone")));
+        set_homes(world, Home::Here, Some(seconds(5)));
+        pass(world, seconds(5));
+        publisher.send_publish(message("t", "1").qos2());
+        publisher.send(&Packet::Disconnect(Disconnect::new(ReasonCode::Success)));
+        publisher.lose();
+        set_homes(world, Home::Here, None);
+        watcher.expect_nothing();
+        assert_eq!(world.gauges().connections, 1);
+    });
+}
+
+#[test]
+fn pings_are_answered_while_acknowledgements_wait_for_the_store() {
+    let world = World::with(1, |settings| settings.durability = tidegate_engine::Durability::Commit);
+    let subscriber = world.connect(v5("s").lasting());
+    subscriber.subscribe("t", AtLeastOnce);
+    subscriber.lose();
+    let publisher = world.connect(v5("p"));
+    world.hold_commits();
+    let id = publisher.send_publish(message("t", "1").qos1()).unwrap();
+    world.run();
+    publisher.ping();
+    publisher.expect_nothing();
+    world.release_commits();
+    publisher.expect_answer(PacketType::PubAck, id);
+}
