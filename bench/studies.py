@@ -5,8 +5,8 @@
     bench/studies.py tables DIR                 print the tables of what is in DIR
     bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
 
-What is in DIR already is not run again. `--short` is a tenth of the time; `quiet` is the choice of runs that fits into a
-quarter of an hour of an otherwise idle machine.
+What is in DIR already is not run again. `--short` is a tenth of the time; `quiet` is the choice of runs that fits into
+three quarters of an hour of an otherwise idle machine.
 """
 import argparse
 import collections
@@ -25,6 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BROKERS = ["tidegate", "mosquitto"]
 MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
 PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "qpid:amqp", "rabbitmq:amqp", "artemis:amqp1", "kafka", "zeromq"]
+CLUSTERS = [f"tidegate-cluster{bus}-{nodes}" for bus in ("", "-kafka") for nodes in (1, 2, 3)]
+FIVE = [*BROKERS, "nats", "mochi", "rabbitmq"]
 
 # Name of the folder, scenario, peers, time scale, scale when short, further arguments.
 Order = collections.namedtuple("Order", "study folder scenario peers scale short args")
@@ -54,22 +56,30 @@ ORDERS = [
     Order("contextnet", "contextnet-both", "contextnet-both", ["gateways"], 0.5, 0.25, []),
     Order("contextnet", "contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 1.0, 0.4, []),
     Order("contextnet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 1.0, 0.7, []),
+    Order("contextnet", "cluster", "cluster", CLUSTERS, 1.0, 0.4, []),
     *(Order("suite", name, name, BROKERS, 1.0, scale, []) for name, scale in [
         ("suite-connection", 0.1), ("suite-fan-out", 0.1), ("suite-point-to-point", 0.15), ("suite-shared", 0.15), ("churn", 0.3),
         ("reconnect-storm", 0.3), ("takeover", 0.4), ("retained-flood", 0.3), ("slow-readers", 0.3), ("kill-restart", 0.5)]),
 ]
-# A quarter of an hour on two cores: the figures that one would look at first, the most important ones first.
-QUIET = [
-    Order("quiet", "lavva-2", "lavva-2", BROKERS, 0.1, 0.1, ["--only", "1000 devices"]),
-    Order("quiet", "contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats"], 0.08, 0.08, ["--only", "8: "]),
-    Order("quiet", "pi-ladder", "pi-ladder", BROKERS, 0.03, 0.03, []),
-    Order("quiet", "contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, 0.06, []),
-    Order("quiet", "middleware-throughput", "middleware-throughput", MANY, 0.2, 0.2, ["--only", "1024 bytes"]),
-    Order("quiet", "middleware-latency", "middleware-latency", MANY, 0.2, 0.2, ["--only", "1000 in a second"]),
-    Order("quiet", "middleware-protocols", "middleware-protocols", PROTOCOLS, 0.4, 0.4, []),
-    Order("quiet", "middleware-scalability", "middleware-scalability", [*BROKERS, "nats", "mochi"], 0.15, 0.15, []),
-    Order("quiet", "contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.4, 0.4, []),
-]
+# Three quarters of an hour on two cores: the figures that one would look at first, the most important ones first.
+QUIET = [Order("quiet", folder, scenario, peers, scale, scale, args) for folder, scenario, peers, scale, args in [
+    ("middleware-throughput", "middleware-throughput", FIVE, 0.2, []),
+    ("middleware-latency", "middleware-latency", FIVE, 0.2, []),
+    ("contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.04, ["--only", "8: "]),
+    ("contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, []),
+    ("contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.5, []),
+    ("cluster", "cluster", CLUSTERS, 0.4, []),
+    ("middleware-scalability", "middleware-scalability", FIVE, 0.15, []),
+    ("middleware-protocols", "middleware-protocols", PROTOCOLS, 0.4, []),
+    ("contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.4, []),
+    ("middleware-one-second", "middleware-one-second", FIVE, 1.0, []),
+    ("lavva-2", "lavva-2", BROKERS, 0.05, ["--only", "1000 devices"]),
+    ("lavva-4", "lavva-4", BROKERS, 0.05, ["--only", "1000 devices"]),
+    ("middleware-footprint", "middleware-footprint", FIVE, 0.1, []),
+    ("pi-ladder", "pi-ladder", BROKERS, 0.03, []),
+    *((f"middleware-{name}", f"middleware-{name}", BROKERS, 0.2, []) for name in ("patterns", "pipeline", "survey", "dynamic-subscribers")),
+    *((name, name, BROKERS, 0.1, []) for name in ("suite-fan-out", "suite-point-to-point", "suite-shared")),
+]]
 
 
 def speaks_kafka(binary):
@@ -420,6 +430,7 @@ TABLES = {
     "middleware-dynamic-subscribers": members, "middleware-criteria": criteria,
     "contextnet-inbound": lambda results: inbound(results) + "\n\n" + order_of(results),
     "contextnet-outbound": outbound, "contextnet-processing": trips, "contextnet-both": trips, "contextnet-points": points, "contextnet-kill": kill,
+    "cluster": lambda results: grid(results, [("Broker CPU per delivery", "CPU for each delivery, µs"), ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms"), ("Delivered", "delivered, %")]),
     "suite-connection": lambda results: grid(results, [("Connections accepted", "accepted"), ("Connecting, p99", "connecting, p99, ms"), ("Broker memory per client", "memory for each client, KiB")]),
     "suite-fan-out": lambda results: grid(results, SUITE), "suite-point-to-point": lambda results: grid(results, SUITE), "suite-shared": lambda results: grid(results, SUITE),
     "churn": lambda results: grid(results, [("Lost", "lost"), ("Duplicates", "twice"), ("Latency, p99", "p99, ms")]),

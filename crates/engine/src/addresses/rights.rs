@@ -10,10 +10,13 @@ use crate::access::Subject;
 use crate::engine::Engine;
 use crate::session::Session;
 
+/// Behind the prefix: the retained list by which a node finds the gateways.
+const GATEWAYS: &str = "/gateways";
+
 /// Something that a rule, and not the default, has to allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right<'a> {
-    /// Publishing to a group of nodes, to all of them, or to a topic of receipts.
+    /// Publishing to a group of nodes, to all of them, to a topic of receipts, or the list of gateways that nodes rely on.
     Publish {
         /// The topic.
         topic: &'a str,
@@ -40,8 +43,11 @@ impl Engine {
     /// Whether a message to this topic needs a rule that allows it.
     pub(crate) fn is_guarded_for_publishers(&self, topic: &str) -> bool {
         let guarded = self.settings.addresses.as_ref().filter(|addresses| addresses.guarded);
-        let address = guarded.and_then(|addresses| Address::read(&addresses.prefix, topic));
-        matches!(address, Some(Address::Group(_) | Address::All | Address::Receipts(_)))
+        guarded.is_some_and(|addresses| match Address::read(&addresses.prefix, topic) {
+            Some(Address::Group(_) | Address::All | Address::Receipts(_)) => true,
+            Some(Address::Node(_)) => false,
+            None => topic.strip_prefix(&*addresses.prefix) == Some(GATEWAYS),
+        })
     }
 
     /// Whether a shared subscription to this filter needs a rule that allows it.

@@ -227,6 +227,10 @@ fn what_reaches_many_and_what_others_are_sent_needs_a_rule() {
                 assert_eq!(node.payloads().len(), usize::from(with_rules), "{topic}");
                 boss.payloads();
             }
+            // Nodes find their gateways by this list.
+            assert_eq!(spy.publish(message("ctx/gateways", "[]").qos1()), ReasonCode::NotAuthorized);
+            assert_eq!(boss.publish(message("ctx/gateways", "[]").qos1()).is_error(), !with_rules);
+            assert_eq!(spy.payloads().contains(&"[]".to_owned()), with_rules);
             spy.publish(message("ctx/to/node/node", "to one").qos1());
             node.expect_publish("ctx/to/node/node", "to one");
             assert_eq!(boss.payloads().len(), usize::from(with_rules));
