@@ -107,7 +107,7 @@ pub struct Engine {
     /// What the shell has given and wants to know more of.
     pub(crate) awaited: Awaited,
     /// Whether [`Engine::work_off`] is running.
-    working_off: bool,
+    pub(crate) working_off: bool,
 }
 
 /// Numbers for assigned client ids, unguessable enough not to collide with what clients name themselves.
@@ -437,54 +437,6 @@ impl Engine {
         self.links.shrink();
         self.fan_outs.shrink();
         self.cache.clear();
-    }
-
-    /// Works off what a packet or a batch has caused beyond its own connection: queues that filled or emptied, and
-    /// connections that a policy closes.
-    #[inline]
-    pub(crate) fn after_frame(&mut self, now: Now) {
-        self.tell_dealt();
-        let desk = &self.desk;
-        let nothing_to_wait_for = desk.to_park.is_empty() && desk.to_unpark.is_empty() && desk.to_refill.is_empty();
-        let nothing_to_tell =
-            desk.receipts.is_empty() && desk.roomy.is_empty() && !desk.has_dead_letters() && !desk.has_memory_again();
-        if nothing_to_wait_for && nothing_to_tell && desk.to_close.is_empty() && desk.hungry.is_empty() {
-            return;
-        }
-        self.work_off(now);
-    }
-
-    #[cold]
-    fn work_off(&mut self, now: Now) {
-        // Whoever has to wait does so from the next packet on, also among packets that had waited themselves.
-        while let Some(publisher) = self.desk.to_park.pop() {
-            self.park_publisher(now, publisher);
-        }
-        // What is worked off may cause more of the same; the outermost call takes it all, so that nothing nests.
-        if std::mem::replace(&mut self.working_off, true) {
-            return;
-        }
-        loop {
-            if let Some(publisher) = self.desk.to_park.pop() {
-                self.park_publisher(now, publisher);
-            } else if let Some((key, reason)) = self.desk.to_close.pop() {
-                self.close_connection(now, key, reason, None);
-            } else if let Some(session) = self.desk.to_refill.pop() {
-                self.desk.refill(now.monotonic, &mut self.layouts, session);
-            } else if let Some(session) = self.desk.hungry.pop() {
-                self.fetches.wake(&self.desk, session);
-            } else if let Some(publisher) = self.desk.to_unpark.pop() {
-                self.unpark_publisher(now, publisher);
-            } else if self.desk.has_memory_again() {
-                self.desk.release_for_memory();
-            } else if let Some(session) = self.desk.roomy.pop() {
-                let online = self.desk.sessions.get(session.0).is_some_and(|session| session.connection.is_some());
-                self.announce_presence(session, online);
-            } else if !self.publish_receipt(now) && !self.publish_dead_letter(now) {
-                break;
-            }
-        }
-        self.working_off = false;
     }
 
     /// The session of a client id, for whoever asks by name.

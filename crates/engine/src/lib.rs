@@ -60,6 +60,7 @@ mod access;
 mod acknowledge;
 mod addresses;
 mod admission;
+mod after_frame;
 mod alias;
 mod audit;
 mod close;
