@@ -65,10 +65,10 @@ ORDERS = [
 QUIET = [Order("quiet", folder, scenario, peers, scale, scale, args) for folder, scenario, peers, scale, args in [
     ("middleware-throughput", "middleware-throughput", FIVE, 0.2, []),
     ("middleware-latency", "middleware-latency", FIVE, 0.2, []),
-    ("contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.04, ["--only", "8: "]),
-    ("contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, []),
+    ("contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.02, ["--only", "8: "]),
     ("contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.5, []),
-    ("cluster", "cluster", CLUSTERS, 0.4, []),
+    ("cluster", "cluster", CLUSTERS, 0.2, []),
+    ("contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, []),
     ("middleware-scalability", "middleware-scalability", FIVE, 0.15, []),
     ("middleware-protocols", "middleware-protocols", PROTOCOLS, 0.4, []),
     ("contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.4, []),
