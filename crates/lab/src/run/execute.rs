@@ -57,9 +57,9 @@ pub(super) enum ExecuteError {
     Thread(std::io::Error),
     #[error(
         "no client got into the broker at {address}: {dialled} have tried, {refused} were refused, {timed_out} had no answer in time; is it there, \
-         and does it let them in?"
+         and does it let them in?{said}"
     )]
-    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64 },
+    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
     #[error("stopped")]
     Stopped,
 }
@@ -147,7 +147,8 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
         return Ok(());
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
-    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out })
+    let said = outcome.problems.keys().map(|what| format!(" {what}")).collect::<Vec<_>>().join(".");
+    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out, said })
 }
 
 /// The limits that were in force, and how they pressed.
@@ -167,10 +168,10 @@ fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option
     }
 }
 
-/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+/// Says what went wrong with connections and what was refused, so that it is not found out by messages that are missing.
 fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
-    for (what, connections) in &outcome.problems {
-        let line = format!("{connections} connections: {what}");
+    for (what, times) in &outcome.problems {
+        let line = format!("{times} times: {what}");
         timeline.note(line.clone());
         report.say(Said::Note(line));
     }
