@@ -298,7 +298,11 @@ fn attend(
 ) -> Result<(), PeerError> {
     events.sort_by_key(|event| event.at);
     let mut began: Option<Instant> = None;
+    let mut is_told = false;
     loop {
+        if stop.is_asked() && !std::mem::replace(&mut is_told, true) {
+            report.say(Said::Event("stopping".to_owned()));
+        }
         let next = began.zip(events.first()).map(|(began, event)| began + event.at.0);
         let wait = next.map_or(LOOK_MOST, |at| at.saturating_duration_since(Instant::now()).min(LOOK_MOST));
         match words.recv_timeout(wait) {
@@ -306,9 +310,12 @@ fn attend(
             Ok(Word::Began) => {
                 began = Some(Instant::now());
                 timeline.note("publishing begins");
-                report.say(Said::Event("publishing begins".to_owned()));
+                report.say(Said::Event("publishing".to_owned()));
             }
-            Ok(Word::Draining) => timeline.note("publishing is over"),
+            Ok(Word::Draining) => {
+                timeline.note("publishing is over");
+                report.say(Said::Event("waiting for what is missing".to_owned()));
+            }
             Ok(Word::Done) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }
