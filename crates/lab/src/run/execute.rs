@@ -11,7 +11,7 @@ use super::progress::{Report, Said};
 use super::series::Order;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
-use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
@@ -122,7 +122,7 @@ pub(super) fn execute(
         ready_after_s,
         load_zero_s,
         spoken: carrier.name(),
-        plan,
+        plan: plan.without_credentials(),
         load: outcome,
         found,
         broker: used,
@@ -148,7 +148,8 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
     let said = outcome.problems.keys().map(|what| format!(" {what}")).collect::<Vec<_>>().join(".");
-    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out, said })
+    let address = without_credentials(address);
+    Err(ExecuteError::Nobody { address, dialled, refused, timed_out, said })
 }
 
 /// The limits that were in force, and how they pressed.

@@ -60,7 +60,7 @@ impl Core {
             }
             PacketType::SubAck => {
                 let packet = SubAck::decode(version, first, body)?;
-                for code in packet.reason_codes.iter() {
+                for code in &packet.reason_codes {
                     self.refusals.note(Refused::Subscription, code, packet.reason_string);
                 }
                 self.on_suback(client, &packet, now_ns);

@@ -93,7 +93,9 @@ impl View {
             rows.extend(doing.rows(width, at, self.is_unicode));
         }
         if !self.is_unicode {
-            rows.iter_mut().for_each(|row| *row = row.replace('µ', "u"));
+            for row in &mut rows {
+                *row = row.replace('µ', "u");
+            }
         }
         rows.iter().map(|row| cut(row, width, self.is_unicode)).collect()
     }
@@ -112,7 +114,7 @@ impl View {
         let made = u32::try_from(self.done - self.kept).ok().filter(|made| *made > 0)?;
         let missing = u32::try_from(self.runs.saturating_sub(self.done)).ok().filter(|missing| *missing > 0)?;
         let spent = self.doing.as_ref().map_or(at, |doing| doing.since);
-        Some((spent / made * missing).saturating_sub(at - spent))
+        Some((spent / made * missing).saturating_sub(at.saturating_sub(spent)))
     }
 }
 
