@@ -5,7 +5,7 @@
     bench/studies.py tables DIR                 print the tables of what is in DIR
     bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
 
-What is in DIR already is not run again. `--short` is a tenth of the time; `first` and `quiet` are choices of runs that fit into
+`quiet/pi-barrier` is one step of a study. What is in DIR already is not run again. `--short` is a tenth of the time; `first` and `quiet` are choices of runs that fit into
 a quarter of an hour and into 20 minutes of an otherwise idle machine.
 """
 import argparse
@@ -93,6 +93,7 @@ QUIET = [Order("quiet", folder, folder, peers, scale, scale, args) for folder, p
     ("middleware-dynamic-subscribers", BROKERS, 0.2, []),
     ("contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.25, []),
     ("pi-many-to-many", BROKERS, 0.05, []),
+    ("network", BROKERS, 0.1, ["--only", "QoS 1"]),
     ("lavva-1", BROKERS, 0.04, ["--only", "1000 devices"]),
     ("middleware-criteria", FIVE, 1.0, []),
     ("churn", BROKERS, 0.25, []),
@@ -118,7 +119,7 @@ def speaks_kafka(binary):
 def run(args):
     binary = args.binary or ROOT / "target" / "release" / "tidegate"
     wanted = {order.study for order in ORDERS} if "all" in args.study else set(args.study)
-    orders = [order for order in ORDERS + FIRST + QUIET if order.study in wanted]
+    orders = [order for order in ORDERS + FIRST + QUIET if order.study in wanted or f"{order.study}/{order.folder}" in wanted]
     if not orders:
         sys.exit(f"no such study; there are: all, {', '.join(sorted({order.study for order in ORDERS + FIRST + QUIET}))}")
     on_kafka = speaks_kafka(binary)
