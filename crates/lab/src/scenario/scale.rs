@@ -3,12 +3,16 @@
 use crate::load::LoadPlan;
 use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
+/// The least wait for the rest of a shortened run, in milliseconds: a broker that comes back needs some of it at any scale.
+const DRAIN_LEAST_MS: u64 = 2000;
+
 /// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a message or to a
-/// connection: the deadline, the wait for an answer, the pauses of a slow reader.
+/// connection: the deadline, the wait for an answer, the pauses of a slow reader. What is still to come is waited for at least two seconds.
 #[must_use]
 pub fn scaled(mut plan: LoadPlan, factor: f64) -> LoadPlan {
     plan.warm_up_ms = times(plan.warm_up_ms, factor);
     plan.duration_ms = times(plan.duration_ms, factor).max(1);
+    plan.drain_ms = times(plan.drain_ms, factor).max(plan.drain_ms.min(DRAIN_LEAST_MS));
     plan.ramp = match plan.ramp {
         Ramp::AtOnce => Ramp::AtOnce,
         Ramp::PerSecond(rate) => Ramp::PerSecond(rate / factor),
@@ -75,5 +79,16 @@ mod tests {
         assert_eq!(short.teardown_per_second, Some(250));
         assert_eq!(short.groups[0].disturbances, [Disturbance::Takeover { share: 1.0, at_ms: 1_000 }]);
         assert_eq!(scaled(plan.clone(), 1.0), plan);
+    }
+
+    #[test]
+    fn the_wait_for_the_rest_shrinks_to_two_seconds_and_no_further() {
+        let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 180_000);
+        let drains =
+            [(30_000, 0.1, 3_000), (20_000, 0.001, 2_000), (600, 0.001, 600), (0, 0.1, 0), (5_000, 2.0, 10_000)];
+        for (drain_ms, factor, scaled_ms) in drains {
+            plan.drain_ms = drain_ms;
+            assert_eq!(scaled(plan.clone(), factor).drain_ms, scaled_ms, "{drain_ms} ms at {factor}");
+        }
     }
 }
