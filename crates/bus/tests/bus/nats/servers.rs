@@ -68,7 +68,7 @@ fn what_is_said_over_tls_is_said_to_those_who_know_the_password_and_show_a_certi
     };
     let client = is_let_in(&nats, "node:kn%40wn@", right.clone()).unwrap();
     let state = place("state", 0);
-    let owner = client.own(&state).unwrap();
+    let owner = client.own(&state);
     client.append(&state, Append::new("said").by(owner)).unwrap();
     assert_eq!(client.payloads(&state), ["said"]);
     assert_eq!(client.0.failure(), None);
