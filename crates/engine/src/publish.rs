@@ -177,9 +177,7 @@ impl Engine {
         {
             return;
         }
-        if (traits.is_record || traits.is_report)
-            && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding)
-        {
+        if traits.are_for_shell() && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -221,11 +219,11 @@ impl Engine {
         }
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
-        if traits.is_record || traits.is_report {
+        if traits.are_for_shell() {
             waits += self.tell_shell(traits, tenant, session, slot, raw, forwarding, ticket);
         }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.is_record || traits.is_report);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.are_for_shell());
             self.answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, tenant, done.full);
