@@ -46,10 +46,12 @@ Examples:
 const SWEEP: &str = "\
 Examples:
   tidegate lab sweep suite-point-to-point --only 'QoS 1' --peer tidegate --peer mosquitto --out knee
-  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --out knee
+  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --repeat 3 --out knee
 
-The rate is doubled as long as the level holds, then halved in between. A line for each broker says what
-held and what did not, and why; where the generator reached its own limit first, it says that.";
+The rate is doubled as long as the level holds, then halved in between, until what broke is within --within
+of what held. With --repeat 3, two of three runs decide about a rate, and the line says where they disagree.
+A line for each broker says what held and what did not, and why; where the generator reached its own limit
+first, it says that.";
 
 const SOAK: &str = "\
 Examples:
