@@ -204,7 +204,7 @@ impl Measure {
             Self::BytesIn => rate(counts.bytes_sent).map(|bytes| bytes / 1e6),
             Self::BytesOut => rate(counts.bytes_received).map(|bytes| bytes / 1e6),
             Self::ReadyAfter => run.ready_after_s,
-            Self::Silence => silence(run),
+            Self::Silence => run.load.silence_ns.map(|silence_ns| float(silence_ns) / 1e9).or_else(|| silence(run)),
             Self::Returned => rounds(run).and_then(|(offered, returned, ..)| share(returned, offered)),
             Self::NodesComplete => rounds(run).and_then(|(.., nodes, complete)| share(complete, nodes)),
             Self::LatencyDeviation => (run.load.latency.count() > 0).then(|| run.load.latency.deviation() / 1e6),
@@ -305,6 +305,7 @@ fn cpu_at(sampled: &Sampled, at: f64) -> Option<f64> {
 }
 
 /// Whole seconds in a row in which something was sent and nothing received.
+/// In whole seconds, for results that do not say it more exactly.
 fn silence(run: &Run) -> Option<f64> {
     let (from, to) = (run.load.measured_from_ns / 1_000_000_000, run.load.measured_to_ns / 1_000_000_000);
     let within = run.load.series.iter().filter(|second| (from..to).contains(&u64::from(second.second)));
