@@ -33,6 +33,8 @@ pub enum Measure {
     LatencyMax,
     /// The mean latency.
     LatencyMean,
+    /// The shortest latency.
+    LatencyMin,
     /// From the scheduled time to the acknowledgement: 99 % do not exceed it.
     AcknowledgedP99,
     /// CPU time of the broker for a delivery (or for a message sent where nobody subscribes).
@@ -100,6 +102,7 @@ impl Measure {
         Self::LatencyP999,
         Self::LatencyMax,
         Self::LatencyMean,
+        Self::LatencyMin,
         Self::AcknowledgedP99,
         Self::CpuPerDelivery,
         Self::CpuMean,
@@ -137,6 +140,7 @@ impl Measure {
             Self::LatencyP999 => ("Latency, p99.9", "ms"),
             Self::LatencyMax => ("Latency, longest", "ms"),
             Self::LatencyMean => ("Latency, mean", "ms"),
+            Self::LatencyMin => ("Latency, shortest", "ms"),
             Self::AcknowledgedP99 => ("Acknowledged, p99", "ms"),
             Self::CpuPerDelivery => ("Broker CPU per delivery", "µs"),
             Self::CpuMean => ("Broker CPU", "cores"),
@@ -197,6 +201,7 @@ impl Measure {
             Self::LatencyP999 => latency(0.999),
             Self::LatencyMax => latency(1.0),
             Self::LatencyMean => (run.load.latency.count() > 0).then(|| run.load.latency.mean() / 1e6),
+            Self::LatencyMin => (run.load.latency.count() > 0).then(|| float(run.load.latency.min()) / 1e6),
             Self::AcknowledgedP99 => {
                 let acknowledged = &run.load.acknowledgement;
                 (acknowledged.count() > 0).then(|| float(acknowledged.at(0.99)) / 1e6)
