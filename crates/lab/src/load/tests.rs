@@ -179,6 +179,19 @@ fn who_is_away_loses_messages_and_it_is_seen_why() {
 }
 
 #[test]
+fn the_longest_silence_is_told_to_the_millisecond_and_up_to_the_end() {
+    let longest = |storm: Option<(u64, u64)>| {
+        let mut groups = mesh(1, 1, 0, open(100.0));
+        let storm = storm.map(|(at_ms, offline_ms)| Disturbance::Storm { share: 1.0, at_ms, offline_ms });
+        groups[0].disturbances = storm.into_iter().collect();
+        Simulated::run(plan(3_000, groups), Behaviour::default()).0.silence_ns.unwrap() / MILLI
+    };
+    assert!(longest(None) < 15, "messages come every 10 ms");
+    assert!((500..520).contains(&longest(Some((1_005, 500)))));
+    assert!((1_980..2_020).contains(&longest(Some((1_005, 10_000)))), "nothing came after that");
+}
+
+#[test]
 fn who_is_away_for_longer_than_messages_are_kept_loses_them_to_their_expiry() {
     for (offline_ms, expired, disconnected) in [(2_500, 2 * 250, 0), (500, 0, 2 * 50)] {
         let mut groups = mesh(4, 1, 0, open(100.0));
