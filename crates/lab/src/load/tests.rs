@@ -116,6 +116,21 @@ fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_close
 }
 
 #[test]
+fn a_generator_that_is_held_up_counts_from_the_time_at_which_each_message_was_due() {
+    let mut simulated = Simulated::new(plan(3_000, mesh(1, 1, 0, open(100.0))), Behaviour::default());
+    while simulated.now_ns() < 1_000 * MILLI {
+        assert!(simulated.advance());
+    }
+    simulated.hold_up(500 * MILLI);
+    while simulated.advance() {}
+    let outcome = simulated.conclude();
+    assert_eq!(outcome.counts.received, 300, "what was due meanwhile is sent all the same");
+    assert_eq!(outcome.latency.above(MILLI), 49, "490 ms, 480 ms, and so on");
+    assert!(outcome.latency.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.latency.max());
+    assert!(outcome.generator.lag.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.generator.lag.max());
+}
+
+#[test]
 fn a_late_message_and_a_lost_one_miss_their_deadline() {
     let delay = Delay::Mixed { usual_ns: MILLI, rare_ns: 30 * MILLI, share: 0.1 };
     let behaviour = Behaviour { delay, drop: 0.05, seed: 5, ..Behaviour::default() };
