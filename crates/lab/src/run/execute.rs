@@ -11,7 +11,7 @@ use super::progress::{Report, Said};
 use super::series::Order;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
-use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
@@ -122,7 +122,7 @@ pub(super) fn execute(
         ready_after_s,
         load_zero_s,
         spoken: carrier.name(),
-        plan,
+        plan: plan.without_credentials(),
         load: outcome,
         found,
         broker: used,
@@ -147,7 +147,7 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
         return Ok(());
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
-    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out })
+    Err(ExecuteError::Nobody { address: without_credentials(address), dialled, refused, timed_out })
 }
 
 /// The limits that were in force, and how they pressed.

@@ -10,7 +10,7 @@ use tidegate_lab::run::{Bars, RunError, run as run_series};
 use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 
 use super::run::{Args as RunArgs, order};
-use super::{report, stop_on_signals};
+use super::{guarded, report};
 use crate::exit::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab soak`.
@@ -39,12 +39,9 @@ pub(super) fn run(args: &SoakArgs) -> Exit {
         }
     };
     order.duration = Some(args.duration);
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
-        Err(error) => {
-            tell(&format_args!("cannot catch signals: {error}"));
-            return Exit::Failure;
-        }
+    let (stop, _watchdog) = match guarded(&order.place) {
+        Ok(guarded) => guarded,
+        Err(exit) => return exit,
     };
     let mut results = match run_series(&order, &mut Bars::default(), &stop) {
         Ok(results) => results,
