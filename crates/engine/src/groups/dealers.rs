@@ -23,7 +23,7 @@ use crate::roster::Roster;
 pub(crate) struct Dealers {
     own: ShardId,
     /// The shard that deals what is published here.
-    dealers: [ShardId; PARTITIONS as usize],
+    by_partition: [ShardId; PARTITIONS as usize],
     /// Partitions for which whoever has members deals.
     open: Partitions,
     /// Partitions whose dealer is gone, and whose next one is not ready.
@@ -71,7 +71,7 @@ impl Dealers {
         }
         Self {
             own: place.shard,
-            dealers: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))),
+            by_partition: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))),
             open: Partitions::NONE,
             unready: Partitions::NONE,
             complete: own,
@@ -86,7 +86,7 @@ impl Dealers {
 
     /// The shard that deals what is published here.
     pub(crate) fn dealer_of(&self, partition: PartitionId) -> ShardId {
-        self.dealers.get(usize::from(partition.0)).copied().unwrap_or(self.own)
+        self.by_partition.get(usize::from(partition.0)).copied().unwrap_or(self.own)
     }
 
     /// Whether this shard deals what was published at a shard.
@@ -138,7 +138,7 @@ impl Dealers {
                 // This process was alone.
                 self.open = self.open.with(one);
             }
-            self.dealers[usize::from(partition.0)] = next;
+            self.by_partition[usize::from(partition.0)] = next;
         }
     }
 
@@ -265,7 +265,7 @@ impl Engine {
             return;
         }
         for partition in partitions.iter() {
-            dealers.dealers[usize::from(partition.0)] = home;
+            dealers.by_partition[usize::from(partition.0)] = home;
         }
         dealers.open = dealers.open.without(partitions);
         dealers.unready = dealers.unready.without(partitions);
