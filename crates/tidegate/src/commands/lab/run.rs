@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
-use tidegate_lab::run::{Bars, Order, RunError, run as run_series};
+use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
 use super::{Folders, guarded, report};
@@ -120,7 +120,7 @@ pub(super) fn run(args: &Args) -> Exit {
     };
     let (mut missing, mut made) = (0, Vec::new());
     for order in &orders {
-        let results = match run_series(order, &mut Bars::default(), &stop) {
+        let results = match run_series(order, &mut Live::default(), &stop) {
             Ok(results) => results,
             Err(error) => {
                 tell(&error);
@@ -145,7 +145,7 @@ pub(super) fn run(args: &Args) -> Exit {
     if missing == 0 {
         return Exit::Ok;
     }
-    tell(&format_args!("{missing} runs were not made; the same command makes them, the report says why"));
+    tell(&format_args!("runs that were not made: {missing}; the same command makes them, the report says why"));
     Exit::Failure
 }
 

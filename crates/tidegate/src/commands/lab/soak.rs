@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
-use tidegate_lab::run::{Bars, RunError, run as run_series};
+use tidegate_lab::run::{Live, RunError, run as run_series};
 use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 
 use super::run::{Args as RunArgs, order};
@@ -43,7 +43,7 @@ pub(super) fn run(args: &SoakArgs) -> Exit {
         Ok(guarded) => guarded,
         Err(exit) => return exit,
     };
-    let mut results = match run_series(&order, &mut Bars::default(), &stop) {
+    let mut results = match run_series(&order, &mut Live::default(), &stop) {
         Ok(results) => results,
         Err(error) => {
             tell(&error);

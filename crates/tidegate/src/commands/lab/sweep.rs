@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use tidegate_lab::run::Bars;
+use tidegate_lab::run::Live;
 use tidegate_lab::sweep::{Level, Search, SweepError, sweep};
 
 use super::run::{Args as RunArgs, order};
@@ -55,7 +55,7 @@ pub(super) fn run(args: &SweepArgs) -> Exit {
     };
     let level = Level { p99: args.p99, delivered: args.delivered };
     let search = Search::new(args.from, args.to, args.within);
-    let (knees, results) = match sweep(&order, &args.over, &search, &level, &mut Bars::default(), &stop) {
+    let (knees, results) = match sweep(&order, &args.over, &search, &level, &mut Live::default(), &stop) {
         Ok(found) => found,
         Err(SweepError::Run(error)) => {
             tell(&error);
