@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Runs the studies of docs/studies.md by the lab, and writes their tables. Python's standard library only.
 
-    bench/studies.py run STUDY... --out DIR     make the runs of pi, lavva, middleware, contextnet, suite (or `all`, `quiet`)
+    bench/studies.py run STUDY... --out DIR     make the runs of pi, lavva, middleware, contextnet, suite (or `all`, `first`, `quiet`)
     bench/studies.py tables DIR                 print the tables of what is in DIR
     bench/studies.py write DIR                  put them into docs/studies.md and docs/performance.md, between their marks
 
-What is in DIR already is not run again. `--short` is a tenth of the time; `quiet` is the choice of runs that fits into
-three quarters of an hour of an otherwise idle machine.
+`quiet/pi-barrier` is one step of a study. What is in DIR already is not run again. `--short` is a tenth of the time; `first` and `quiet` are choices of runs that fit into
+a quarter of an hour and into 20 minutes of an otherwise idle machine.
 """
 import argparse
 import collections
@@ -24,7 +24,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BROKERS = ["tidegate", "mosquitto"]
 MANY = BROKERS + ["nats", "mochi", "aedes", "rumqttd", "rabbitmq", "hivemq", "artemis"]
-PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "qpid:amqp", "rabbitmq:amqp", "artemis:amqp1", "kafka", "zeromq"]
+PROTOCOLS = ["tidegate", "mosquitto", "nats:nats", "qpid:amqp1", "rabbitmq:amqp", "artemis:amqp1", "kafka", "zeromq"]
 CLUSTERS = [f"tidegate-cluster{bus}-{nodes}" for bus in ("", "-kafka") for nodes in (1, 2, 3)]
 FIVE = [*BROKERS, "nats", "mochi", "rabbitmq"]
 
@@ -35,6 +35,7 @@ ORDERS = [
     Order("pi", "pi-ladder-board", "pi-ladder", BROKERS, 1.0, 0.02, ["--board", "raspberry-pi-2"]),
     Order("pi", "pi-barrier", "pi-barrier", [*BROKERS, "mosquitto-poll"], 1.0, 0.5, []),
     Order("pi", "pi-many-to-many", "pi-many-to-many", BROKERS, 1.0, 0.05, []),
+    Order("pi", "network", "network", BROKERS, 1.0, 0.2, []),
     Order("lavva", "lavva-1", "lavva-1", BROKERS, 1.0, 0.02, []),
     Order("lavva", "lavva-2", "lavva-2", BROKERS, 1.0, 0.05, []),
     Order("lavva", "lavva-3", "lavva-3", BROKERS, 1.0, 0.02, []),
@@ -61,24 +62,45 @@ ORDERS = [
         ("suite-connection", 0.1), ("suite-fan-out", 0.1), ("suite-point-to-point", 0.15), ("suite-shared", 0.15), ("churn", 0.3),
         ("reconnect-storm", 0.3), ("takeover", 0.4), ("retained-flood", 0.3), ("slow-readers", 0.3), ("kill-restart", 0.5)]),
 ]
-# Three quarters of an hour on two cores: the figures that one would look at first, the most important ones first.
-QUIET = [Order("quiet", folder, scenario, peers, scale, scale, args) for folder, scenario, peers, scale, args in [
-    ("middleware-throughput", "middleware-throughput", FIVE, 0.2, []),
-    ("middleware-latency", "middleware-latency", FIVE, 0.2, []),
-    ("contextnet-inbound", "contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.02, ["--only", "8: "]),
-    ("contextnet-kill", "contextnet-kill", ["gateways-nats"], 0.5, []),
-    ("cluster", "cluster", CLUSTERS, 0.2, []),
-    ("contextnet-outbound", "contextnet-outbound", ["gateways"], 0.06, []),
-    ("middleware-scalability", "middleware-scalability", FIVE, 0.15, []),
-    ("middleware-protocols", "middleware-protocols", PROTOCOLS, 0.4, []),
-    ("contextnet-points", "contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.4, []),
-    ("middleware-one-second", "middleware-one-second", FIVE, 1.0, []),
-    ("lavva-2", "lavva-2", BROKERS, 0.05, ["--only", "1000 devices"]),
-    ("lavva-4", "lavva-4", BROKERS, 0.05, ["--only", "1000 devices"]),
-    ("middleware-footprint", "middleware-footprint", FIVE, 0.1, []),
-    ("pi-ladder", "pi-ladder", BROKERS, 0.03, []),
-    *((f"middleware-{name}", f"middleware-{name}", BROKERS, 0.2, []) for name in ("patterns", "pipeline", "survey", "dynamic-subscribers")),
-    *((name, name, BROKERS, 0.1, []) for name in ("suite-fan-out", "suite-point-to-point", "suite-shared")),
+# What fits into 20 minutes of an otherwise idle machine with two cores, the most important first: no step takes two minutes. `first` are the figures
+# that one would look at first, in a quarter of an hour.
+FIRST = [Order("first", folder, folder, peers, scale, scale, args) for folder, peers, scale, args in [
+    ("middleware-throughput", FIVE, 0.2, []),
+    ("middleware-latency", FIVE, 0.2, []),
+    ("contextnet-inbound", ["gateways", "gateways-nats", "gateways-kafka"], 0.02, ["--only", "8: "]),
+    ("contextnet-kill", ["gateways-nats"], 0.5, []),
+    ("cluster", CLUSTERS, 0.2, []),
+    ("lavva-2", BROKERS, 0.1, ["--only", "1000 devices"]),
+    ("pi-ladder", BROKERS, 0.03, []),
+]]
+QUIET = [Order("quiet", folder, folder, peers, scale, scale, args) for folder, peers, scale, args in [
+    ("middleware-protocols", PROTOCOLS, 0.3, []),
+    ("lavva-3", BROKERS, 0.05, ["--only", "1000 devices"]),
+    ("lavva-4", BROKERS, 0.05, ["--only", "1000 devices"]),
+    ("middleware-scalability", FIVE, 0.15, []),
+    ("middleware-one-second", FIVE, 1.0, ["--only", "1024 bytes"]),
+    ("middleware-footprint", FIVE, 0.1, []),
+    ("pi-barrier", [*BROKERS, "mosquitto-poll"], 0.12, []),
+    ("contextnet-outbound", ["gateways"], 0.06, []),
+    ("suite-connection", BROKERS, 0.1, []),
+    ("suite-fan-out", BROKERS, 0.1, []),
+    ("suite-point-to-point", BROKERS, 0.15, []),
+    ("suite-shared", BROKERS, 0.15, []),
+    ("kill-restart", BROKERS, 0.4, []),
+    ("middleware-patterns", BROKERS, 0.2, []),
+    ("middleware-pipeline", BROKERS, 0.2, []),
+    ("middleware-survey", BROKERS, 0.15, []),
+    ("middleware-dynamic-subscribers", BROKERS, 0.2, []),
+    ("contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.25, []),
+    ("pi-many-to-many", BROKERS, 0.05, []),
+    ("network", BROKERS, 0.1, ["--only", "QoS 1"]),
+    ("lavva-1", BROKERS, 0.04, ["--only", "1000 devices"]),
+    ("middleware-criteria", FIVE, 1.0, []),
+    ("churn", BROKERS, 0.25, []),
+    ("reconnect-storm", BROKERS, 0.25, []),
+    ("takeover", BROKERS, 0.3, []),
+    ("slow-readers", BROKERS, 0.25, []),
+    ("retained-flood", BROKERS, 0.25, []),
 ]]
 
 
@@ -97,16 +119,16 @@ def speaks_kafka(binary):
 def run(args):
     binary = args.binary or ROOT / "target" / "release" / "tidegate"
     wanted = {order.study for order in ORDERS} if "all" in args.study else set(args.study)
-    orders = [order for order in ORDERS if order.study in wanted] + (QUIET if "quiet" in wanted else [])
+    orders = [order for order in ORDERS + FIRST + QUIET if order.study in wanted or f"{order.study}/{order.folder}" in wanted]
     if not orders:
-        sys.exit(f"no such study; there are: all, quiet, {', '.join(sorted({order.study for order in ORDERS}))}")
+        sys.exit(f"no such study; there are: all, {', '.join(sorted({order.study for order in ORDERS + FIRST + QUIET}))}")
     on_kafka = speaks_kafka(binary)
     end = time.monotonic() + args.minutes * 60 if args.minutes else None
     for order in orders:
         if end and time.monotonic() > end:
             print(f"{order.folder}: not begun, the time is over", flush=True)
             continue
-        scale = order.short if args.short else order.scale
+        scale = round(max(0.001, (order.short if args.short else order.scale) * args.factor), 4)
         command = [str(binary), "lab", "run", order.scenario, "--out", str(args.out / order.folder), "--time-scale", str(scale)]
         command += ["--seed", "7", "--repeat", str(args.repeat), "--ports", args.ports, *order.args]
         command += ["--peers", str(args.peers)] if args.peers else []
@@ -416,6 +438,7 @@ LATENCY = [("Latency, median", "median, ms"), ("Latency, p99", "p99, ms")]
 SUITE = [("Throughput", "messages/s"), ("Delivered", "delivered, %"), ("Latency, p99", "p99, ms"), ("Broker CPU per delivery", "CPU for each delivery, µs")]
 TABLES = {
     "pi-ladder": ladder,
+    "pi-barrier": lambda results: grid(results, [("Connections accepted", "accepted"), ("Delivered", "delivered, %"), ("Connecting, p99", "connecting, p99, ms"), ("Latency, p99", "p99, ms"), ("Broker CPU", "CPU, cores")]),
     "pi-many-to-many": lambda results: grid(results, SUITE),
     "lavva-1": lavva, "lavva-2": lavva, "lavva-3": lavva, "lavva-4": lavva,
     "middleware-throughput": lambda results: grid(results, THROUGHPUT),
@@ -430,6 +453,7 @@ TABLES = {
     "middleware-dynamic-subscribers": members, "middleware-criteria": criteria,
     "contextnet-inbound": lambda results: inbound(results) + "\n\n" + order_of(results),
     "contextnet-outbound": outbound, "contextnet-processing": trips, "contextnet-both": trips, "contextnet-points": points, "contextnet-kill": kill,
+    "network": lambda results: grid(results, [("Delivered", "delivered, %"), ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms")]),
     "cluster": lambda results: grid(results, [("Broker CPU per delivery", "CPU for each delivery, µs"), ("Latency, median", "median, ms"), ("Latency, p99", "p99, ms"), ("Delivered", "delivered, %")]),
     "suite-connection": lambda results: grid(results, [("Connections accepted", "accepted"), ("Connecting, p99", "connecting, p99, ms"), ("Broker memory per client", "memory for each client, KiB")]),
     "suite-fan-out": lambda results: grid(results, SUITE), "suite-point-to-point": lambda results: grid(results, SUITE), "suite-shared": lambda results: grid(results, SUITE),
@@ -482,6 +506,7 @@ def main():
     runs.add_argument("--short", action="store_true")
     runs.add_argument("--repeat", type=int, default=1)
     runs.add_argument("--minutes", type=float, help="begin nothing, and stop, after so long")
+    runs.add_argument("--factor", type=float, default=1.0, help="multiply all times, for a try")
     runs.add_argument("--ports", default="21000-29999")
     for name in ("tables", "write"):
         parts.add_parser(name).add_argument("folder", type=pathlib.Path)

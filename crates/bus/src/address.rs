@@ -12,13 +12,15 @@ pub enum AddressError {
     )]
     Scheme,
     /// No server.
-    #[error("the address of the bus names no server; write host:port after the scheme")]
+    #[error("the address of the bus names no server; write host or host:port after the scheme")]
     NoServer,
     /// Something that is not host:port.
-    #[error("server {0} of the bus is not host:port; separate several by commas, and put [ ] around IPv6 addresses")]
+    #[error(
+        "server {0} of the bus is not host or host:port; separate several by commas, and put [ ] around IPv6 addresses"
+    )]
     Server(usize),
     /// A path, a query or a fragment.
-    #[error("the address of the bus has something behind its servers; it ends with host:port")]
+    #[error("the address of the bus has something behind its servers; it ends with the last of them")]
     Rest,
     /// More servers than anybody has.
     #[error("the address of the bus names more than 32 servers; a few suffice, the others are found")]
@@ -67,7 +69,12 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Which bus is meant: `embedded`, `nats://[user:password@]host:port[,host:port]` or `kafka://...` likewise.
+/// Port of NATS where an address names none.
+const NATS_PORT: u16 = 4222;
+/// That of Kafka.
+const KAFKA_PORT: u16 = 9092;
+
+/// Which bus is meant: `embedded`, `nats://[user:password@]host[:port][,host[:port]]` or `kafka://...` likewise.
 /// Neither `Debug` nor `Display` shows the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -97,14 +104,16 @@ impl FromStr for Address {
             return Ok(Self::Embedded);
         }
         let (scheme, rest) = text.split_once("://").ok_or(AddressError::Scheme)?;
-        if !matches!(scheme, "nats" | "kafka") {
-            return Err(AddressError::Scheme);
-        }
+        let port = match scheme {
+            "nats" => NATS_PORT,
+            "kafka" => KAFKA_PORT,
+            _ => return Err(AddressError::Scheme),
+        };
         let (credentials, servers) = match rest.rsplit_once('@') {
             Some((user, servers)) => (Some(credentials(user)?), servers),
             None => (None, rest),
         };
-        let servers = parse_servers(servers)?;
+        let servers = parse_servers(servers, port)?;
         Ok(if scheme == "nats" { Self::Nats { servers, credentials } } else { Self::Kafka { servers, credentials } })
     }
 }
@@ -125,7 +134,7 @@ impl fmt::Display for Address {
     }
 }
 
-fn parse_servers(text: &str) -> Result<Vec<Server>, AddressError> {
+fn parse_servers(text: &str, port: u16) -> Result<Vec<Server>, AddressError> {
     if text.is_empty() {
         return Err(AddressError::NoServer);
     }
@@ -135,14 +144,17 @@ fn parse_servers(text: &str) -> Result<Vec<Server>, AddressError> {
     let servers: Vec<Server> = text
         .split(',')
         .enumerate()
-        .map(|(index, server)| parse_server(server).ok_or(AddressError::Server(index + 1)))
+        .map(|(index, server)| parse_server(server, port).ok_or(AddressError::Server(index + 1)))
         .collect::<Result<_, _>>()?;
     if servers.len() > 32 { Err(AddressError::TooMany) } else { Ok(servers) }
 }
 
-fn parse_server(text: &str) -> Option<Server> {
-    let (host, port) = text.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|port| *port != 0)?;
+fn parse_server(text: &str, default_port: u16) -> Option<Server> {
+    let (host, port) = match text.rsplit_once(':') {
+        // An address of IPv6 is full of colons.
+        Some((host, port)) if !text.ends_with(']') => (host, port.parse().ok().filter(|port| *port != 0)?),
+        _ => (text, default_port),
+    };
     let host = match host.strip_prefix('[') {
         Some(inner) => inner.strip_suffix(']').filter(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok())?,
         None => host,
@@ -194,12 +206,25 @@ mod tests {
     }
 
     #[test]
+    fn a_server_without_a_port_has_the_usual_one() {
+        for (text, shown) in [
+            ("nats://a", "nats://a:4222"),
+            ("nats://u:p@a,[::1],b:4", "nats://u:***@a:4222,[::1]:4222,b:4"),
+            ("kafka://10.0.0.9", "kafka://10.0.0.9:9092"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), shown);
+        }
+    }
+
+    #[test]
     fn what_is_no_address_says_why() {
         for (text, error) in [
             ("", AddressError::Scheme),
             ("mqtt://a:1", AddressError::Scheme),
             ("nats://", AddressError::NoServer),
-            ("nats://a", AddressError::Server(1)),
+            ("nats://a:", AddressError::Server(1)),
+            ("nats://a,,b", AddressError::Server(2)),
+            ("kafka://::1", AddressError::Server(1)),
             ("nats://a:1,b:0", AddressError::Server(2)),
             ("nats://::1:4", AddressError::Server(1)),
             ("nats://[::1:4", AddressError::Server(1)),

@@ -28,6 +28,7 @@ pub(crate) struct Target {
 /// What a backend does. What it is given has been checked; what it cannot do at once it tells through the completion.
 pub(crate) trait Backend: Send + Sync {
     fn connection(&self) -> Connection;
+    fn failure(&self) -> Option<String>;
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>);
     fn own(&self, target: Target, completion: Completion<Epoch>);
     fn append(&self, target: Target, append: Append, completion: Completion<Position>);
@@ -73,6 +74,11 @@ impl Bus {
     /// Whether the servers can be reached.
     pub fn connection(&self) -> Connection {
         self.backend.connection()
+    }
+
+    /// Why the servers cannot be reached, as the backend said last; nothing while they are.
+    pub fn failure(&self) -> Option<String> {
+        self.backend.failure()
     }
 
     /// Requests that wait for the bus now, and their bytes.

@@ -38,20 +38,34 @@ pub type Observer = Arc<dyn Fn(Connection) + Send + Sync>;
 /// The state of a connection, for a backend to change.
 pub(crate) struct Link {
     state: Mutex<(Connection, u64)>,
+    /// What was said last of servers that are not reached.
+    failure: Mutex<Option<String>>,
     observer: Observer,
 }
 
 impl Link {
     pub(crate) fn new(observer: Observer) -> Arc<Self> {
         let state = Mutex::new((Connection::Connecting { since: Instant::now() }, 0));
-        Arc::new(Self { state, observer })
+        Arc::new(Self { state, failure: Mutex::default(), observer })
     }
 
     pub(crate) fn state(&self) -> Connection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An attempt to reach the servers failed.
+    pub(crate) fn failed(&self, why: String) {
+        if !self.state().is_connected() {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        }
+    }
+
     pub(crate) fn connected(&self) {
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.change(|lost| Connection::Connected { since: Instant::now(), lost }, true);
     }
 

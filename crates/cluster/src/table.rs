@@ -125,6 +125,11 @@ impl Table {
         self.moves.iter().find(|it| it.partitions.contains(&partition))
     }
 
+    /// Whether its home serves a partition, as far as a table can say: it does not move, and all that a dead node had of it is there.
+    pub fn is_settled(&self, partition: u16) -> bool {
+        self.home(partition).is_some_and(|home| home.former.is_empty()) && self.move_of(partition).is_none()
+    }
+
     pub(crate) fn give(&mut self, partition: u16, node: &str, since: u64, by: Option<u64>) {
         if let Some(home) = self.homes.get_mut(usize::from(partition)) {
             *home = Some(Home { node: node.to_owned(), since, by, former: Vec::new() });
@@ -162,6 +167,10 @@ mod tests {
         table.moves.push(Move { id: 9, partitions: vec![63], from: "a".into(), to: "b".into() });
         assert_eq!(Table::from_bytes(&table.to_bytes()).unwrap(), table);
         assert_eq!((table.of("a"), table.of("b")), (vec![63], vec![]));
+        table.give(1, "a", 5, None);
+        assert!(table.is_settled(1) && !table.is_settled(63) && !table.is_settled(0), "one moves, one is nobody's");
+        table.inherit(1, "b", 8, true);
+        assert!(!table.is_settled(1), "it has to be fetched");
         let mut other = table.clone();
         other.version += 1;
         assert!(matches!(Table::from_bytes(&other.to_bytes()), Err(RecordError::Version(2))));

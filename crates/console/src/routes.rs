@@ -68,7 +68,10 @@ async fn readiness<S: StatusSource>(State(source): State<Arc<S>>) -> Response {
             None => text(StatusCode::OK, TEXT, "ready\n"),
             Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
         },
-        Phase::Starting => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "starting\n"),
+        Phase::Starting => {
+            let why = source.hindrance().map_or_else(String::new, |why| format!(": {why}"));
+            text(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("starting{why}\n"))
+        }
         Phase::Stopping => text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "stopping\n"),
     }
 }

@@ -77,6 +77,13 @@ impl ContextTopics {
         own.into_iter().chain(self.patterns.iter().map(Pattern::filter)).collect()
     }
 
+    /// Whether a message of a client is one on the core's own topics, with the given prefix, that nobody can use: a context that is no JSON
+    /// object, or an advertisement that is none.
+    pub fn is_unusable(prefix: &str, topic: &str, payload: &[u8]) -> bool {
+        let own = Self { prefix: prefix.to_owned(), patterns: Vec::new() };
+        own.read("", topic, None, payload.to_vec()).is_some_and(|said| said.check().is_err())
+    }
+
     /// What a message says. `carried` is the value of its first user property `context`.
     pub fn read(&self, publisher: &str, topic: &str, carried: Option<&str>, payload: Vec<u8>) -> Option<Said> {
         let own = topic.strip_prefix(&self.prefix).and_then(|rest| rest.strip_prefix('/'));
@@ -148,7 +155,7 @@ impl Pattern {
 }
 
 /// Whether a text is a JSON object.
-fn is_object(text: &[u8]) -> bool {
+pub(crate) fn is_object(text: &[u8]) -> bool {
     text.trim_ascii_start().first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(text).is_ok()
 }
 
@@ -189,6 +196,17 @@ mod tests {
         assert_eq!(topics.read("c", "ctx/GroupAdvertisement/mine", None, b"x".into()), Some(said));
         assert_eq!(topics.read("c", "ctx/context/a/b", None, b"{}".into()), None);
         assert_eq!(topics.read("c", "other", None, b"{}".into()), None);
+    }
+
+    #[test]
+    fn what_nobody_can_use_is_known_on_the_topics_of_the_core_only() {
+        let unusable = |topic: &str, text: &str| ContextTopics::is_unusable("a/ctx", topic, text.as_bytes());
+        assert!(unusable("a/ctx/context/n", "[]") && !unusable("a/ctx/context/n", "{}"));
+        assert!(
+            !unusable("a/ctx/context/n", "") && !unusable("a/ctx/context/n/x", "[]") && !unusable("telemetry", "[]")
+        );
+        assert!(unusable("a/ctx/GroupAdvertisement/gd", "{}"));
+        assert!(!unusable("a/ctx/GroupAdvertisement/gd", r#"{"definer":"gd","node":"n"}"#));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use tidegate_mqtt::QoS;
 
+use crate::addresses::Nodes;
 use crate::deliver::Terms;
 use crate::desk::Desk;
 use crate::durable::{Key, Way};
@@ -94,6 +95,7 @@ pub(crate) struct Reach<'e> {
     pub scratch: &'e mut Route,
     pub place: Place,
     pub roster: &'e Roster,
+    pub nodes: &'e Nodes,
 }
 
 /// Splits an engine into its route cache and what delivering needs.
@@ -108,6 +110,7 @@ macro_rules! reach {
             scratch: &mut $engine.scratch_route,
             place: $engine.place,
             roster: &$engine.roster,
+            nodes: &$engine.nodes,
         }
     };
 }

@@ -154,7 +154,7 @@ pub use roster::Roster;
 pub use service::InnerPublication;
 pub use settings::{
     AddressSettings, Authentication, DeadLetter, Durability, Holding, Limits, ListenerSettings, OverflowPolicy,
-    OverflowRule, PriorityRule, PrioritySource, QueueSettings, RetainedSettings, Settings, SharedSettings,
+    OverflowRule, PriorityRule, PrioritySource, QueueSettings, ReportCheck, RetainedSettings, Settings, SharedSettings,
     SharedStrategy, TenantLedger, TenantQuota, Tenants,
 };
 pub use slow::SlowSession;

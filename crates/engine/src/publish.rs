@@ -1,6 +1,7 @@
 //! PUBLISH from a client: checks, aliases, exactly-once, and the way to its subscribers.
 
 mod store_full;
+mod to_shell;
 mod with_properties;
 
 use tidegate_mqtt::{Frame, PacketId, QoS, RawPublish, ReasonCode, TopicName, Version};
@@ -13,11 +14,10 @@ use crate::engine::Engine;
 use crate::event::{Attempt, Delay};
 use crate::ids::{ConnectionKey, SessionKey, ShardId, TenantId};
 use crate::input::Refused;
-use crate::link::envelope::Ticket;
 use crate::message::Publication;
 use crate::now::{Millis, Now};
 use crate::reason::Reason;
-use crate::topics::{RouteSlot, TopicTraits};
+use crate::topics::RouteSlot;
 use crate::uplink::AtGate;
 
 /// What the properties of a PUBLISH say about passing it on.
@@ -177,7 +177,7 @@ impl Engine {
         {
             return;
         }
-        if traits.is_record && self.is_record_again(now, key, session, tenant, slot, raw, forwarding) {
+        if traits.are_for_shell() && self.ends_at_shell(now, key, session, tenant, slot, raw, forwarding) {
             return;
         }
         let mut ticket = None;
@@ -219,56 +219,14 @@ impl Engine {
         }
         self.charge_own_loop_lag(now, key, deliveries, raw.payload.len());
         let mut waits = u32::from(done.waits);
-        if traits.is_record || traits.is_report {
+        if traits.are_for_shell() {
             waits += self.tell_shell(traits, tenant, session, slot, raw, forwarding, ticket);
         }
         if raw.packet_id.is_some() {
-            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.is_record || traits.is_report);
+            let outcome = self.outcome_of(raw.qos, refused, done.reached || traits.are_for_shell());
             self.answer_publish(now, key, raw, outcome, waits, mark);
         }
         self.after_publish(now, key, tenant, done.full);
-    }
-
-    /// Hands a message for applications, or one that a node says of itself, to the shell; says for how many more confirmations its
-    /// acknowledgement waits.
-    #[cold]
-    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
-    fn tell_shell(
-        &mut self,
-        traits: TopicTraits,
-        tenant: TenantId,
-        session: SessionKey,
-        slot: RouteSlot,
-        raw: &RawPublish<'_>,
-        forwarding: &Forwarding<'_>,
-        ticket: Option<Ticket>,
-    ) -> u32 {
-        let topic = self.cache.get(slot).0.to_owned();
-        let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
-        let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
-        if traits.is_report {
-            self.tell_report(&publication, Some(session));
-        }
-        if traits.is_record { self.tell_record(&publication, Some(session), ticket) } else { 0 }
-    }
-
-    /// Whether a message for applications was taken before, and only the bus has to confirm it once more.
-    #[cold]
-    #[expect(clippy::too_many_arguments, reason = "as for publishing it")]
-    fn is_record_again(
-        &mut self,
-        now: Now,
-        key: ConnectionKey,
-        session: SessionKey,
-        tenant: TenantId,
-        slot: RouteSlot,
-        raw: &RawPublish<'_>,
-        forwarding: &Forwarding<'_>,
-    ) -> bool {
-        let topic = self.cache.get(slot).0.to_owned();
-        let (properties, expires_at) = (forwarding.properties, forwarding.expires_at);
-        let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
-        self.repeat_record(now, key, session, &publication, raw)
     }
 
     /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which

@@ -197,6 +197,8 @@ reasons! {
     HandshakeFailed = 79, "handshake_failed", UnspecifiedError, "the WebSocket or QUIC connection failed before a CONNECT arrived";
     /// A message for applications that the bus does not take.
     BusRefused = 80, "bus_refused", QuotaExceeded, "the bus that applications read takes no more, or not this message";
+    /// A message asks something of the broker that it cannot read: a context or an advertisement that is none, a receipt that there is not.
+    NotUnderstood = 81, "not_understood", ImplementationSpecificError, "what the message says to the broker is not understood: a context, an advertisement of groups, or the property receipt";
 }
 
 /// Number of reasons, the length of a table of counters by reason.

@@ -10,7 +10,7 @@ use crate::ids::{ListenerId, TenantId};
 use crate::uplink::UplinkSettings;
 use tidegate_mqtt::QoS;
 
-pub use address::AddressSettings;
+pub use address::{AddressSettings, ReportCheck};
 pub use policy::{DeadLetter, OverflowRule, PriorityRule, PrioritySource};
 
 /// Everything an engine needs to know. Built and checked by the caller; the engine reads it and never changes it.

@@ -12,6 +12,7 @@ use crate::commands::store::with_directory;
 use crate::config::Config;
 use crate::mirror::{self, Mirrored};
 use crate::physical_memory;
+use crate::status::BrokerStatus;
 
 /// The garbage rules of what the engines write.
 struct EngineSweep(Sweep);
@@ -34,7 +35,7 @@ pub(crate) struct Kept {
 ///
 /// # Errors
 /// In words for people: what is wrong with the directory or what is in it, and what to do.
-pub(crate) fn open_store(config: &Config) -> Result<Kept, String> {
+pub(crate) fn open_store(config: &Config, status: &BrokerStatus) -> Result<Kept, String> {
     let durability = match config.durability() {
         Durability::Memory => return Ok(Kept::default()),
         Durability::Commit => tidegate_store::Durability::Commit,
@@ -43,7 +44,7 @@ pub(crate) fn open_store(config: &Config) -> Result<Kept, String> {
     let Some(directory) = &config.store.directory else { return Ok(Kept::default()) };
     let disk = RealDisk::create(Path::new(directory)).map_err(|error| format!("the store in {directory}: {error}"))?;
     warn_of_open_directory(directory);
-    let mirrored = mirror::open(config, directory)?;
+    let mirrored = mirror::open(config, directory, status)?;
     let disk: Arc<dyn Disk> = match &mirrored {
         Some(mirrored) => mirrored.disk(),
         None => Arc::new(disk),

@@ -5,6 +5,7 @@
 mod access;
 mod admin_client;
 mod authentication;
+mod bus_access;
 mod cli;
 mod cluster;
 mod commands;

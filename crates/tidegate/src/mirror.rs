@@ -18,6 +18,7 @@ use crate::config::path::KeyPath;
 use crate::config::sections::StoreDurability;
 use crate::config::value::Problem;
 use crate::reload::{Prepared, Reloadable};
+use crate::status::BrokerStatus;
 use crate::tenant_numbers;
 
 /// How long a stop waits for the bus, beyond the time that clients have.
@@ -83,7 +84,7 @@ fn target(config: &Config) -> Option<Target> {
 ///
 /// # Errors
 /// In words for people.
-pub(crate) fn open(config: &Config, directory: &str) -> Result<Option<Mirrored>, String> {
+pub(crate) fn open(config: &Config, directory: &str, status: &BrokerStatus) -> Result<Option<Mirrored>, String> {
     let mirror = &config.mirror;
     let Some(Target { key, bus, name, settings }) = target(config) else { return Ok(None) };
     let address: Address = bus.parse().map_err(|error| format!("{key}: {error}"))?;
@@ -98,7 +99,9 @@ pub(crate) fn open(config: &Config, directory: &str) -> Result<Option<Mirrored>,
     };
     tracing::info!(bus = %address, log = %settings.log, "taking the files of the store");
     let was_here = tidegate_mirror::is_copy(Path::new(directory));
+    status.waits_for(&address, &bus);
     let opened = tidegate_mirror::open(&bus, settings).map_err(|error| format!("the store in {directory}: {error}"))?;
+    status.has_bus();
     Ok(Some(Mirrored { disk: opened.disk, lost, was_here }))
 }
 

@@ -1,9 +1,10 @@
 //! How the broker is, for the console.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Instant, SystemTime};
 
+use tidegate_bus::{Address, Bus};
 use tidegate_console::{
     AdmissionStatus, CoreNumbers, Logins, Phase, QuicCounters, Shell, Status, StatusSource, TenantNumbers, Unavailable,
 };
@@ -31,6 +32,22 @@ pub(crate) struct BrokerStatus {
     tenancy: OnceLock<Tenancy>,
     drain: Drain,
     started: SystemTime,
+    /// The bus that a start waits for.
+    awaited: Mutex<Option<AwaitedBus>>,
+}
+
+/// A bus that nothing goes on without.
+#[derive(Clone)]
+struct AwaitedBus {
+    address: String,
+    bus: Bus,
+    since: Instant,
+}
+
+impl std::fmt::Debug for AwaitedBus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AwaitedBus").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 const STARTING: u8 = 0;
@@ -51,7 +68,34 @@ impl BrokerStatus {
             tenancy: OnceLock::new(),
             drain: Drain::default(),
             started: SystemTime::now(),
+            awaited: Mutex::default(),
         }
+    }
+
+    /// The start needs this bus, and waits for it if need be, until [`Self::has_bus`].
+    pub(crate) fn waits_for(&self, address: &Address, bus: &Bus) {
+        let awaited = AwaitedBus { address: address.to_string(), bus: bus.clone(), since: Instant::now() };
+        *self.awaited() = Some(awaited);
+    }
+
+    /// What was needed of the bus is done.
+    pub(crate) fn has_bus(&self) {
+        *self.awaited() = None;
+    }
+
+    fn awaited(&self) -> MutexGuard<'_, Option<AwaitedBus>> {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a start waits for, if it is a bus.
+    fn start_waits_for(&self) -> Option<String> {
+        let awaited = self.awaited().clone()?;
+        let (bus, seconds) = (&awaited.address, awaited.since.elapsed().as_secs());
+        Some(match (awaited.bus.connection().is_connected(), awaited.bus.failure()) {
+            (true, _) => format!("it waits for answers of the bus {bus}, for {seconds} s so far"),
+            (false, None) => format!("it waits for the bus {bus}, for {seconds} s so far"),
+            (false, Some(why)) => format!("it waits for the bus {bus}, for {seconds} s so far: {why}"),
+        })
     }
 
     /// Its clients are asked who they are.
@@ -149,6 +193,9 @@ impl StatusSource for BrokerStatus {
     }
 
     fn hindrance(&self) -> Option<String> {
+        if self.phase() == Phase::Starting {
+            return self.start_waits_for();
+        }
         if self.drain.is_running() {
             return Some("its clients are sent elsewhere".to_owned());
         }
@@ -202,6 +249,7 @@ fn core_numbers(figures: &CoreFigures) -> CoreNumbers {
         records_in: figures.records_in,
         records_rejected: figures.records_rejected,
         records_expired: figures.records_expired,
+        left_out: figures.left_out(),
     }
 }
 

@@ -208,6 +208,10 @@ impl Backend for Embedded {
         self.link.state()
     }
 
+    fn failure(&self) -> Option<String> {
+        self.link.failure()
+    }
+
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {
         let directory = self.shared.settings.directory.as_deref();
         if let Some(directory) = directory.filter(|_| !self.shared.state().logs.contains_key(&spec.name)) {

@@ -133,8 +133,8 @@ impl Admin {
         })
     }
 
-    /// Whether the brokers answer.
-    pub(super) fn answers(consumer: &BaseConsumer, topic: &str) -> bool {
-        consumer.fetch_metadata(Some(topic), Duration::from_secs(1)).is_ok()
+    /// Asks whether the brokers answer.
+    pub(super) fn answers(consumer: &BaseConsumer, topic: &str) -> KafkaResult<()> {
+        consumer.fetch_metadata(Some(topic), Duration::from_secs(1)).map(drop)
     }
 }

@@ -90,12 +90,14 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), BusError
 fn look(consumer: &BaseConsumer, common: &Common, link: &Link, stopped: &Receiver<()>) {
     let topic = common.live_topic();
     loop {
-        let is_up = Admin::answers(consumer, &topic);
-        common.up.set(is_up);
-        if is_up {
-            link.connected();
-        } else {
-            link.lost();
+        let answer = Admin::answers(consumer, &topic);
+        common.up.set(answer.is_ok());
+        match answer {
+            Ok(()) => link.connected(),
+            Err(error) => {
+                link.lost();
+                link.failed(error.to_string());
+            }
         }
         if stopped.recv_timeout(LOOK_EVERY) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -165,6 +167,10 @@ fn append_error(error: &KafkaError, place: Place, settings: &Settings, bytes: us
 impl Backend for Kafka {
     fn connection(&self) -> Connection {
         self.link.state()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.link.failure()
     }
 
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {

@@ -160,7 +160,10 @@ fn hear(event: &Event, link: &Link, turns: &watch::Sender<u64>, complaints: &Com
         }
         Event::LameDuckMode => tracing::info!("a server of the bus is about to stop"),
         Event::ServerError(error) => tracing::warn!(%error, "a server of the bus has said an error"),
-        Event::ClientError(error) => complaints.tell(is_up(*turns.borrow()), error),
+        Event::ClientError(error) => {
+            complaints.tell(is_up(*turns.borrow()), error);
+            link.failed(error.to_string());
+        }
         Event::Draining => {}
     }
 }
@@ -187,6 +190,10 @@ impl Nats {
 impl Backend for Nats {
     fn connection(&self) -> Connection {
         self.link.state()
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.link.failure()
     }
 
     fn create(&self, spec: Arc<LogSpec>, completion: Completion<()>) {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +18,8 @@ pub(crate) struct Nats {
     process: Option<Child>,
     port: u16,
     directory: PathBuf,
+    /// What else the server is told.
+    options: Vec<String>,
 }
 
 /// The server: from the path, or where `./test` has put it.
@@ -28,18 +30,26 @@ fn program() -> PathBuf {
 
 impl Nats {
     fn start() -> Self {
+        Self::start_with(|_| vec!["-js".to_owned()])
+    }
+
+    /// One that is told what `options` makes of its directory.
+    fn start_with(options: impl FnOnce(&Path) -> Vec<String>) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = std::env::temp_dir().join(format!("tidegate-bus-nats-{}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
-        let mut nats = Self { process: None, port: 0, directory };
+        std::fs::create_dir_all(&directory).unwrap();
+        let options = options(&directory);
+        let mut nats = Self { process: None, port: 0, directory, options };
         nats.resume();
         nats
     }
 
     fn spawn(&self) -> Option<Child> {
         let mut command = Command::new(program());
-        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"]).arg(&self.directory);
+        command.args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"]).arg(&self.directory);
+        command.args(&self.options);
         let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap_or_else(|error| {
             panic!("nats-server cannot be started ({error}); ./test installs it, or go install github.com/nats-io/nats-server/v2")
         });
@@ -50,6 +60,14 @@ impl Nats {
             let _ = child.wait();
         }
         is_ready.then_some(child)
+    }
+}
+
+impl Nats {
+    /// A bus whose servers are asked by somebody: `user:password@`, or nothing.
+    fn bus_as(&self, user: &str, settings: Settings, observer: Observer) -> Bus {
+        let address: Address = format!("nats://{user}127.0.0.1:{}", self.port).parse().unwrap();
+        Bus::open(&address, settings, observer).unwrap()
     }
 }
 
@@ -72,8 +90,7 @@ impl Deployment for Nats {
 
 impl Outages for Nats {
     fn bus_with(&self, settings: Settings, observer: Observer) -> Bus {
-        let address: Address = format!("nats://127.0.0.1:{}", self.port).parse().unwrap();
-        Bus::open(&address, settings, observer).unwrap()
+        self.bus_as("", settings, observer)
     }
 
     fn kill(&mut self) {
@@ -111,7 +128,9 @@ impl Drop for Nats {
     }
 }
 
-mod servers {
+mod servers;
+
+mod promises {
     crate::suite!(a_test_each, super::Nats::start());
 }
 

@@ -102,6 +102,17 @@ pub(super) static METRICS: &[Metric] = &[
         "Records of applications whose time was over when they were read.",
         |it, out| out.one(of(it, |core| core.records_expired)),
     ),
+    Metric {
+        name: "tidegate_context_left_out_total",
+        kind: Counter,
+        labels: &["cause"],
+        help: "Contexts of nodes and advertisements of groups that this gateway could not use, by cause; an alarm should watch it.",
+        read: |it, out| {
+            for (cause, count) in it.status.core.iter().flat_map(|core| core.left_out) {
+                out.add(&[cause], count);
+            }
+        },
+    },
 ];
 
 const fn one(name: &'static str, kind: Kind, help: &'static str, read: fn(&Reading<'_>, &mut Samples<'_>)) -> Metric {

@@ -17,6 +17,11 @@ pub enum GeofenceError {
     /// Too few or too many corners.
     #[error("a polygon has 3 to 1024 corners; do not repeat the first one at the end")]
     Corners,
+    /// Nobody could be inside.
+    #[error(
+        "the polygon encloses nothing: its corners lie on one line, or its edges cross so that its parts cancel out"
+    )]
+    NoArea,
     /// Half of the world or more, where it is not said which half is meant.
     #[error("the polygon is 180 degrees of longitude wide or wider, or encloses a pole: split it into several groups")]
     TooWide,
@@ -73,6 +78,22 @@ impl Circle {
     }
 }
 
+/// Square degrees, some square centimetres at the equator: what is smaller than coordinates can tell apart encloses nothing.
+const LEAST_AREA: f64 = 1e-13;
+
+/// Twice the area that corners enclose, square degrees (Gauss's formula, from the first corner so that small areas far from the origin are
+/// not lost in rounding).
+fn twice_the_area(corners: &[(f64, f64)]) -> f64 {
+    let origin = corners.first().copied().unwrap_or_default();
+    let from_origin = |corner: &(f64, f64)| (corner.0 - origin.0, corner.1 - origin.1);
+    let pairs = corners.iter().zip(corners.iter().cycle().skip(1));
+    let cross = |(a, b): (&(f64, f64), &(f64, f64))| {
+        let ((a, b), (c, d)) = (from_origin(a), from_origin(b));
+        a * d - b * c
+    };
+    pairs.map(cross).sum::<f64>().abs()
+}
+
 /// A polygon whose edges are straight on a map of latitude and longitude. It may lie across the antimeridian: each edge goes the
 /// shorter way round.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,6 +134,9 @@ impl Polygon {
         let (west, east) = (lowest(&|corner| corner.1), highest(&|corner| corner.1));
         if east - west >= 180.0 {
             return Err(GeofenceError::TooWide);
+        }
+        if twice_the_area(&unrolled) < LEAST_AREA {
+            return Err(GeofenceError::NoArea);
         }
         Ok(Self { corners: unrolled, south, north, west, east })
     }
@@ -196,6 +220,22 @@ mod tests {
         assert!(
             fiji.contains(at(-18.0, -180.0)) && !fiji.contains(at(-18.0, 0.0)) && !fiji.contains(at(-18.0, -177.0))
         );
+    }
+
+    #[test]
+    fn a_polygon_that_encloses_nothing_is_refused() {
+        for corners in [
+            &[(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)][..],
+            &[(53.5, 10.0), (53.5, 10.0), (53.5, 10.0)],
+            &[(53.5, 10.0), (53.6, 10.0), (53.55, 10.0)],
+            &[(0.1, 0.1), (0.2, 0.2), (0.7, 0.7), (0.3, 0.3)],
+            // Corners of a rectangle, in the wrong order.
+            &[(53.5, 10.0), (53.5, 10.1), (53.6, 10.0), (53.6, 10.1)],
+        ] {
+            assert_eq!(polygon(corners), Err(GeofenceError::NoArea), "{corners:?}");
+        }
+        let metre = 1e-5;
+        assert!(polygon(&[(80.0, 179.0), (80.0, 179.0 + metre), (80.0 + metre, 179.0)]).is_ok(), "half a square metre");
     }
 
     #[test]

@@ -53,11 +53,11 @@ pub struct Memberships {
 }
 
 impl Memberships {
-    /// Takes an advertisement; returns what changed, for each node.
+    /// Whether an advertisement says something by itself, whatever is known.
     ///
     /// # Errors
-    /// When it is not valid, too much, or older than what is known; then nothing changes.
-    pub fn apply(&mut self, advertisement: &GroupAdvertisement) -> Result<Vec<MembershipChange>, AdvertisementRefused> {
+    /// When it has a name that is none, or more groups than a definer has.
+    pub fn check(advertisement: &GroupAdvertisement) -> Result<(), AdvertisementRefused> {
         let all = advertisement.members.iter().flat_map(BTreeMap::values).chain([&advertisement.groups]);
         if all.clone().any(|groups| groups.len() > MAX_GROUPS) {
             return Err(AdvertisementRefused::TooMany);
@@ -68,6 +68,15 @@ impl Memberships {
         if advertisement.node.is_none() && advertisement.members.is_none() {
             return Err(AdvertisementRefused::Invalid);
         }
+        Ok(())
+    }
+
+    /// Takes an advertisement; returns what changed, for each node.
+    ///
+    /// # Errors
+    /// When it is not valid, too much, or older than what is known; then nothing changes.
+    pub fn apply(&mut self, advertisement: &GroupAdvertisement) -> Result<Vec<MembershipChange>, AdvertisementRefused> {
+        Self::check(advertisement)?;
         let definer = self.definer(&advertisement.definer)?;
         let mut changes = Vec::new();
         if let Some(members) = &advertisement.members {

@@ -7,6 +7,8 @@ use crate::register::Topic;
 
 /// Longest topic of MQTT, bytes.
 const MAX_TOPIC_BYTES: usize = 65_535;
+/// Receipts that a message may ask for.
+const RECEIPTS: [&str; 2] = ["delivered", "all"];
 
 /// A message for nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,13 +72,14 @@ pub fn read_record(topic: Topic, record: &Record, packing: Packing) -> Result<De
         annotations.user_properties.push((headers::PRIORITY.to_owned(), level.min(9).to_string()));
     }
     if let Some(receipt) = envelope.receipt.as_deref().or(get(headers::RECEIPT)) {
-        if !matches!(receipt, "delivered" | "all") {
-            return Err(bad(headers::RECEIPT, receipt, "delivered or all"));
-        }
         if annotations.response_topic.is_none() {
             return Err(Rejected("it asks for receipts and has no response topic for them".to_owned()));
         }
         annotations.user_properties.push((headers::RECEIPT.to_owned(), receipt.to_owned()));
+    }
+    let unknown = |(name, value): &&(String, String)| name == headers::RECEIPT && !RECEIPTS.contains(&value.as_str());
+    if let Some((_, receipt)) = annotations.user_properties.iter().find(unknown) {
+        return Err(bad(headers::RECEIPT, receipt, "delivered or all"));
     }
     let payload = envelope.text.map(String::into_bytes).or(envelope.message.map(|blob| blob.0)).unwrap_or_default();
     Ok(Delivery { address, qos, expiry, expires_at_ms, annotations, payload })

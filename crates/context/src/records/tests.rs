@@ -147,7 +147,7 @@ type Case = (Topic, &'static str, &'static [(&'static str, &'static str)], &'sta
 #[test]
 fn bad_records_are_told_apart() {
     let private = Topic::PrivateMessageTopic;
-    let cases: [Case; 11] = [
+    let cases: [Case; 13] = [
         (private, "", &[], "it names no node"),
         (Topic::GroupMessageTopic, "", &[], "it names no group"),
         (Topic::GroupMessageTopic, "a/b", &[], "the name of a group"),
@@ -156,6 +156,8 @@ fn bad_records_are_told_apart() {
         (private, "n", &[("expiry", "-1")], "a number"),
         (private, "n", &[("expires-at", "soon")], "milliseconds since 1970"),
         (private, "n", &[("receipt", "all")], "no response topic"),
+        (private, "n", &[("receipt", "bogus"), ("response-topic", "a")], "delivered or all"),
+        (private, "n", &[("user-properties", r#"[["receipt","bogus"]]"#)], "delivered or all"),
         (private, "n", &[("correlation-data", "%")], "base64"),
         (private, "n", &[("user-properties", "{}")], "a JSON array of pairs"),
         (private, "n", &[("envelope", "xml")], "plain, json or msgpack"),

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::LeftOut;
+
 /// A number that any thread may change.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -85,4 +87,33 @@ figures! {
     records_expired,
     /// Messages for applications that wait for the bus now.
     records_waiting,
+    /// Contexts that were left out, being too long.
+    left_out_too_long,
+    /// Those that were no JSON objects.
+    left_out_not_json,
+    /// What was said of nodes whose names no key on the bus can have.
+    left_out_name,
+    /// Advertisements that were none.
+    left_out_advertisement,
+    /// Those in another definer's name.
+    left_out_definer,
+    /// Those beyond what a gateway keeps.
+    left_out_limit,
+}
+
+impl CoreFigures {
+    /// What was left out of what clients and definers have said of nodes, by cause.
+    pub fn left_out(&self) -> [(&'static str, u64); LeftOut::ALL.len()] {
+        LeftOut::ALL.map(|why| {
+            let count = match why {
+                LeftOut::TooLong => self.left_out_too_long,
+                LeftOut::NotJson => self.left_out_not_json,
+                LeftOut::Name => self.left_out_name,
+                LeftOut::Advertisement => self.left_out_advertisement,
+                LeftOut::Definer => self.left_out_definer,
+                LeftOut::Limit => self.left_out_limit,
+            };
+            (why.label(), count)
+        })
+    }
 }

@@ -6,17 +6,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tidegate_bus::{Position, Record};
 
-use super::courier::{Courier, Following};
-use super::{Bell, Running, Stop};
-use crate::groups::{MAX_CONTEXT_BYTES, MembershipChange, Memberships};
+use super::courier::{Courier, Following, key_of};
+use super::left_out::{Complaints, MAX_NODE_BYTES, check_context, read_advertisement};
+use super::{Bell, LeftOut, Running, Stop};
+use crate::groups::{AdvertisementRefused, MembershipChange, Memberships};
 use crate::latency::{PingRound, PingWindow};
 use crate::messages::{
     ConnectionReport, GWList, GroupAdvertisement, Handover, HelloPoA, LoadReport, NodeLink, Payload, PingConfig,
 };
 use crate::register::Topic;
 
-/// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
-const MAX_NODE_BYTES: usize = 512;
 /// Nodes in one part of a connection report, and pings and changes of groups made at once.
 const AT_ONCE: usize = 1_000;
 /// Records and messages that are taken at once.
@@ -130,6 +129,7 @@ struct Gateway {
     handovers: Following,
     advertisements: Vec<Following>,
     members: Memberships,
+    complaints: Complaints,
     /// Who was connected when it was last looked.
     known: HashSet<Arc<str>>,
     pings: PingWindow,
@@ -176,6 +176,7 @@ impl Gateway {
             handovers,
             advertisements,
             members: Memberships::default(),
+            complaints: Complaints::default(),
             known: HashSet::new(),
             pings: PingWindow::default(),
             round: 0,
@@ -241,12 +242,8 @@ impl Gateway {
         }
         // Only the last one of a node counts, and a log keeps no more than that.
         for NodeContext { node, context } in contexts {
-            if node.is_empty() || node.len() > MAX_NODE_BYTES || context.len() > MAX_CONTEXT_BYTES {
-                tracing::warn!(
-                    node = node.get(..64),
-                    bytes = context.len(),
-                    "a context is too long, or its node's name is"
-                );
+            if let Err(why) = check_context(&node, &context) {
+                self.complaints.note(self.courier.counters(), why, &node);
                 continue;
             }
             self.courier.contexts().put(&node, &context);
@@ -262,16 +259,13 @@ impl Gateway {
             bell.ring();
         }
         for (definer, payload) in said {
-            match GroupAdvertisement::read(&payload) {
-                Ok(advertisement) if advertisement.definer == definer => {
+            match read_advertisement(&definer, &payload) {
+                Ok(advertisement) => {
                     let key = advertisement.node.as_ref().map(|node| format!("{definer}/{node}"));
                     let (node, key) = (advertisement.node.as_deref(), key.as_deref().unwrap_or(&definer));
                     self.courier.tell(Topic::GroupAdvertisement, Some(node.unwrap_or(&definer)), key, payload);
                 }
-                Ok(_) => {
-                    tracing::warn!(definer, "an advertisement names another definer than its topic; it was left out");
-                }
-                Err(error) => tracing::warn!(definer, %error, "an advertisement was left out"),
+                Err(why) => self.complaints.note(self.courier.counters(), why, &definer),
             }
         }
     }
@@ -320,11 +314,20 @@ impl Gateway {
         let mut changes = Vec::new();
         for log in &mut self.advertisements {
             for record in log.take(&self.courier, bell, TAKEN_AT_ONCE) {
-                let Some(advertisement) = read::<GroupAdvertisement>(&record) else { continue };
+                if record.payload.is_empty() {
+                    continue;
+                }
+                let Ok(advertisement) = GroupAdvertisement::read(&record.payload) else {
+                    let whose = key_of(&record).unwrap_or_default();
+                    self.complaints.note(self.courier.counters(), LeftOut::Advertisement, whose);
+                    continue;
+                };
                 match self.members.apply(&advertisement) {
                     Ok(made) => changes.extend(made),
-                    Err(error) => {
-                        tracing::debug!(definer = advertisement.definer, %error, "an advertisement was left out");
+                    // Its node has sent another context since.
+                    Err(AdvertisementRefused::Outdated) => {}
+                    Err(refused) => {
+                        self.complaints.note(self.courier.counters(), refused.into(), &advertisement.definer);
                     }
                 }
             }

@@ -10,6 +10,7 @@ mod counters;
 mod courier;
 mod definer;
 mod gateway;
+mod left_out;
 mod manager;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use counters::{CoreCounters, CoreFigures};
 pub use courier::Courier;
 pub use definer::{DefinerSettings, start_definer};
 pub use gateway::{GatewaySettings, Host, HostLoad, HostNode, NodeContext, start_gateway};
+pub use left_out::LeftOut;
 pub use manager::{ManagerSettings, start_manager};
 
 /// Why a service did not start.

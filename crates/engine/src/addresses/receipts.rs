@@ -140,6 +140,14 @@ fn told(fate: &str, node: &str, topic: &str, reason: Option<Reason>) -> String {
     format!("{{\"receipt\":\"{fate}\",\"node\":{},\"topic\":{}{reason}}}", quoted(node), quoted(topic))
 }
 
+/// Receipts that there are.
+const RECEIPTS: [&str; 2] = ["delivered", "all"];
+
+/// Whether a sender asks for receipts that there are not.
+pub(crate) fn asks_for_unknown_receipts(properties: &PublishProperties<'_>) -> bool {
+    properties.user_properties.iter().any(|(name, value)| name == ASKS && !RECEIPTS.contains(&value))
+}
+
 impl Engine {
     /// Adds to the properties of a message to nodes where its receipts go, if its sender asks for any and may publish there.
     pub(crate) fn add_receipts(
@@ -167,8 +175,7 @@ impl Engine {
         to: &str,
         out: &mut Vec<u8>,
     ) -> bool {
-        let wants =
-            asked.user_properties.iter().any(|(name, value)| name == ASKS && matches!(value, "delivered" | "all"));
+        let wants = asked.user_properties.iter().any(|(name, value)| name == ASKS && RECEIPTS.contains(&value));
         let Some(addresses) = self.settings.addresses.as_ref().filter(|_| wants) else { return false };
         let several = match Address::read(&addresses.prefix, topic) {
             Some(Address::Node(_)) => false,
@@ -242,7 +249,7 @@ impl Desk {
                 let payload = told(fate.word(), client_id, topic, reason);
                 self.receipts.push(Receipt::new(tenant, &asked, qos, payload));
             }
-            Address::Group(_) | Address::All => self.note_fate(asked.number, fate),
+            Address::Group(_) | Address::All => self.note_fate(asked.number, client_id, fate),
             Address::Node(_) | Address::Receipts(_) => {}
         }
     }

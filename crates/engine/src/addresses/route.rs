@@ -2,6 +2,7 @@
 
 use super::Address;
 use super::nodes::ADDRESSED;
+use super::tally::Counted;
 use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::ids::{SessionKey, TenantId, partition_of};
@@ -95,12 +96,20 @@ impl Reach<'_> {
                     self.desk.tell_unknown(&id, publication);
                 }
             }
-            Some(Address::Group(_) | Address::All) => {
-                let members = route.targets().iter().filter(|target| is_node(target.session)).count();
+            Some(several @ (Address::Group(_) | Address::All)) => {
+                let is_member = |key: SessionKey| match several {
+                    Address::Group(name) => self.nodes.members(publication.tenant, name).contains(&key.0),
+                    _ => true,
+                };
+                let reached = route.targets().iter().map(|target| target.session).filter(|key| is_node(*key));
+                let (members, others): (Vec<_>, Vec<_>) = reached.partition(|key| is_member(*key));
+                let name = |key: &SessionKey| self.desk.sessions.get(key.0).map(|it| Box::from(&*it.client_id));
+                let counted =
+                    Counted { members: members.len() as u32, others: others.iter().filter_map(name).collect() };
                 let mut shards = Shards(self.roster.living(route.remote_bits()));
                 shards.add(self.place.shard);
                 let awaited = entered.then_some(shards);
-                self.desk.begin_tally(now, publication, members as u32, source.origin, awaited);
+                self.desk.begin_tally(now, publication, counted, source.origin, awaited);
             }
             Some(Address::Receipts(_)) | None => {}
         }

@@ -3,7 +3,7 @@
 //! Each shard counts its own nodes, and tells the shard where the message entered; that one adds up and tells the sender: when all have
 //! counted, from time to time as long as something changes, and when nothing can change any more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::receipts::{Asked, Fate, Receipt, quoted};
 use crate::desk::{Desk, Timer};
@@ -67,10 +67,20 @@ impl Counts {
     }
 }
 
+/// Whom a shard counts of those that it delivers a message to.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// Nodes that the message is for.
+    pub members: u32,
+    /// Nodes that are none of them, and have subscribed to the topic by themselves: what becomes of it there is not counted.
+    pub others: BTreeSet<Box<str>>,
+}
+
 /// What a shard counts of its own nodes.
 #[derive(Debug)]
 struct Part {
     origin: ShardId,
+    others: BTreeSet<Box<str>>,
     counts: Counts,
     changed: bool,
 }
@@ -101,9 +111,9 @@ pub(crate) struct Tallies {
 
 impl Tallies {
     /// A node's part in a message has come to something; says whether it is counted.
-    fn note(&mut self, number: u64, fate: Fate) -> bool {
+    fn note(&mut self, number: u64, node: &str, fate: Fate) -> bool {
         let part = self.parts.get_mut(&number);
-        if let Some(part) = part {
+        if let Some(part) = part.filter(|part| !part.others.contains(node)) {
             part.counts.note(fate);
             part.changed = true;
             return true;
@@ -137,17 +147,18 @@ impl Tallies {
 }
 
 impl Desk {
-    /// A message to several nodes has entered here, or come from another shard: the `members` among its receivers are counted.
+    /// A message to several nodes has entered here, or come from another shard: those among its receivers that it is for are counted.
     pub(super) fn begin_tally(
         &mut self,
         now: Now,
         publication: &Publication<'_>,
-        members: u32,
+        counted: Counted,
         origin: ShardId,
         awaited: Option<Shards>,
     ) {
         let Some(asked) = Asked::read(publication.properties).filter(|asked| asked.number != 0) else { return };
-        let part = Part { origin, counts: Counts { members, ..Counts::default() }, changed: true };
+        let Counted { members, others } = counted;
+        let part = Part { origin, others, counts: Counts { members, ..Counts::default() }, changed: true };
         self.tallies.add_part(asked.number, part);
         if let Some(awaited) = awaited {
             let whole = Whole {
@@ -164,8 +175,8 @@ impl Desk {
     }
 
     /// A node's part in a message has come to something.
-    pub(super) fn note_fate(&mut self, number: u64, fate: Fate) {
-        if self.tallies.note(number, fate) {
+    pub(super) fn note_fate(&mut self, number: u64, node: &str, fate: Fate) {
+        if self.tallies.note(number, node, fate) {
             self.tell_counts_later(self.journal.now.monotonic);
         }
     }

@@ -3,6 +3,7 @@
 use tidegate_mqtt::{PayloadFormat, PublishProperties, RawPublish};
 
 use super::Forwarding;
+use crate::addresses::asks_for_unknown_receipts;
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::input::Refused;
@@ -44,6 +45,11 @@ impl Engine {
             properties.copy_forwardable(&mut forwarded);
             if self.cache.traits(slot).is_address {
                 let topic = self.cache.get(slot).0.to_owned();
+                if asks_for_unknown_receipts(&properties) && self.may_be_refused(session, &topic, raw) {
+                    self.scratch_properties = forwarded;
+                    self.refuse_not_understood(now, key, session, &topic, raw);
+                    return Ok(());
+                }
                 self.add_receipts(session, &topic, &properties, &mut forwarded);
             }
         }

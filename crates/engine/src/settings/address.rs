@@ -28,7 +28,34 @@ pub struct AddressSettings {
     /// Filters of the topics whose messages are handed to the shell as [`Event::Report`](crate::Event::Report), beside all else that
     /// becomes of them: what mobile nodes say of themselves. Only where a message comes in, and only of the tenant of all who have none.
     pub reports: Vec<String>,
+    /// Which of them nobody can use: they are refused where their client can be told so.
+    pub unusable_report: Option<ReportCheck>,
 }
+
+/// Says of the prefix of addresses, a topic and a payload whether that is a report that nobody can use. It looks at nothing else.
+#[derive(Clone, Copy)]
+pub struct ReportCheck(pub fn(&str, &str, &[u8]) -> bool);
+
+impl ReportCheck {
+    pub(crate) fn holds(self, prefix: &str, topic: &str, payload: &[u8]) -> bool {
+        (self.0)(prefix, topic, payload)
+    }
+}
+
+impl std::fmt::Debug for ReportCheck {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReportCheck")
+    }
+}
+
+// A program has one; settings differ in whether they name it.
+impl PartialEq for ReportCheck {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ReportCheck {}
 
 impl Default for AddressSettings {
     fn default() -> Self {
@@ -43,6 +70,7 @@ impl Default for AddressSettings {
             keep_qos0: true,
             records: false,
             reports: Vec::new(),
+            unusable_report: None,
         }
     }
 }

@@ -90,6 +90,14 @@ pub(crate) struct TopicTraits {
     pub is_report: bool,
 }
 
+impl TopicTraits {
+    /// Whether the shell hears of messages to it.
+    #[inline]
+    pub(crate) fn are_for_shell(self) -> bool {
+        self.is_record || self.is_report
+    }
+}
+
 impl RouteCache {
     /// A cache without routes.
     pub(crate) fn new(settings: Arc<Settings>) -> Self {

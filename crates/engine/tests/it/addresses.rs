@@ -9,6 +9,7 @@ use crate::harness::*;
 mod leaving;
 mod mailbox;
 mod names;
+mod priority;
 mod receipts;
 mod weather;
 

@@ -1,7 +1,7 @@
 //! Messages for applications on a bus, and theirs for nodes.
 
 use tidegate_engine::{
-    AddressSettings, Durability, InnerPublication, Millis, Reason, RecordTicket, Settings, TenantId,
+    AddressSettings, Durability, InnerPublication, Millis, Reason, RecordTicket, ReportCheck, Settings, TenantId,
 };
 use tidegate_mqtt::{PacketType, QoS, ReasonCode};
 
@@ -218,5 +218,36 @@ fn what_nodes_say_of_themselves_is_told_where_it_comes_in() {
         assert_eq!(told, [("truck", "ctx/context/truck"), ("truck", "vehicle/7/position")], "each once, by one shard");
         assert!(reports[0].properties.is_empty() && !reports[1].properties.is_empty());
         assert!(world.take_records().is_empty());
+    });
+}
+
+#[test]
+fn a_report_that_nobody_can_use_is_refused_where_its_client_can_be_told() {
+    let change = |settings: &mut Settings| {
+        on_bus(settings);
+        let addresses = settings.addresses.as_mut().unwrap();
+        addresses.reports = vec!["ctx/context/+".into()];
+        addresses.unusable_report =
+            Some(ReportCheck(|prefix, topic, payload| topic.starts_with(prefix) && !payload.starts_with(b"{")));
+    };
+    everywhere_with(change, |world| {
+        let reader = world.connect(v5("reader"));
+        reader.subscribe("ctx/context/#", QoS::AtLeastOnce);
+        let (node, old) = (world.connect(v5("truck")), world.connect(v311("old")));
+        let refused = ReasonCode::ImplementationSpecificError;
+        assert_eq!(node.publish(message("ctx/context/truck", "1").qos1()), refused);
+        assert_eq!(node.publish(message("ctx/context/truck", "2").qos(QoS::ExactlyOnce)), refused);
+        assert_eq!(world.dropped(Reason::NotUnderstood), 2);
+        // Whoever cannot be told is not punished, and subscribers get what they have asked for.
+        node.publish(message("ctx/context/truck", "3"));
+        assert_eq!(old.publish(message("ctx/context/old", "4").qos1()), ReasonCode::Success);
+        assert_eq!(node.publish(message("ctx/context/truck", "{}").qos(QoS::ExactlyOnce)), ReasonCode::Success);
+        reader.expect_publish("ctx/context/truck", "3");
+        reader.expect_publish("ctx/context/old", "4");
+        reader.expect_publish("ctx/context/truck", "{}");
+        let told: Vec<_> =
+            world.take_reports().iter().map(|it| String::from_utf8_lossy(&it.payload).into_owned()).collect();
+        assert_eq!(told, ["1", "2", "3", "4", "{}"], "the shell counts all of them");
+        assert_eq!(world.dropped(Reason::NotUnderstood), 2);
     });
 }

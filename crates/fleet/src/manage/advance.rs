@@ -149,7 +149,9 @@ impl Manager {
     }
 
     fn configured(&self, action: &Action, waited: Duration, sight: &Sight) -> Progress {
-        if let Some(why) = ended(&action.targets, sight) {
+        // The first of a fleet are its homes before they serve. One of them that dies is healed like any that serves, not released.
+        let heals = action.kind == Kind::Start;
+        if let Some(why) = ended(&action.targets, sight).filter(|_| !heals) {
             return Progress::Fail(why);
         }
         let brokers = self.book.names(Level::Broker, &[Phase::Serving]);
@@ -157,6 +159,9 @@ impl Manager {
             return Progress::Wait("no broker serves yet".to_owned());
         }
         for at in &action.targets {
+            if ended(std::slice::from_ref(at), sight).is_some() {
+                continue;
+            }
             let Some(view) = sight.orchestrators.get(at) else {
                 return within(self.settings.join_limit, waited, Progress::Wait(format!("{at} does not answer")));
             };

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// The name of a resource: 1 to 63 of `a`–`z`, `0`–`9` and `-`, beginning with a letter. It is part of paths, host names and URLs.
+/// Tables of homes repeat each name many times, so that copies share their text.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct ResourceName(String);
+pub struct ResourceName(Arc<str>);
 
 /// Why a text is no name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +31,7 @@ impl FromStr for ResourceName {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
         if begins && text.len() <= 63 && text.bytes().all(plain) {
-            Ok(Self(text.to_owned()))
+            Ok(Self(text.into()))
         } else {
             Err(ResourceNameError(text.chars().take(80).collect()))
         }
@@ -46,7 +48,7 @@ impl TryFrom<String> for ResourceName {
 
 impl From<ResourceName> for String {
     fn from(name: ResourceName) -> Self {
-        name.0
+        name.0.as_ref().to_owned()
     }
 }
 

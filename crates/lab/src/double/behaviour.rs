@@ -18,6 +18,8 @@ pub struct Behaviour {
     pub refuse: f64,
     /// The probability that a client is refused.
     pub refuse_client: f64,
+    /// The probability that a subscription is refused.
+    pub refuse_subscription: f64,
     /// When nothing is done.
     pub stalls: Vec<Stall>,
     /// Where chance begins.

@@ -144,7 +144,11 @@ impl Double {
     fn subscribe(&mut self, connection: u32, version: Version, subscribe: &Subscribe<'_>, at_ns: u64) {
         let mut codes = Vec::new();
         for (filter, options) in subscribe.filters() {
-            if let Ok(filter) = filter {
+            let share = self.behaviour.refuse_subscription;
+            if share > 0.0 && self.chance.happens(share) {
+                self.records.subscriptions_refused += 1;
+                codes.push(ReasonCode::NotAuthorized);
+            } else if let Ok(filter) = filter {
                 self.subscriptions.add(connection, filter, options.qos);
                 codes.push(ReasonCode::granted(options.qos));
             } else {

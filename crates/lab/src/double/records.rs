@@ -11,6 +11,8 @@ pub struct Records {
     pub refused: u64,
     /// Clients refused.
     pub clients_refused: u64,
+    /// Subscriptions refused.
+    pub subscriptions_refused: u64,
     /// Deliveries given to connections, each counted once.
     pub delivered: u64,
     /// Deliveries dropped.

@@ -41,7 +41,7 @@ pub fn run(plan: &ExchangePlan, progress: &mut dyn Progress, stop: &AtomicBool) 
     let mut exchange = Exchange::new(plan)?;
     exchange.connect()?;
     exchange.turn_until(progress, stop, |exchange, now_ns| {
-        exchange.is_gathered() || now_ns >= exchange.plan.drain_ms * MILLI
+        exchange.is_gathered() || now_ns >= exchange.plan.connect_timeout_ms * MILLI
     })?;
     exchange.begin(progress);
     exchange.turn_until(progress, stop, Exchange::has_sent)?;
@@ -196,7 +196,7 @@ impl<'a> Exchange<'a> {
     fn note_silence(&mut self) {
         let silent = self.expected.saturating_sub(self.ready) as u64;
         if silent > 0 {
-            let (name, seconds) = (self.plan.protocol.name(), self.plan.drain_ms / 1000);
+            let (name, seconds) = (self.plan.protocol.name(), self.plan.connect_timeout_ms / 1000);
             let what = format!("no end of the handshake within {seconds} s; check that {} speaks {name}", self.address);
             self.books.outcome.note_problem(&what, silent);
         }

@@ -132,7 +132,10 @@ pub struct ExchangePlan {
     pub warm_up_ms: u64,
     /// Time that is measured, in milliseconds.
     pub duration_ms: u64,
-    /// How long after the last receipt the rest is waited for, and how long connecting may take, in milliseconds.
+    /// How long connecting may take, in milliseconds.
+    #[serde(default = "default_connect_timeout_ms")]
+    pub connect_timeout_ms: u64,
+    /// How long after the last receipt the rest is waited for, in milliseconds.
     #[serde(default = "default_drain_ms")]
     pub drain_ms: u64,
     /// Where all chance begins.
@@ -145,6 +148,10 @@ pub struct ExchangePlan {
 
 fn default_topic() -> String {
     "lab".to_owned()
+}
+
+fn default_connect_timeout_ms() -> u64 {
+    10_000
 }
 
 fn default_drain_ms() -> u64 {

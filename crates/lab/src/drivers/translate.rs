@@ -55,6 +55,7 @@ impl ExchangePlan {
             acknowledged,
             warm_up_ms: plan.warm_up_ms,
             duration_ms: plan.duration_ms,
+            connect_timeout_ms: plan.connect_timeout_ms,
             drain_ms: plan.drain_ms,
             seed: plan.seed,
             deadline_ms: plan.deadline_ms,

@@ -10,6 +10,7 @@ mod packets;
 mod populate;
 mod publish;
 mod receive;
+mod refusals;
 mod work;
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +23,7 @@ pub(crate) use conclude::Totals;
 use meter::Meter;
 use publish::Publisher;
 use receive::Receiver;
+use refusals::Refusals;
 use work::Work;
 
 use super::directory::Directory;
@@ -103,6 +105,7 @@ pub(crate) struct Core {
     respondents: HashMap<u32, u32>,
     /// Messages that the broker has refused, by stream.
     refused: HashMap<u32, u32>,
+    refusals: Refusals,
     /// Packet ids of QoS 2 that a client has received and not been told to release.
     held: HashMap<u32, HashSet<u16>>,
     /// Publishers that may go on, since something of theirs has come.

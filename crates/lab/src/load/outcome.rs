@@ -44,7 +44,7 @@ pub struct LoadOutcome {
     pub series: Vec<Second>,
     /// The generator itself.
     pub generator: Generator,
-    /// What went wrong with connections, in words that say what to do next, and how many met it.
+    /// What went wrong with connections and what the broker refused, in words that say what to do next, and how often.
     #[serde(default)]
     pub problems: BTreeMap<String, u64>,
     /// What the broker says that it is, with its version, where the protocol tells.
@@ -90,16 +90,16 @@ impl LoadOutcome {
         self.generator.cpu_ns += other.generator.cpu_ns;
         self.generator.busiest = self.generator.busiest.max(other.generator.busiest);
         self.stopped |= other.stopped;
-        other.problems.iter().for_each(|(what, connections)| self.note_problem(what, *connections));
+        other.problems.iter().for_each(|(what, times)| self.note_problem(what, *times));
         self.product = self.product.take().or_else(|| other.product.clone());
     }
 
-    /// Notes what went wrong with so many connections. Of many texts, those that come first are kept.
-    pub fn note_problem(&mut self, what: &str, connections: u64) {
+    /// Notes what went wrong so many times. Of many texts, those that come first are kept.
+    pub fn note_problem(&mut self, what: &str, times: u64) {
         if let Some(known) = self.problems.get_mut(what) {
-            *known += connections;
+            *known += times;
         } else if self.problems.len() < PROBLEMS_MOST {
-            self.problems.insert(what.to_owned(), connections);
+            self.problems.insert(what.to_owned(), times);
         }
     }
 

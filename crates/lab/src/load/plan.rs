@@ -117,6 +117,16 @@ impl LoadPlan {
         }
     }
 
+    /// The plan as it is kept beside results: who logs in, and with what, is nobody's business there.
+    #[must_use]
+    pub fn without_credentials(mut self) -> Self {
+        if let Some(credentials) = &mut self.target.credentials {
+            "***".clone_into(&mut credentials.username);
+            "***".clone_into(&mut credentials.password);
+        }
+        self
+    }
+
     /// The clients of all groups.
     pub fn clients(&self) -> u64 {
         self.groups.iter().map(|group| u64::from(group.count)).sum()

@@ -334,3 +334,25 @@ fn slow_readers_are_neither_waited_for_nor_counted_in_the_latency_of_all() {
     assert_eq!(outcome.latency.count(), outcome.groups[0].counts.received);
     assert!(outcome.losses.overflow > 0, "{:?}", outcome.losses);
 }
+
+#[test]
+fn what_a_broker_refuses_is_told_by_its_reason_and_as_often_as_it_was() {
+    let refuse =
+        Behaviour { refuse: 0.3, refuse_client: 0.3, refuse_subscription: 0.3, seed: 6, ..Behaviour::default() };
+    let (outcome, records) = Simulated::run(plan(1_000, mesh(20, 10, 1, open(10.0))), refuse);
+    let refusals = [records.clients_refused, records.refused, records.subscriptions_refused];
+    assert!(refusals.iter().all(|times| *times > 1), "{refusals:?}");
+    let told: Vec<(&str, u64)> = outcome.problems.iter().map(|(what, times)| (what.as_str(), *times)).collect();
+    let begins = [
+        "client: server unavailable (0x88); look",
+        "message: quota exceeded (0x97); raise",
+        "subscription: not authorized (0x87); give",
+    ];
+    assert_eq!(told.len(), begins.len(), "{told:?}");
+    for ((begin, due), (what, times)) in begins.into_iter().zip(refusals).zip(told) {
+        assert!(what.starts_with(&format!("the broker refused a {begin}")), "{what}");
+        assert_eq!(times, due, "{what}");
+    }
+    let nothing = Simulated::run(plan(100, mesh(2, 2, 1, open(100.0))), Behaviour::default()).0;
+    assert!(nothing.problems.is_empty(), "{:?}", nothing.problems);
+}

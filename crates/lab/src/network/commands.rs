@@ -8,6 +8,9 @@ use super::{Network, NetworkError};
 /// Packets under way in netem at most: those of its delay and those that wait.
 const UNDER_WAY: &str = "1000000";
 
+/// What carries out a command of words that have no spaces in them.
+pub(super) type Run<'a> = &'a mut dyn FnMut(&str) -> Result<(), NetworkError>;
+
 /// Runs a command of words that have no spaces in them.
 pub(super) fn run(command: &str) -> Result<(), NetworkError> {
     let failed = |message: String| NetworkError::Command { command: command.to_owned(), message };

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde::{Deserialize, Serialize};
 
-use super::commands::{discipline, run};
+use super::commands::{Run, discipline, run};
 use super::{Network, NetworkError, carry, tun};
 
 /// The link's end in the namespace.
@@ -50,22 +50,12 @@ pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), Netwo
     input.read_line(&mut line).map_err(NetworkError::io("read what is asked for"))?;
     let wrong = |error: serde_json::Error| NetworkError::Holder(error.to_string());
     let asked: Asked = serde_json::from_str(&line).map_err(wrong)?;
-    run("ip link set lo up")?;
     if let Some(backlog) = asked.network.backlog {
         // Each network namespace has its own.
         fs::write("/proc/sys/net/core/somaxconn", backlog.to_string()).map_err(NetworkError::io("set the backlog"))?;
     }
     let device = format!("tgl{}", std::process::id());
-    let by_kernel = !asked.network.disturbs() || has_netem();
-    if by_kernel {
-        run(&format!("ip link add {INNER} type veth peer name {device} netns {}", asked.lab))?;
-    } else {
-        by_program(&asked, &device)?;
-    }
-    configure(INNER, asked.inner, asked.outer)?;
-    if by_kernel {
-        shape(INNER, &asked.network)?;
-    }
+    let by_kernel = make(&asked, &device, &mut run)?;
     let answer = serde_json::to_string(&Answer { device, by_kernel }).map_err(wrong)?;
     writeln!(output, "{answer}").and_then(|()| output.flush()).map_err(NetworkError::io("answer"))?;
     // Nothing more is said; this ends when the lab does, however that comes.
@@ -74,20 +64,36 @@ pub fn hold(mut input: impl BufRead, mut output: impl Write) -> Result<(), Netwo
     if by_kernel { run(&format!("ip link del {INNER}")) } else { Ok(()) }
 }
 
+/// Makes the link and this end of it; whether the kernel carries packets.
+fn make(asked: &Asked, device: &str, run: Run<'_>) -> Result<bool, NetworkError> {
+    run("ip link set lo up")?;
+    let by_kernel = !asked.network.disturbs() || has_netem(run);
+    if by_kernel {
+        run(&format!("ip link add {INNER} type veth peer name {device} netns {}", asked.lab))?;
+    } else {
+        by_program(asked, device)?;
+    }
+    configure(INNER, asked.inner, asked.outer, run)?;
+    if by_kernel {
+        shape(INNER, &asked.network, run)?;
+    }
+    Ok(by_kernel)
+}
+
 /// Gives an end its address and takes it up. Packets are no longer than a real network's: what is lost, or takes time, is one packet.
-pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr) -> Result<(), NetworkError> {
+pub(super) fn configure(device: &str, own: Ipv4Addr, other: Ipv4Addr, run: Run<'_>) -> Result<(), NetworkError> {
     run(&format!("ip addr add {own} peer {other} dev {device}"))?;
     run(&format!("ip link set {device} mtu 1500 gso_max_segs 1 up"))
 }
 
 /// Has the kernel do to packets that leave by a device what the network asks for.
-pub(super) fn shape(device: &str, network: &Network) -> Result<(), NetworkError> {
+pub(super) fn shape(device: &str, network: &Network, run: Run<'_>) -> Result<(), NetworkError> {
     discipline(network).map_or(Ok(()), |(words, _)| run(&format!("tc qdisc add dev {device} root {words}")))
 }
 
 /// Whether this kernel has netem: tried on this namespace's own loopback.
-fn has_netem() -> bool {
-    run("tc qdisc add dev lo root netem delay 1us").and_then(|()| run("tc qdisc del dev lo root")).is_ok()
+fn has_netem(run: Run<'_>) -> bool {
+    run("tc qdisc add dev lo root netem delay 1us").is_ok() && run("tc qdisc del dev lo root").is_ok()
 }
 
 /// Carries packets between a device here and one where the lab is.
@@ -125,5 +131,57 @@ fn kill_all_here() {
             // It may have ended by itself meanwhile.
             let _ = kill_process(pid, Signal::KILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The commands by which both ends of a link are made where the kernel has netem.
+    fn recorded(network: &str) -> Vec<String> {
+        let network: Network = toml::from_str(network).unwrap();
+        let (outer, inner) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 18, 0, 2));
+        let asked = Asked { network, outer, inner, lab: 7, seed: 1 };
+        let mut commands = Vec::new();
+        let mut run = |command: &str| {
+            commands.push(command.to_owned());
+            Ok(())
+        };
+        assert!(make(&asked, "tgl9", &mut run).unwrap());
+        configure("tgl9", outer, inner, &mut run).unwrap();
+        shape("tgl9", &network, &mut run).unwrap();
+        commands
+    }
+
+    // What these words mean to the kernel was read off the netlink messages that tc (iproute2 6.1) makes of them: a latency of 20 ms and a
+    // jitter of 2 ms in ticks of 64 ns, 1,000,000 packets, a loss of 0.015 × 2^32, and 125,000 bytes in a second.
+    #[test]
+    fn netem_is_tried_first_and_then_asked_for_the_same_at_both_ends() {
+        let netem = "root netem limit 1000000 delay 20000us 2000us loss 1.5% rate 1000000bit";
+        assert_eq!(
+            recorded("delay = '20ms'\njitter = '2ms'\nloss = 1.5\nrate = '1Mbit'"),
+            [
+                "ip link set lo up",
+                "tc qdisc add dev lo root netem delay 1us",
+                "tc qdisc del dev lo root",
+                "ip link add broker type veth peer name tgl9 netns 7",
+                "ip addr add 198.18.0.2 peer 198.18.0.1 dev broker",
+                "ip link set broker mtu 1500 gso_max_segs 1 up",
+                &format!("tc qdisc add dev broker {netem}"),
+                "ip addr add 198.18.0.1 peer 198.18.0.2 dev tgl9",
+                "ip link set tgl9 mtu 1500 gso_max_segs 1 up",
+                &format!("tc qdisc add dev tgl9 {netem}"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_network_that_disturbs_nothing_needs_no_netem() {
+        let commands = recorded("rate = '100Mbit'");
+        let tc: Vec<&str> = commands.iter().map(String::as_str).filter(|command| command.starts_with("tc")).collect();
+        let tbf = "root tbf rate 100000000bit burst 50000 limit 1500000";
+        assert_eq!(tc, [format!("tc qdisc add dev broker {tbf}"), format!("tc qdisc add dev tgl9 {tbf}")]);
+        assert!(!recorded("").iter().any(|command| command.starts_with("tc")));
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::commands::discipline;
+use super::commands::{discipline, run};
 use super::inside::{Answer, Asked, configure, shape};
 use super::{Network, NetworkError};
 use crate::peer::{find, is_root};
@@ -49,9 +49,9 @@ impl Link {
         let mut link = Self { holder, inner, by: "" };
         let asked = Asked { network: *network, outer, inner, lab: std::process::id(), seed };
         let answer = link.ask(&asked)?;
-        configure(&answer.device, outer, inner)?;
+        configure(&answer.device, outer, inner, &mut run)?;
         if answer.by_kernel {
-            shape(&answer.device, network)?;
+            shape(&answer.device, network, &mut run)?;
         }
         link.by = match (answer.by_kernel, discipline(network)) {
             (false, _) => {

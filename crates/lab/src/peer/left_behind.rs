@@ -9,16 +9,18 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The environment variable by which they are known: children inherit it.
 pub(super) const MARK: &str = "TIDEGATE_LAB_PEER";
 
-/// Kills all processes that have the mark of a directory.
+/// Kills all processes that have the mark of a directory, or of one below it.
 pub(super) fn kill(directory: &Path) {
     let mut mark = format!("{MARK}=").into_bytes();
     mark.extend_from_slice(directory.as_os_str().as_bytes());
+    let is_below =
+        |entry: &[u8]| entry.strip_prefix(mark.as_slice()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]));
     let Ok(entries) = fs::read_dir("/proc") else { return };
     let own = i32::try_from(std::process::id()).ok();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
     for pid in pids.filter(|pid| Some(*pid) != own) {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|entry| entry == mark)
+        if environment.split(|byte| *byte == 0).any(is_below)
             && let Some(pid) = Pid::from_raw(pid)
         {
             // It may have ended by itself meanwhile.
@@ -37,9 +39,10 @@ mod tests {
     fn a_process_with_the_mark_is_killed_and_others_are_not() {
         let spawn = |directory: &str| Command::new("sleep").arg("3600").env(MARK, directory).spawn().unwrap();
         let mark = format!("/nowhere/{}", std::process::id());
-        let (mut marked, mut other) = (spawn(&mark), spawn("/elsewhere"));
+        let (mut marked, mut below) = (spawn(&mark), spawn(&format!("{mark}/broker")));
+        let mut other = spawn(&format!("{mark}0"));
         kill(Path::new(&mark));
-        assert!(!marked.wait().unwrap().success());
+        assert!(!marked.wait().unwrap().success() && !below.wait().unwrap().success());
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();
         other.wait().unwrap();

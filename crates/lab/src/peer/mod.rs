@@ -12,6 +12,8 @@ mod readiness;
 mod running;
 mod spawn;
 mod template;
+mod watchdog;
+mod without_credentials;
 
 pub use error::PeerError;
 pub use install::{install, is_installed};
@@ -20,6 +22,8 @@ pub use running::{GatewayOrder, Running, Stopped};
 pub use spawn::{Place, Site};
 pub(crate) use spawn::{find, is_root};
 pub use template::{Catalogue, Template};
+pub use watchdog::{Watchdog, watch};
+pub use without_credentials::without_credentials;
 
 /// The peer that needs no broker.
 const ZEROMQ: &str = "zeromq";
@@ -71,6 +75,9 @@ impl Peer {
             });
         }
         if !text.contains("://") {
+            if text.contains('@') {
+                return Err(PeerError::Address { text: without_credentials(text) });
+            }
             let (name, by) = text.split_once(':').map_or((text, None), |(name, by)| (name, Some(by)));
             let template = catalogue.get(name)?;
             if let Some(by) = by.filter(|by| !template.addresses.contains_key(*by)) {
@@ -86,13 +93,15 @@ impl Peer {
         };
         let (address, pid) = match rest.split_once('#') {
             Some((address, pid)) => {
-                (address, Some(pid.parse().map_err(|_| PeerError::Address { text: text.to_owned() })?))
+                (address, Some(pid.parse().map_err(|_| PeerError::Address { text: without_credentials(text) })?))
             }
             None => (rest, None),
         };
+        // The name is shown; who logs in, and with what, is not.
         let host = address.split_once("://").map_or(address, |(_, host)| host);
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         if host.is_empty() {
-            return Err(PeerError::Address { text: text.to_owned() });
+            return Err(PeerError::Address { text: without_credentials(text) });
         }
         Ok(Self::Address { name: name.unwrap_or(host).to_owned(), address: address.to_owned(), pid })
     }
@@ -116,6 +125,11 @@ mod tests {
         };
         assert_eq!((name.as_str(), address.as_str(), pid), ("edge", "mqtt://127.0.0.1:1884", Some(42)));
         assert_eq!(Peer::read("mqtt://h:1", &catalogue).unwrap().name(), "h:1");
+        assert_eq!(Peer::read("mqtt://me:secret@h:1", &catalogue).unwrap().name(), "h:1");
+        for wrong in ["me:secret@h:1", "mqtt://me:secret@", "mqtt://me:secret@h:1#x"] {
+            let refused = Peer::read(wrong, &catalogue).unwrap_err().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+        }
         assert!(matches!(Peer::read("mosquito", &catalogue), Err(PeerError::Unknown { .. })));
         assert!(matches!(Peer::read("mqtt://h:1#x", &catalogue), Err(PeerError::Address { .. })));
     }

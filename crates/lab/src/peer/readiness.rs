@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use tidegate_mqtt::{Connect, ConnectProperties, MAX_PACKET_SIZE, PacketType, Version, split_frame};
+use tidegate_mqtt::{
+    ConnAck, Connect, ConnectProperties, MAX_PACKET_SIZE, PacketType, ReasonCode, Version, split_frame,
+};
 
 /// How long one attempt may take.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -19,22 +21,27 @@ pub(super) enum Kind {
     Tcp,
 }
 
-/// Whether it answers now; why not, otherwise.
-pub(super) fn answers(kind: Kind, host: &str, port: u16) -> Result<(), String> {
+/// Whether it answers now, so many clients where it is asked by MQTT; why not, otherwise. Of a cluster each client may have another home.
+pub(super) fn answers(kind: Kind, host: &str, port: u16, clients: u32) -> Result<(), String> {
     let address = resolve(host, port)?;
-    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT).map_err(|error| error.to_string())?;
     if kind == Kind::Tcp {
-        return Ok(());
+        return TcpStream::connect_timeout(&address, ATTEMPT).map(drop).map_err(|error| error.to_string());
     }
+    (0..clients).try_for_each(|client| is_let_in(address, client))
+}
+
+fn is_let_in(address: SocketAddr, client: u32) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect_timeout(&address, ATTEMPT).map_err(text)?;
     stream.set_read_timeout(Some(ATTEMPT)).map_err(text)?;
     stream.set_write_timeout(Some(ATTEMPT)).map_err(text)?;
     let mut out = Vec::new();
+    let client_id = format!("tidegate-lab-ready-{client}");
     let connect = Connect {
         version: Version::V311,
         clean_start: true,
         keep_alive: 30,
-        client_id: "tidegate-lab-ready",
+        client_id: &client_id,
         will: None,
         username: None,
         password: None,
@@ -50,7 +57,12 @@ pub(super) fn answers(kind: Kind, host: &str, port: u16) -> Result<(), String> {
             if frame.packet_type() != PacketType::ConnAck {
                 return Err(format!("it answers a CONNECT by {:?}", frame.packet_type()));
             }
-            // It has said what we wanted to know, and a refusal, too, comes from a broker that is ready; whether it hears the
+            let answer =
+                ConnAck::decode(Version::V311, frame.first_byte, frame.body).map_err(|error| error.to_string())?;
+            if answer.reason_code == ReasonCode::ServerUnavailable {
+                return Err("it says that it serves nobody yet".to_owned());
+            }
+            // It has said what we wanted to know, and another refusal, too, comes from a broker that is ready; whether it hears the
             // farewell does not matter.
             let _ = stream.write_all(&[0xE0, 0x00]);
             return Ok(());
@@ -86,7 +98,7 @@ mod tests {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let _ = stream.read_to_end(&mut rest);
         });
-        let result = answers(Kind::Mqtt, "127.0.0.1", port);
+        let result = answers(Kind::Mqtt, "127.0.0.1", port, 1);
         server.join().unwrap();
         result
     }
@@ -95,6 +107,10 @@ mod tests {
     fn a_connack_is_an_answer_and_anything_else_is_not() {
         assert_eq!(answer_with(b"\x20\x02\x00\x00"), Ok(()));
         assert_eq!(answer_with(b"\x20\x02\x00\x05"), Ok(()), "a refusal comes from a broker that is ready");
+        assert!(
+            answer_with(b"\x20\x02\x00\x03").unwrap_err().contains("nobody yet"),
+            "a node that is no member of its cluster"
+        );
         assert!(answer_with(b"\xd0\x00").is_err());
         assert!(answer_with(b"").unwrap_err().contains("closes"));
     }

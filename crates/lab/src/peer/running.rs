@@ -16,6 +16,8 @@ use super::spawn::{LOG, Place, Plan, Site, Spawned};
 use super::{PeerError, Ports, Template};
 use crate::stop::Stop;
 
+/// Clients that every node of a cluster has to let in before it is taken for ready: their homes are all over it.
+const CLUSTER_CLIENTS: u32 = 16;
 /// Between two looks at whether it is ready or has ended.
 const LOOK: Duration = Duration::from_millis(50);
 /// How much of a log goes into an error.
@@ -232,12 +234,13 @@ impl Running {
         let port =
             |name: &String| self.values.get(&format!("port.{name}")).and_then(|port| port.parse().ok()).unwrap_or(0);
         let ports: Vec<u16> = std::iter::once(&ready.port).chain(&ready.also).map(port).collect();
+        let clients = if ports.len() > 1 { CLUSTER_CLIENTS } else { 1 };
         let mut last = String::new();
         while started.elapsed() < ready.limit.0 {
             if let Some(status) = self.ended() {
                 return Err(self.not_ready(format!("it ended with {status}")));
             }
-            match ports.iter().try_for_each(|port| answers(ready.kind, &self.site.host, *port)) {
+            match ports.iter().try_for_each(|port| answers(ready.kind, &self.site.host, *port, clients)) {
                 Ok(()) => {
                     self.ready_after = started.elapsed();
                     return Ok(());

@@ -11,6 +11,7 @@ use serde::Serialize;
 pub(crate) use version::version_of;
 
 use crate::load::plan::{Target, Transport};
+use crate::peer::without_credentials;
 use crate::run::target_of;
 
 /// The name and version of what `--json` prints.
@@ -95,10 +96,11 @@ pub enum ProbeError {
 pub fn probe(address: &str) -> Result<Probed, ProbeError> {
     let target: Target = target_of(address).map_err(ProbeError::Address)?;
     if target.transport != Transport::Tcp {
-        return Err(ProbeError::Transport(address.to_owned()));
+        return Err(ProbeError::Transport(without_credentials(address)));
     }
-    let findings = checks::all(&target).map_err(|why| ProbeError::Silent { address: address.to_owned(), why })?;
-    Ok(Probed { schema: SCHEMA, address: address.to_owned(), findings, conformance: None })
+    let findings =
+        checks::all(&target).map_err(|why| ProbeError::Silent { address: without_credentials(address), why })?;
+    Ok(Probed { schema: SCHEMA, address: without_credentials(address), findings, conformance: None })
 }
 
 /// The findings alone, of a target that is MQTT over TCP.
@@ -113,7 +115,8 @@ pub(crate) fn findings(target: &Target) -> Result<Vec<Finding>, String> {
 pub fn probe_with_conformance(address: &str) -> Result<Probed, ProbeError> {
     let mut probed = probe(address)?;
     let target: Target = target_of(address).map_err(ProbeError::Address)?;
-    let found = conformance::check(&target).map_err(|why| ProbeError::Silent { address: address.to_owned(), why })?;
+    let found =
+        conformance::check(&target).map_err(|why| ProbeError::Silent { address: without_credentials(address), why })?;
     probed.conformance = Some(found);
     Ok(probed)
 }

@@ -103,16 +103,14 @@ fn runs(results: &Results, out: &mut String) {
     out.push_str("</tbody></table></div>");
 }
 
-/// Whether a run counts; and what went wrong with connections of one that does.
+/// Whether a run counts; and what went wrong or was refused in one that does.
 fn valid(run: &Run) -> String {
     if let Some(why) = &run.invalid {
         return format!("no: {}", escape(why));
     }
-    let mut problems = run.load.problems.iter();
-    problems.next().map_or_else(
-        || "yes".to_owned(),
-        |(what, connections)| format!("yes; but {connections} connections: {}", escape(what)),
-    )
+    let problems: Vec<String> =
+        run.load.problems.iter().map(|(what, times)| format!("; but {times} times: {}", escape(what))).collect();
+    format!("yes{}", problems.concat())
 }
 
 fn limits(run: &Run) -> String {

@@ -3,7 +3,7 @@
 use super::execute::{ExecuteError, Task, Timeline};
 use super::plan::{carrier_of, endpoint_of};
 use super::series::Order;
-use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Site, Stopped, Template};
+use crate::peer::{GatewayOrder, Peer, PeerError, Ports, Running, Site, Stopped, Template, without_credentials};
 use crate::results::PeerInfo;
 use crate::sample::Watched;
 use crate::scenario::Action;
@@ -69,7 +69,7 @@ impl Broker {
             _ => PeerInfo {
                 title: peer.name().to_owned(),
                 version: product.unwrap_or_else(|| "unknown".to_owned()),
-                notes: vec![format!("it ran already, at {}", self.address)],
+                notes: vec![format!("it ran already, at {}", without_credentials(&self.address))],
                 ..PeerInfo::default()
             },
         }

@@ -11,7 +11,7 @@ use super::progress::{Report, Said};
 use super::series::Order;
 use crate::load::{LoadError, LoadOutcome, LoadPlan, Progress, Second};
 use crate::network::{Link, NetworkError};
-use crate::peer::{Peer, PeerError, Ports, Site};
+use crate::peer::{Peer, PeerError, Ports, Site, without_credentials};
 use crate::probe::version_of;
 use crate::results::{AppliedLimits, AppliedNetwork, Happened, PeerInfo, Run};
 use crate::sample::{Cgroups, Limited, Sampler, Watched};
@@ -57,9 +57,9 @@ pub(super) enum ExecuteError {
     Thread(std::io::Error),
     #[error(
         "no client got into the broker at {address}: {dialled} have tried, {refused} were refused, {timed_out} had no answer in time; is it there, \
-         and does it let them in?"
+         and does it let them in?{said}"
     )]
-    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64 },
+    Nobody { address: String, dialled: u64, refused: u64, timed_out: u64, said: String },
     #[error("stopped")]
     Stopped,
 }
@@ -122,7 +122,7 @@ pub(super) fn execute(
         ready_after_s,
         load_zero_s,
         spoken: carrier.name(),
-        plan,
+        plan: plan.without_credentials(),
         load: outcome,
         found,
         broker: used,
@@ -147,7 +147,9 @@ fn somebody(outcome: &LoadOutcome, address: &str) -> Result<(), ExecuteError> {
         return Ok(());
     }
     let (dialled, refused, timed_out) = (connections.dialled, connections.refused, connections.timed_out);
-    Err(ExecuteError::Nobody { address: address.to_owned(), dialled, refused, timed_out })
+    let said = outcome.problems.keys().map(|what| format!(" {what}")).collect::<Vec<_>>().join(".");
+    let address = without_credentials(address);
+    Err(ExecuteError::Nobody { address, dialled, refused, timed_out, said })
 }
 
 /// The limits that were in force, and how they pressed.
@@ -167,10 +169,10 @@ fn told_version(peer: &Peer, outcome: &LoadOutcome, carrier: &Carrier) -> Option
     }
 }
 
-/// Says what went wrong with connections, so that it is not found out by messages that are missing.
+/// Says what went wrong with connections and what was refused, so that it is not found out by messages that are missing.
 fn tell(outcome: &LoadOutcome, timeline: &mut Timeline, report: &mut dyn Report) {
-    for (what, connections) in &outcome.problems {
-        let line = format!("{connections} connections: {what}");
+    for (what, times) in &outcome.problems {
+        let line = format!("{times} times: {what}");
         timeline.note(line.clone());
         report.say(Said::Note(line));
     }
@@ -297,7 +299,11 @@ fn attend(
 ) -> Result<(), PeerError> {
     events.sort_by_key(|event| event.at);
     let mut began: Option<Instant> = None;
+    let mut is_told = false;
     loop {
+        if stop.is_asked() && !std::mem::replace(&mut is_told, true) {
+            report.say(Said::Event("stopping".to_owned()));
+        }
         let next = began.zip(events.first()).map(|(began, event)| began + event.at.0);
         let wait = next.map_or(LOOK_MOST, |at| at.saturating_duration_since(Instant::now()).min(LOOK_MOST));
         match words.recv_timeout(wait) {
@@ -305,9 +311,12 @@ fn attend(
             Ok(Word::Began) => {
                 began = Some(Instant::now());
                 timeline.note("publishing begins");
-                report.say(Said::Event("publishing begins".to_owned()));
+                report.say(Said::Event("publishing".to_owned()));
             }
-            Ok(Word::Draining) => timeline.note("publishing is over"),
+            Ok(Word::Draining) => {
+                timeline.note("publishing is over");
+                report.say(Said::Event("waiting for what is missing".to_owned()));
+            }
             Ok(Word::Done) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Err(RecvTimeoutError::Timeout) => {}
         }

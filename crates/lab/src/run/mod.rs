@@ -11,5 +11,5 @@ mod series;
 
 pub use kept::KeptError;
 pub use plan::{plan_of, target_of};
-pub use progress::{Bars, Report, Said};
+pub use progress::{Live, Report, Said};
 pub use series::{Order, RunError, run};

@@ -10,6 +10,7 @@ use super::series::Order;
 use crate::drivers;
 use crate::load::LoadPlan;
 use crate::load::plan::{ClientGroup, Credentials, Node, Protocol, Role, Target, Transport};
+use crate::peer::without_credentials;
 use crate::priority::{Asked, Check};
 use crate::scenario::{Case, Scenario, ScenarioError, scaled};
 
@@ -110,7 +111,9 @@ fn check_of(
 pub fn target_of(address: &str) -> Result<Target, String> {
     match endpoint_of(address)? {
         (target, None) => Ok(target),
-        (_, Some(protocol)) => Err(format!("`{address}` is an address of {}, not of MQTT", protocol.name())),
+        (_, Some(protocol)) => {
+            Err(format!("`{}` is an address of {}, not of MQTT", without_credentials(address), protocol.name()))
+        }
     }
 }
 
@@ -118,7 +121,8 @@ pub fn target_of(address: &str) -> Result<Target, String> {
 pub(super) fn endpoint_of(address: &str) -> Result<(Target, Option<drivers::Protocol>), String> {
     let wrong = || {
         format!(
-            "`{address}` is no address such as mqtt://HOST:PORT, mqtts://, ws://, wss:// or quic://, or {}",
+            "`{}` is no address such as mqtt://HOST:PORT, mqtts://, ws://, wss:// or quic://, or {}",
+            without_credentials(address),
             drivers::Protocol::SCHEMES
         )
     };
@@ -183,6 +187,9 @@ mod tests {
         assert_eq!((cluster.port, others), (1, vec![("b", 2), ("c", 1883)]));
         for wrong in ["localhost:1883", "mqtt://a:1,", "nats://h:1", "ftp://h:1", "mqtt://", "mqtt://h:x"] {
             assert!(target_of(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["nats://me:secret@h", "ftp://me:secret@h", "mqtt://me:se/cret@h"] {
+            assert!(!target_of(wrong).unwrap_err().contains("cret@"), "{wrong}");
         }
     }
 }

@@ -1,10 +1,18 @@
-//! A live view of runs on a terminal.
+//! How a series of runs goes: a view that lives on a terminal, or lines where there is none.
 
-use std::time::Duration;
+mod view;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use view::{View, wrapped};
 
 use crate::load::Second;
+
+/// Columns of a terminal that does not say how many it has.
+const USUAL_COLUMNS: usize = 80;
+/// Without a terminal, a line in so many seconds of load says that it goes on.
+const LINE_EVERY_S: u32 = 60;
 
 /// What is told of a series of runs while it goes on.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,86 +47,107 @@ pub trait Report {
     fn say(&mut self, said: Said);
 }
 
-/// Bars on the standard error, when that is a terminal; lines, when it is not.
+/// A view on the standard error, when that is a terminal; lines, when it is not.
 #[derive(Debug)]
-pub struct Bars {
-    all: ProgressBar,
-    terminal: bool,
-    doing: String,
+pub struct Live {
+    view: View,
+    begin: Instant,
+    is_terminal: bool,
+    /// How long the rows are that stand on the terminal now.
+    drawn: Vec<usize>,
 }
 
-impl Default for Bars {
+impl Default for Live {
     fn default() -> Self {
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         Self {
-            all: ProgressBar::hidden(),
-            terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
-            doing: String::new(),
+            view: View::new(speaks_unicode()),
+            begin: Instant::now(),
+            is_terminal: std::io::stderr().is_terminal() && !is_dumb,
+            drawn: Vec::new(),
         }
     }
 }
 
-impl Bars {
-    fn line(&self, text: &str) {
-        if self.terminal {
-            self.all.suspend(|| eprintln!("{text}"));
-        } else {
-            eprintln!("{text}");
+/// Whether the terminal's characters are more than ASCII, as the system's settings say.
+fn speaks_unicode() -> bool {
+    let said = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    said.is_some_and(|said| said.to_ascii_lowercase().replace('-', "").contains("utf8"))
+}
+
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
+}
+
+impl Live {
+    /// What is written: lines that stay, and the view below them.
+    fn write(&mut self, lines: &[String]) {
+        let width = columns();
+        let mut out = erased(&self.drawn, width);
+        for line in lines {
+            for row in wrapped(line, width) {
+                out.push_str(&row);
+                out.push_str("\r\n");
+            }
         }
+        let rows = self.view.rows(width, self.begin.elapsed());
+        out.push_str(&rows.join("\r\n"));
+        self.drawn = rows.iter().map(|row| row.chars().count()).collect();
+        // A terminal that is gone takes nothing, and the run goes on.
+        let _ = std::io::stderr().write_all(out.as_bytes());
     }
 }
 
-impl Report for Bars {
+/// What takes rows off a terminal that has so many columns now. One that has become narrower has broken long rows anew.
+fn erased(drawn: &[usize], columns: usize) -> String {
+    let height: usize = drawn.iter().map(|len| len.div_ceil(columns.max(1)).max(1)).sum();
+    match height {
+        0 => String::new(),
+        1 => "\r\x1b[J".to_owned(),
+        _ => format!("\r\x1b[{}A\x1b[J", height - 1),
+    }
+}
+
+/// What stays on the terminal, or is a line of its own where there is none.
+fn line(said: &Said) -> Option<String> {
+    match said {
+        Said::Begin { runs, kept } if *kept > 0 => Some(format!("{kept} of {runs} runs are there already")),
+        Said::Done(line) => Some(line.clone()),
+        Said::Note(line) => Some(format!("note: {line}")),
+        _ => None,
+    }
+}
+
+impl Report for Live {
     fn say(&mut self, said: Said) {
-        match said {
-            Said::Begin { runs, kept } => {
-                if self.terminal {
-                    self.all =
-                        ProgressBar::new(runs as u64).with_style(style("{pos}/{len} runs [{bar:24}] {elapsed} {msg}"));
-                    self.all.enable_steady_tick(Duration::from_secs(1));
-                }
-                self.all.set_position(kept as u64);
-                if kept > 0 {
-                    self.line(&format!("{kept} of {runs} runs are there already"));
-                }
+        self.view.take(&said, self.begin.elapsed());
+        let line = line(&said);
+        if self.is_terminal {
+            self.write(line.as_slice());
+            return;
+        }
+        let line = match &said {
+            Said::Run { what, about } => Some(format!("{what}, about {} s", about.as_secs().max(1))),
+            Said::Second(second) if second.second > 0 && second.second.is_multiple_of(LINE_EVERY_S) => {
+                Some(self.view.second_line(second))
             }
-            Said::Run { what, about } => {
-                if self.terminal {
-                    self.all.set_message(what.clone());
-                } else {
-                    self.line(&format!("{what}, about {} s", about.as_secs()));
-                }
-                self.doing = what;
-            }
-            Said::Second(second) => {
-                let Second { second: at, connected, sent, received, p99_ns, .. } = second;
-                let p99 = Duration::from_nanos(p99_ns);
-                self.all.set_message(format!(
-                    "{}: {at} s, {connected} clients, {sent}/s sent, {received}/s received, p99 {p99:.1?}",
-                    self.doing
-                ));
-            }
-            Said::Event(what) => {
-                if self.terminal {
-                    self.all.set_message(format!("{}: {what}", self.doing));
-                }
-            }
-            Said::Done(line) => {
-                self.line(&line);
-                self.all.inc(1);
-            }
-            Said::Note(line) => self.line(&format!("note: {line}")),
+            _ => line,
+        };
+        if let Some(line) = line {
+            eprintln!("{line}");
         }
     }
 }
 
-impl Drop for Bars {
+impl Drop for Live {
     fn drop(&mut self) {
-        self.all.finish_and_clear();
+        if !self.drawn.is_empty() {
+            let _ = std::io::stderr().write_all(erased(&self.drawn, columns()).as_bytes());
+        }
     }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 #[cfg(test)]
@@ -126,7 +155,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_style_is_one() {
-        assert!(ProgressStyle::with_template("{pos}/{len} runs [{bar:24}] {elapsed} {msg}").is_ok());
+    fn rows_are_taken_off_also_where_the_terminal_has_become_narrower() {
+        assert_eq!(erased(&[], 80), "");
+        assert_eq!(erased(&[70], 80), "\r\x1b[J");
+        assert_eq!(erased(&[70, 10, 0], 80), "\r\x1b[2A\x1b[J");
+        assert_eq!(erased(&[70, 10, 0], 40), "\r\x1b[3A\x1b[J");
     }
 }

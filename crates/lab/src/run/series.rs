@@ -7,6 +7,7 @@ use super::execute::{ExecuteError, Task, execute};
 use super::kept::{Kept, KeptError, Series};
 use super::progress::{Report, Said};
 use crate::peer::{Peer, Place, Ports};
+use crate::report::shown;
 use crate::results::{Environment, Measure, NotMeasured, PeerInfo, Results, Run, SCHEMA, Settings};
 use crate::sample::Cgroups;
 use crate::scenario::{Board, Case, Scenario, ScenarioError, shuffled};
@@ -201,11 +202,11 @@ fn id_number(name: &str) -> u64 {
 }
 
 fn summary(run: &Run) -> String {
-    let shown = run_measures(run).into_iter().map(|(measure, value)| {
+    let numbers = run_measures(run).into_iter().map(|(measure, value)| {
         let (name, unit) = measure.name();
-        format!("{} {value:.2} {unit}", name.to_lowercase())
+        format!("{} {} {unit}", name.to_lowercase(), shown(value))
     });
-    let numbers: Vec<String> = shown.collect();
+    let numbers: Vec<String> = numbers.collect();
     let invalid = run.invalid.as_ref().map(|why| format!("; not valid: {why}")).unwrap_or_default();
     format!("{}, {}, {}: {}{invalid}", run.case, run.peer, run.repetition, numbers.join(", "))
 }

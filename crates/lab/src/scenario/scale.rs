@@ -3,12 +3,21 @@
 use crate::load::LoadPlan;
 use crate::load::plan::{Disturbance, Pace, Ramp, Role};
 
+/// In runs as short as this, which only try whether everything works, what is missing is not waited for as long as in others.
+const TRY: f64 = 0.01;
+/// How long it is waited for then, in milliseconds.
+const TRY_DRAIN_MS: u64 = 2000;
+
 /// The plan with all its times multiplied by a factor. Rates of messages stay, and so do the times that belong to a message or to a
-/// connection: the deadline, the wait for an answer, the pauses of a slow reader.
+/// connection: the deadline, the wait for an answer, the pauses of a slow reader. What is missing at the end is waited for as long as the plan says, but
+/// for two seconds at most in runs of a hundredth of their length and less.
 #[must_use]
 pub fn scaled(mut plan: LoadPlan, factor: f64) -> LoadPlan {
     plan.warm_up_ms = times(plan.warm_up_ms, factor);
     plan.duration_ms = times(plan.duration_ms, factor).max(1);
+    if factor <= TRY {
+        plan.drain_ms = plan.drain_ms.min(TRY_DRAIN_MS);
+    }
     plan.ramp = match plan.ramp {
         Ramp::AtOnce => Ramp::AtOnce,
         Ramp::PerSecond(rate) => Ramp::PerSecond(rate / factor),
@@ -75,5 +84,16 @@ mod tests {
         assert_eq!(short.teardown_per_second, Some(250));
         assert_eq!(short.groups[0].disturbances, [Disturbance::Takeover { share: 1.0, at_ms: 1_000 }]);
         assert_eq!(scaled(plan.clone(), 1.0), plan);
+    }
+
+    #[test]
+    fn only_a_try_waits_less_for_what_is_missing() {
+        let mut plan = LoadPlan::new(Target::tcp("localhost", 1883), 180_000);
+        for (drain_ms, factor, scaled_ms) in
+            [(20_000, 0.02, 20_000), (20_000, 0.01, 2_000), (600, 0.001, 600), (5_000, 2.0, 5_000)]
+        {
+            plan.drain_ms = drain_ms;
+            assert_eq!(scaled(plan.clone(), factor).drain_ms, scaled_ms, "{drain_ms} ms at {factor}");
+        }
     }
 }

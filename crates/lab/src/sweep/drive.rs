@@ -1,6 +1,6 @@
 //! The runs of a sweep.
 
-use super::{Kept, Level, Search};
+use super::{Level, Search, Votes};
 use crate::results::Results;
 use crate::run::{Order, Report, RunError, Said, run};
 use crate::scenario::ScenarioError;
@@ -17,6 +17,8 @@ pub struct Knee {
     pub broke: Option<u64>,
     /// Why not; or why the search ended before something broke.
     pub why: String,
+    /// What the repetitions at each rate said, in the order in which rates were tried.
+    pub tried: Vec<(u64, Votes)>,
 }
 
 /// Why there is no sweep.
@@ -61,10 +63,8 @@ pub fn sweep(
     check(order, over)?;
     let mut knees = Vec::new();
     let mut all: Option<Results> = None;
-    let mut tried = Vec::new();
     for peer in &order.peers {
-        let mut search = search.clone();
-        let mut why = String::new();
+        let (mut search, mut why, mut tried) = (search.clone(), String::new(), Vec::new());
         while let Some(rate) = search.next() {
             if stop.is_asked() {
                 "it was stopped".clone_into(&mut why);
@@ -74,29 +74,26 @@ pub fn sweep(
             raised.peers = vec![peer.clone()];
             raised.out = order.out.join(format!("{}-{rate}", peer.name().replace(['/', ':'], "-")));
             raise(&mut raised, over, &[rate]);
-            let results = run(&raised, report, stop)?;
-            tried.push(rate);
-            let kept = results.runs.first().map_or_else(
-                || Kept::Unknown(results.not_measured.first().map(|entry| entry.why.clone()).unwrap_or_default()),
-                |run| level.judge(run),
-            );
+            let (votes, results) = vote(&raised, level, report, stop)?;
             merge(&mut all, results);
-            if let Kept::Unknown(reason) = kept {
-                why = format!("at {rate} the generator was at its limit, not the broker: {reason}");
-                break;
+            let holds = votes.holds();
+            if holds.is_none() {
+                why = format!("at {rate} the generator was at its limit, not the broker: {}", votes.why);
+            } else if holds == Some(false) {
+                why.clone_from(&votes.why);
             }
-            if let Kept::No(reason) = &kept {
-                why.clone_from(reason);
-            }
-            search.tell(kept == Kept::Yes);
+            tried.push((rate, votes));
+            let Some(holds) = holds else { break };
+            search.tell(holds);
         }
         if why.is_empty() {
             "nothing broke up to the greatest rate that was asked for".clone_into(&mut why);
         }
-        let knee = Knee { peer: peer.name().to_owned(), held: search.held(), broke: search.broke(), why };
+        let knee = Knee { peer: peer.name().to_owned(), held: search.held(), broke: search.broke(), why, tried };
         report.say(Said::Done(format!("{}: {}", knee.peer, knee.sentence(over))));
         knees.push(knee);
     }
+    let mut tried: Vec<u64> = knees.iter().flat_map(|knee| knee.tried.iter().map(|(rate, _)| *rate)).collect();
     tried.sort_unstable();
     tried.dedup();
     let mut whole = order.clone();
@@ -109,17 +106,45 @@ pub fn sweep(
     Ok((knees, results))
 }
 
+/// Repeats a rate until the majority of the repetitions that were asked for is decided.
+fn vote(raised: &Order, level: &Level, report: &mut dyn Report, stop: &Stop) -> Result<(Votes, Results), SweepError> {
+    let mut repeat = 1;
+    loop {
+        // What is there already is not run again.
+        let results = run(&Order { repeat, ..raised.clone() }, report, stop)?;
+        let mut votes = Votes::of(results.runs.iter().map(|run| level.judge(run)));
+        if let Some(missing) = results.not_measured.first() {
+            votes.why.clone_from(&missing.why);
+        }
+        let over = repeat >= raised.repeat || !results.not_measured.is_empty() || stop.is_asked();
+        if over || votes.are_decided(raised.repeat) {
+            return Ok((votes, results));
+        }
+        repeat += 1;
+    }
+}
+
 impl Knee {
     /// What was found, in a sentence.
     pub fn sentence(&self, over: &str) -> String {
-        let number = |rate: u64| rate.to_string();
-        match (self.held, self.broke) {
+        let number = |rate: u64| {
+            let votes = self.tried.iter().find(|(tried, _)| *tried == rate).map(|(_, votes)| votes);
+            let said = votes.filter(|votes| votes.held + votes.broke > 1);
+            said.map_or_else(|| rate.to_string(), |votes| format!("{rate} ({votes})"))
+        };
+        let found = match (self.held, self.broke) {
             (Some(held), Some(broke)) => {
                 format!("{over} {} held, {} did not: {}", number(held), number(broke), self.why)
             }
             (Some(held), None) => format!("{over} {} held; {}", number(held), self.why),
             (None, _) => format!("nothing held: {}", self.why),
+        };
+        let split: Vec<String> =
+            self.tried.iter().filter(|(_, votes)| votes.disagree()).map(|(rate, _)| number(*rate)).collect();
+        if split.is_empty() {
+            return found;
         }
+        format!("{found}; not stable: repetitions disagree at {}", split.join(", "))
     }
 }
 

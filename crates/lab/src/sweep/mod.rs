@@ -2,9 +2,11 @@
 
 mod drive;
 mod search;
+mod votes;
 
 pub use drive::{Knee, SweepError, sweep};
 pub use search::Search;
+pub use votes::Votes;
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Two processes of one name: the older one confirms nothing any more.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use tidegate_mirror::{Lost, MirrorError};
 use tidegate_store::operation::put;
@@ -17,9 +18,8 @@ fn submit(store: &mut Stepped, sequence: u64) {
 #[test]
 fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_confirmed() {
     let (bus, mine, theirs) = (embedded(), Folder::new(), Folder::new());
-    let told: Arc<Mutex<Vec<Lost>>> = Arc::default();
-    let tell = Arc::clone(&told);
-    let on_lost = Arc::new(move |lost: &Lost| tell.lock().unwrap().push(lost.clone()));
+    let (tell, told) = channel();
+    let on_lost = Arc::new(move |lost: &Lost| drop(tell.send(lost.clone())));
     let settings = tidegate_mirror::Settings { on_lost, ..mirror_settings("a", mine.path()) };
     let older = tidegate_mirror::open(&bus, settings).unwrap().disk;
     let (mut store, committed) = stepped(&older, store_settings());
@@ -34,7 +34,7 @@ fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_c
     assert_eq!(*committed.lock().unwrap(), 20, "nothing is confirmed behind the fence");
     assert!(!store.step(), "nor is it tried again");
     assert_eq!(older.lost(), Some(Lost::Fenced(place("a").log)));
-    assert_eq!(*told.lock().unwrap(), [Lost::Fenced(place("a").log)], "once");
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(Lost::Fenced(place("a").log)));
     let before = contents(&store);
     assert_eq!(before.len(), 20, "reading goes on");
     let (mut next, committed) = stepped(&newer, store_settings());
@@ -44,6 +44,7 @@ fn who_was_replaced_commits_nothing_and_is_told_and_who_comes_has_all_that_was_c
     assert_eq!(*committed.lock().unwrap(), 22);
     // What the older one has in its directory and the log has not is cut off when it comes back.
     drop((next, newer, store, older));
+    assert_eq!(told.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected), "it is told once");
     let again = mirror(&bus, "a", mine.path()).unwrap().disk;
     let (store, _) = stepped(&again, store_settings());
     let keys: Vec<u64> = contents(&store).keys().map(|key| u64::from_be_bytes(key[..].try_into().unwrap())).collect();

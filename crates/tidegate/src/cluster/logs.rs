@@ -2,19 +2,17 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use tidegate_bus::{
-    Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Sasl, Settings, TlsIdentity, Wake,
-};
+use tidegate_bus::{Address, Append, Bus, BusError, Done, LogName, LogSpec, Place, Position, Settings, Wake};
 use zeroize::Zeroizing;
 
 use super::NotJoined;
+use crate::bus_access::BusAccess;
 use crate::config::Config;
-use crate::config::sections::cluster::BusSasl;
+use crate::status::BrokerStatus;
 
 /// How often it is looked whether the process is to stop while the bus is waited for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -42,23 +40,13 @@ pub(super) struct Logs {
 /// How the bus of a cluster is spoken to.
 pub(crate) fn settings(config: &Config) -> Settings {
     let cluster = &config.cluster;
-    let identity = cluster.bus_certificate.as_ref().zip(cluster.bus_key.as_ref());
-    Settings {
+    BusAccess::of_cluster(cluster).put(Settings {
         prefix: cluster.prefix.clone(),
         lease: cluster.lease,
         max_release_time: cluster.lease / 4,
         replicas: cluster.bus_replicas,
-        tls: cluster.bus_tls,
-        tls_ca: cluster.bus_ca.as_ref().map(PathBuf::from),
-        tls_identity: identity
-            .map(|(certificate, key)| TlsIdentity { certificate: certificate.into(), key: key.into() }),
-        sasl: match cluster.bus_sasl {
-            BusSasl::Plain => Sasl::Plain,
-            BusSasl::ScramSha256 => Sasl::ScramSha256,
-            BusSasl::ScramSha512 => Sasl::ScramSha512,
-        },
         ..Settings::default()
-    }
+    })
 }
 
 /// Waits for the end of something on the bus, unless the process is to stop.
@@ -82,12 +70,17 @@ fn wait<T: Send + 'static>(
 
 impl Logs {
     /// Opens the bus and makes the logs, as soon as it is reached.
-    pub(super) fn open(config: &Config, stop: &mut dyn FnMut() -> bool) -> Result<Self, NotJoined> {
+    pub(super) fn open(
+        config: &Config,
+        status: &BrokerStatus,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, NotJoined> {
         let cluster = &config.cluster;
         let address: Address =
             cluster.bus.as_deref().unwrap_or_default().parse().map_err(|error| format!("cluster.bus: {error}"))?;
         let bus = Bus::open(&address, settings(config), Arc::new(|_| {}))
             .map_err(|error| format!("the bus {address}: {error}"))?;
+        status.waits_for(&address, &bus);
         let place = |name: &str| LogName::new(name).map(|name| Place::new(name, 0)).map_err(|error| error.to_string());
         let logs = Self {
             bus,

@@ -35,11 +35,12 @@ use crate::config::Config;
 use crate::config::sections::orchestrator::Redirect;
 use crate::mirror::Mirrored;
 use crate::signals::BrokerSignals;
+use crate::status::BrokerStatus;
 
 /// Pause before it is looked again whether everything has been handed over.
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
-/// How long a start waits for the cluster before it says that it is ready all the same.
-const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How often a start that waits for the cluster says so.
+const STILL_WAITING: Duration = Duration::from_secs(10);
 
 /// What a node of a cluster has before it runs.
 pub(crate) struct Joining {
@@ -68,14 +69,18 @@ impl From<String> for NotJoined {
 ///
 /// # Errors
 /// When something of the configuration cannot be used, or the process is told to stop meanwhile.
-pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Option<Joining>, NotJoined> {
+pub(crate) fn join(
+    config: &Config,
+    status: &BrokerStatus,
+    signals: &mut BrokerSignals,
+) -> Result<Option<Joining>, NotJoined> {
     if config.cluster.name.is_empty() {
         return Ok(None);
     }
     let name = NodeName::new(&config.cluster.name).map_err(|error| format!("cluster.name: {error}"))?;
     let listen = addresses::listen(config)?;
     let configured = addresses::secret(config)?;
-    let logs = Logs::open(config, &mut || signals.stop_is_asked())?;
+    let logs = Logs::open(config, status, &mut || signals.stop_is_asked())?;
     let secret = if let Some(secret) = configured {
         secret
     } else {
@@ -86,6 +91,7 @@ pub(crate) fn join(config: &Config, signals: &mut BrokerSignals) -> Result<Optio
         }
         logs.agree_on_secret(&mut || signals.stop_is_asked())?
     };
+    status.has_bus();
     let secret = Secret::new(&secret).map_err(|error| format!("cluster.secret_file: {error}"))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let incarnation = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -133,7 +139,10 @@ impl Joining {
         }
         let kept = mirrored.is_some() && crate::mirror::is_for_cluster(config);
         if !kept {
-            tracing::warn!("what this node has of sessions and retained messages is lost to the cluster when it dies");
+            tracing::warn!(
+                todo = what_keeps(config, mirrored.is_some()),
+                "what this node has of sessions and retained messages is lost to the cluster when it dies"
+            );
         }
         let addresses: Addresses = addresses::advertised(config, node, admin)?;
         let shared = Arc::new(Shared::new(name.as_str(), node.handle(), config.cluster.patience));
@@ -169,16 +178,21 @@ impl ClusterNode {
         ClusterApi(Arc::clone(&self.shared))
     }
 
-    /// Waits until clients are served, for a while at most: until the node is a member, follows the table, and is linked to the others.
-    pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) {
-        let began = Instant::now();
+    /// Waits until clients are served, whoever they are: until the node is a member, follows the table, is linked to the others, and all
+    /// partitions have their homes. Returns whether that is so; not when the process is told to stop.
+    pub(crate) fn wait_until_ready(&self, signals: &mut BrokerSignals) -> bool {
+        let mut told = Instant::now();
         while let Some(hindrance) = self.shared.hindrance() {
-            if began.elapsed() > READY_TIMEOUT || signals.stop_is_asked() {
+            if signals.stop_is_asked() {
+                return false;
+            }
+            if told.elapsed() > STILL_WAITING {
+                told = Instant::now();
                 tracing::warn!(why = hindrance, "clients are refused until the node is ready");
-                return;
             }
             pause(LEAVE_PAUSE);
         }
+        true
     }
 
     /// Hands over all that is worked here, as far as others take it within the limit, and leaves the cluster.
@@ -200,6 +214,19 @@ impl ClusterNode {
         if let Some(thread) = thread {
             let _ = thread.join();
         }
+    }
+}
+
+/// What would keep what a node has when it dies.
+fn what_keeps(config: &Config, is_mirrored: bool) -> &'static str {
+    if config.store.directory.is_none() {
+        "give it a data directory: --data DIR, or store.directory"
+    } else if is_mirrored {
+        "let mirror.bus, mirror.prefix and mirror.name be those of the cluster, or leave the section [mirror] out"
+    } else if !config.cluster.mirror {
+        "set cluster.mirror to true"
+    } else {
+        "set store.durability to \"commit\""
     }
 }
 

@@ -1,14 +1,14 @@
 //! How a node stands in its cluster: for both of its threads, and for the console.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate_cluster::{Advert, Table};
 use tidegate_console::ClusterNumbers;
-use tidegate_engine::{Millis, Partitions};
+use tidegate_engine::{Millis, PARTITIONS, PartitionId, Partitions};
 use tidegate_node::{LinkState, NodeHandle};
 
 /// What is counted about moves.
@@ -98,12 +98,15 @@ pub(super) struct Shared {
     pub(super) patience_ms: u64,
     pub(super) counters: Counters,
     state: Mutex<State>,
+    /// Whether nothing has hindered the node once.
+    was_ready: AtomicBool,
 }
 
 impl Shared {
     pub(super) fn new(name: &str, node: NodeHandle, patience: Duration) -> Self {
         let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        Self { name: name.to_owned(), node, patience_ms, counters: Counters::default(), state: Mutex::default() }
+        let (name, counters, state, was_ready) = (name.to_owned(), Counters::default(), Mutex::default(), false.into());
+        Self { name, node, patience_ms, counters, state, was_ready }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -166,18 +169,49 @@ impl Shared {
         !member || !bus || (*leaving && (alone || !works))
     }
 
-    /// Why the node is not ready, if it is not.
+    /// Why the node is not ready, if it is not. Before it is ready for the first time, all partitions have to be served somewhere; later on
+    /// it stays ready while some move, or are taken over from a node that died, since the clients of all others are served.
     pub(super) fn hindrance(&self) -> Option<String> {
+        let hindrance = self.own_hindrance().or_else(|| self.link_hindrance());
+        let unsettled = || (!self.was_ready.load(Ordering::Relaxed)).then(|| self.unsettled()).flatten();
+        let hindrance = hindrance.or_else(unsettled);
+        self.was_ready.fetch_or(hindrance.is_none(), Ordering::Relaxed);
+        hindrance
+    }
+
+    fn unsettled(&self) -> Option<String> {
         let state = self.state();
+        let (table, served) = (&state.standpoint.table, state.in_force.served);
+        let is_served = |partition: u16| {
+            let here = table.home(partition).is_some_and(|home| home.node == self.name);
+            table.is_settled(partition) && (!here || served.has(PartitionId(partition)))
+        };
+        let count = (0..PARTITIONS).filter(|partition| !is_served(*partition)).count();
+        (count > 0).then(|| {
+            format!("{count} of {PARTITIONS} partitions are not served by any node yet: they move, or are fetched")
+        })
+    }
+
+    fn link_hindrance(&self) -> Option<String> {
+        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
+        open.map(|peer| match peer.last_failure {
+            Some(failure) => format!("its link to node {} is not up: {failure}", peer.name),
+            None => format!("its link to node {} is not up", peer.name),
+        })
+    }
+
+    fn own_hindrance(&self) -> Option<String> {
+        let state = self.state();
+        if !state.standpoint.bus && state.lease.is_none() {
+            return Some("it is no member of its cluster, whose bus is away".to_owned());
+        }
         if !state.standpoint.member || state.lease.is_none() {
             return Some("it is no member of its cluster".to_owned());
         }
         if state.in_force.epoch != state.standpoint.table.epoch || state.in_force.life != state.standpoint.life {
             return Some("it has yet to follow the table of its cluster".to_owned());
         }
-        drop(state);
-        let open = self.node.cluster().peers.into_iter().find(|peer| peer.state != LinkState::Settled);
-        open.map(|peer| format!("its link to node {} is not up", peer.name))
+        None
     }
 }
 

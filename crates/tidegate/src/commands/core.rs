@@ -17,7 +17,7 @@ Examples:
 Gateways are brokers with context.enabled on the same bus. Each service may run several times, under different names:
 one manager works and the others stand by; definers of the same groups share the nodes. All settings are those of
 [context] in docs/configuration.md. A password in an address is seen in the process list: put it into the configuration
-file (context.bus) or into the environment (TIDEGATE_CONTEXT__BUS) instead.";
+file (context.bus) or into the environment (TIDEGATE__CONTEXT__BUS) instead.";
 
 /// Run services for mobile nodes beside their gateways: which node at which gateway, and in which groups
 #[derive(Clone, Debug, ClapArgs)]

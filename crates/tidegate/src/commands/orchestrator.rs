@@ -13,7 +13,7 @@ Examples:
 Clients see one broker. Each PUBLISH goes to one broker of the fleet; subscriptions go to all of them. What is acknowledged to a
 publisher is kept until a broker has acknowledged it and, where somebody subscribed to it, brought it back.
 A password in an address is seen in the process list: put it into the configuration file (orchestrator.brokers) or into
-the environment (TIDEGATE_ORCHESTRATOR__BROKERS) instead.";
+the environment (TIDEGATE__ORCHESTRATOR__BROKERS) instead.";
 
 /// Run an orchestrator: clients see one server, and a fleet of brokers of any kind does the work
 #[derive(Clone, Debug, ClapArgs)]

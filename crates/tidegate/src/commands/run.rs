@@ -23,6 +23,7 @@ use crate::logging::Log;
 use crate::mirror::{Closing, Mirrored};
 use crate::observer::BrokerObserver;
 use crate::operations::BrokerOperations;
+use crate::orchestrator::RELAY_LISTENER;
 use crate::reload::{
     AccessRules, AdmissionRules, LimitKeys, LogLevels, Reloadable, Reloader, TenantSections, TlsFiles,
 };
@@ -60,12 +61,12 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     let console = start_console(config, &status, &operations)?;
     let rules = access::load(config).map_err(|error| error.to_string())?;
     // It waits for the bus where the store may be, too.
-    let joining = match crate::cluster::join(config, &mut signals) {
+    let joining = match crate::cluster::join(config, &status, &mut signals) {
         Ok(joining) => joining,
         Err(NotJoined::Stopped) => return Ok(Exit::Ok),
         Err(NotJoined::Failed(why)) => return Err(why),
     };
-    let Kept { store, mirrored } = crate::durable::open_store(config)?;
+    let Kept { store, mirrored } = crate::durable::open_store(config, &status)?;
     // A reload compares with what was written; everything else needs the numbers that tenants have.
     let written = config;
     let config = &settle(written, mirrored.as_ref())?;
@@ -102,10 +103,9 @@ fn serve(sources: &ConfigArgs, config: &Config, log: &Log) -> Result<Exit, Strin
     operations.ready(Reloader::new(sources.clone(), written, tenancy, parts));
     status.ready(node.handle());
     warn_of_open_listeners(config);
-    if let Some(cluster) = &cluster {
-        cluster.wait_until_ready(&mut signals);
+    if cluster.as_ref().is_none_or(|cluster| cluster.wait_until_ready(&mut signals)) {
+        tell_ready(&node, config, console.as_ref());
     }
-    tell_ready(&node, console.as_ref());
     let signal = loop {
         match signals.wait() {
             Asked::Stop(signal) => break signal,
@@ -293,18 +293,22 @@ fn bind(at: &HostPort) -> Result<Console, String> {
     Console::bind(*address).map_err(|error: ConsoleError| error.to_string())
 }
 
-fn tell_ready(node: &Node, console: Option<&Admin>) {
-    if let Err(error) = print(&ready_line(node, console)) {
+fn tell_ready(node: &Node, config: &Config, console: Option<&Admin>) {
+    if let Err(error) = print(&ready_line(node, config, console)) {
         tracing::warn!(%error, "standard output is closed; nobody was told that the broker is ready");
     }
 }
 
 /// The one line on standard output: scripts wait for it, and read the addresses from it.
-fn ready_line(node: &Node, console: Option<&Admin>) -> String {
+fn ready_line(node: &Node, config: &Config, console: Option<&Admin>) -> String {
     let mut line = format!("tidegate {} ready:", env!("CARGO_PKG_VERSION"));
-    for address in node.local_addresses() {
-        let scheme = if matches!(address, LocalAddress::Tcp(_)) { "mqtt://" } else { "" };
-        let _ = write!(line, " {scheme}{address}");
+    // The last one: only others of its kind connect there.
+    let has_relay = config.listeners.last().is_some_and(|listener| listener.name == RELAY_LISTENER);
+    let is_tcp = |address: &LocalAddress| matches!(address, LocalAddress::Tcp(_));
+    let relay = node.local_addresses().iter().rposition(is_tcp).filter(|_| has_relay);
+    for (at, address) in node.local_addresses().iter().enumerate() {
+        let before = if relay == Some(at) { "relay=" } else { ["", "mqtt://"][usize::from(is_tcp(address))] };
+        let _ = write!(line, " {before}{address}");
     }
     if let Some(admin) = console {
         let _ = write!(line, " admin=http://{}", admin.address);

@@ -1,5 +1,6 @@
 //! From what the configuration says of addresses to what an engine is told.
 
+use tidegate_context::ContextTopics;
 use tidegate_engine as engine;
 use tidegate_mqtt::TopicName;
 
@@ -26,6 +27,7 @@ impl Config {
             keep_qos0: addresses.keep_qos0,
             records: crate::context::are_on_bus(self),
             reports: crate::context::topics(self).map(|topics| topics.filters()).unwrap_or_default(),
+            unusable_report: self.context.enabled.then_some(engine::ReportCheck(ContextTopics::is_unusable)),
         })
     }
 }

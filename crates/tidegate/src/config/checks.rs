@@ -1,6 +1,5 @@
 //! What several keys say together: addresses that meet, and addresses that lead off the machine.
 
-use tidegate_context::ContextTopics;
 use tidegate_node::{ClientCertificates, ListenAddress};
 
 use super::address::{AdminAddress, on_loopback};
@@ -38,22 +37,8 @@ pub(crate) fn run(config: &Config, findings: &mut Findings) {
     crate::access::check(config, findings);
     waiting_settings::check(config, findings);
     address_settings::check(config, findings);
-    check_context(config, findings);
+    crate::context::check(config, findings);
     crate::authentication::check(config, findings);
-}
-
-/// A gateway of mobile nodes reaches them by their addresses.
-fn check_context(config: &Config, findings: &mut Findings) {
-    if config.context.enabled && !config.addresses.enabled {
-        let problem = Problem::new("a gateway needs addresses: they are how nodes are told something");
-        findings.push(problem.hint("set `addresses.enabled = true`"), config.source_of("context", "enabled").clone());
-    }
-    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &config.context.topics.0, &[]) {
-        findings.push(Problem::new(error.to_string()), config.source_of("context", "topics").clone());
-    }
-    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &[], &config.context.property_topics.0) {
-        findings.push(Problem::new(error.to_string()), config.source_of("context", "property_topics").clone());
-    }
 }
 
 fn listener_source(config: &Config, index: usize, key: &'static str) -> Source {

@@ -47,7 +47,9 @@ pub(crate) fn page() -> String {
         for key in section.keys {
             let _ = write!(out, "\n### `{}`\n\n{}\n\n", key.name, key.doc());
             for (name, text) in facts(section, key) {
-                let _ = writeln!(out, "- {name}: {text}");
+                // What has no name is about the line before.
+                let before = if name.is_empty() { "  - ".to_owned() } else { format!("- {name}: ") };
+                let _ = writeln!(out, "{before}{text}");
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The core for mobile nodes: this broker as a gateway, and the services where they run here. `crates/context` decides.
 
 mod applications;
+mod check;
 mod host;
 mod machine;
 
@@ -16,11 +17,13 @@ use tidegate_context::service::{
 use tidegate_context::{ContextTopics, Points, PointsSettings, ReallocationSettings, ReconfigSettings, RecordLimits};
 use tidegate_node::{LocalAddress, Node};
 
+use crate::bus_access::BusAccess;
 use crate::config::Config;
 use crate::config::sections::context::{Context, CoreServices, RankingName};
 use crate::status::BrokerStatus;
 
 pub(crate) use applications::are_on_bus;
+pub(crate) use check::check;
 use host::NodeHost;
 
 /// What runs of the core in this process. Dropping it ends it.
@@ -97,13 +100,13 @@ fn open(config: &Config) -> Result<Courier, String> {
     let context = &config.context;
     let text = bus_of(config).unwrap_or("embedded");
     let address: Address = text.parse().map_err(|error| format!("context.bus: {error}"))?;
-    let settings = Settings {
+    let settings = BusAccess::of_context(context, &config.cluster).put(Settings {
         prefix: context.bus_prefix.clone(),
         replicas: context.bus_replicas,
         lease: context.lease,
         max_release_time: context.lease / 4,
         ..Settings::default()
-    };
+    });
     let bus = Bus::open(&address, settings, Arc::new(|_| {})).map_err(|error| format!("the bus {address}: {error}"))?;
     let limits = RecordLimits { keep_for: context.records_keep, max_bytes: context.records_max_bytes.0 };
     Ok(Courier::new(bus, u32::from(context.partitions)).with_limits(limits))

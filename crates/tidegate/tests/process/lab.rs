@@ -1,12 +1,17 @@
 //! `tidegate lab` as scripts meet it.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::broker::{Broker, Folder, run};
+use crate::homes::pause;
+
+/// How long a process may take that others keep from the processor.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A scenario of a second.
 const SHORT: &str = "\
@@ -91,9 +96,13 @@ fn what_is_wrong_is_told_before_anything_is_started() {
 fn a_run_that_nobody_got_into_says_so_and_is_none() {
     let folder = Folder::new();
     let (scenario, out) = (folder.write("short.toml", SHORT), folder.file("out"));
-    let alone = run(&["lab", "run", &scenario, "--peer", "x=mqtt://127.0.0.1:1", "--out", &out]);
+    let alone = run(&["lab", "run", &scenario, "--peer", "mqtt://me:secret@127.0.0.1:1", "--out", &out]);
     assert_eq!(alone.code, Some(1), "{}", alone.err);
-    assert!(alone.err.contains("no client got into the broker at mqtt://127.0.0.1:1"), "{}", alone.err);
+    assert!(alone.err.contains("no client got into the broker at mqtt://***@127.0.0.1:1"), "{}", alone.err);
+    for file in ["report.html", "results.json", "results.csv", "series.json"] {
+        let text = fs::read_to_string(folder.file(&format!("out/{file}"))).unwrap();
+        assert!(!text.contains("secret"), "{file}");
+    }
 }
 
 #[test]
@@ -142,7 +151,33 @@ fn a_series_leaves_results_and_a_report_and_is_not_made_twice() {
 
 #[test]
 fn an_interruption_ends_the_broker_too_and_leaves_a_report() {
+    for signal in ["-INT", "-TERM"] {
+        let folder = Folder::new();
+        let (mut lab, lines, mark) = long_run(&folder);
+        Command::new("kill").args([signal, &lab.id().to_string()]).status().unwrap();
+        let rest: Vec<String> = lines.map(Result::unwrap).collect();
+        assert_eq!(lab.wait().unwrap().code(), Some(1), "{rest:?}");
+        assert!(!is_running(&mark), "{signal}");
+        assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped"), "{signal}");
+    }
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_no_broker_and_no_files_behind() {
     let folder = Folder::new();
+    let (mut lab, _lines, mark) = long_run(&folder);
+    lab.kill().unwrap();
+    lab.wait().unwrap();
+    let scratch = std::env::temp_dir().join(format!("tidegate-lab-{}", lab.id()));
+    let deadline = Instant::now() + PATIENCE;
+    while is_running(&mark) || scratch.exists() {
+        assert!(Instant::now() < deadline, "something of {mark} is left");
+        pause(20);
+    }
+}
+
+/// A run of ten minutes that has just begun, with what it says, and how its brokers are marked.
+fn long_run(folder: &Folder) -> (Child, Lines<BufReader<ChildStderr>>, String) {
     let scenario = folder.write("long.toml", &SHORT.replace("duration_ms = 500", "duration_ms = 600000"));
     let mut lab = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["lab", "run", &scenario, "--peer", "tidegate", "--out", &folder.file("out"), "--ports", "30200-30299"])
@@ -152,14 +187,10 @@ fn an_interruption_ends_the_broker_too_and_leaves_a_report() {
     let mut lines = BufReader::new(lab.stderr.take().unwrap()).lines();
     let begun = lines.by_ref().map(Result::unwrap).find(|line| line.contains("about 600 s"));
     assert!(begun.is_some());
-    let scratch = std::env::temp_dir().join(format!("tidegate-lab-{}", lab.id()));
-    let mark = format!("TIDEGATE_LAB_PEER={}", scratch.display());
+    let mark =
+        format!("TIDEGATE_LAB_PEER={}", std::env::temp_dir().join(format!("tidegate-lab-{}", lab.id())).display());
     assert!(is_running(&mark));
-    Command::new("kill").args(["-INT", &lab.id().to_string()]).status().unwrap();
-    let rest: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(lab.wait().unwrap().code(), Some(1), "{rest:?}");
-    assert!(!is_running(&mark));
-    assert!(fs::read_to_string(folder.file("out/report.html")).unwrap().contains("stopped"));
+    (lab, lines, mark)
 }
 
 /// Whether a process has this at the begin of a variable of its environment.

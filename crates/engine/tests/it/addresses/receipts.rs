@@ -92,6 +92,9 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
         for node in &nodes[5..] {
             node.disconnect();
         }
+        // One that is no member and has subscribed by itself gets it, and is not counted.
+        let curious = world.connect(v5("curious"));
+        curious.subscribe("ctx/to/group/+/x", QoS::AtLeastOnce);
         plain.publish_later(asking("ctx/to/group/g/x", "delivered").expiry(100));
         assert_eq!(plain.messages_among_others().len(), 0);
         world.advance(seconds(3));
@@ -102,6 +105,7 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
             )
         };
         assert_eq!(texts(&plain), [counts(5, 0, false)]);
+        assert_eq!(curious.messages().len(), 1);
         world.connect(v311("n5"));
         world.connect(v311("n6"));
         world.advance(seconds(3));
@@ -116,6 +120,22 @@ fn a_sender_is_told_counts_of_a_message_to_many() {
         world.advance(seconds(3));
         let got = texts(&plain);
         assert!(got.len() == 1 && got[0].contains("\"members\":0") && got[0].contains("\"final\":true"), "{got:?}");
+    });
+}
+
+#[test]
+fn a_receipt_that_there_is_not_is_refused_where_its_sender_can_be_told() {
+    everywhere_with(open, |world| {
+        let (sender, node) = (world.connect(v5("office")), world.connect(v311("truck")));
+        for (qos, topic) in [(QoS::AtLeastOnce, "ctx/to/node/truck"), (QoS::ExactlyOnce, "ctx/to/all/x")] {
+            let refused = sender.publish(asking(topic, "bogus").qos(qos));
+            assert_eq!(refused, ReasonCode::ImplementationSpecificError, "{topic}");
+        }
+        assert_eq!(node.messages().len(), 0);
+        assert_eq!(world.dropped(Reason::NotUnderstood), 2);
+        assert_eq!(sender.publish(asking("ctx/to/node/truck", "all")), ReasonCode::Success);
+        assert_eq!(sender.publish(asking("elsewhere", "bogus")), ReasonCode::NoMatchingSubscribers, "it is no address");
+        assert_eq!(node.messages().len(), 1);
     });
 }
 

@@ -253,6 +253,18 @@ fn one_that_dies_while_it_hands_over_comes_back_to_end_that() {
 }
 
 #[test]
+fn the_first_home_of_a_fleet_is_healed_when_it_dies_before_the_fleet_has_started() {
+    let dies = (13, Event::Kill(Level::Orchestrator));
+    for events in [[dies].as_slice(), &[dies, dies]] {
+        let mut run = Run::new(settings([2, 2], 1, 4), 0, 4, [vec![(0, 2)], vec![(0, 2)]]);
+        run.turns(300, &[(1, false)], events);
+        run.turns(60, &[], &[(0, Event::Traffic(false))]);
+        run.settled(2, 2);
+        assert_eq!(shares(&run).iter().sum::<usize>(), 64);
+    }
+}
+
+#[test]
 fn a_manager_may_be_killed_at_any_command_about_homes() {
     let commands = run(&[]).commands;
     for at in 0..commands {

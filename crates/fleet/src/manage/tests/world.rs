@@ -285,23 +285,28 @@ impl World {
         }
     }
 
-    fn serving(&self, at: &ResourceName) -> Vec<ResourceName> {
-        let view = self.view(at);
-        let serves = |known: &BrokerView| known.state == BrokerState::Serving;
-        view.brokers.into_iter().filter(|(_, known)| serves(known)).map(|(name, _)| name).collect()
-    }
-
-    pub(super) fn view(&self, name: &ResourceName) -> OrchestratorView {
-        let orchestrator = self.orchestrators.get(name).cloned().unwrap_or_default();
-        let state = |name: &ResourceName, known: &Known| match known {
+    fn state(&self, name: &ResourceName, known: &Known) -> BrokerState {
+        match known {
             Known { draining: true, owed: 0, .. } => BrokerState::Drained,
             Known { draining: true, .. } => BrokerState::Draining,
             _ if !self.is_online(name) => BrokerState::Down,
             _ if self.now - known.since < SUBSCRIBE => BrokerState::Subscribing,
             _ => BrokerState::Serving,
+        }
+    }
+
+    fn serving(&self, at: &ResourceName) -> Vec<ResourceName> {
+        let brokers = self.orchestrators.get(at).into_iter().flat_map(|it| &it.brokers);
+        let serving = brokers.filter(|(name, known)| self.state(name, known) == BrokerState::Serving);
+        serving.map(|(name, _)| name.clone()).collect()
+    }
+
+    pub(super) fn view(&self, name: &ResourceName) -> OrchestratorView {
+        let Some(orchestrator) = self.orchestrators.get(name) else {
+            return OrchestratorView { homes: Some(HomesView::default()), ..OrchestratorView::default() };
         };
         let brokers = orchestrator.brokers.iter().map(|(name, known)| {
-            let view = BrokerView { state: state(name, known), owed: known.owed, sent: 0, last_error: None };
+            let view = BrokerView { state: self.state(name, known), owed: known.owed, sent: 0, last_error: None };
             (name.clone(), view)
         });
         OrchestratorView {
@@ -310,7 +315,12 @@ impl World {
             draining: orchestrator.draining,
             homes: Some(HomesView {
                 table: orchestrator.homes.table.clone(),
-                moving: orchestrator.homes.leaving.map(|leaving| leaving.to).or(self.arriving_from(name)),
+                moving: orchestrator
+                    .homes
+                    .leaving
+                    .as_ref()
+                    .map(|leaving| leaving.to.clone())
+                    .or_else(|| self.arriving_from(name)),
             }),
             brokers: brokers.collect(),
             ..OrchestratorView::default()

@@ -21,6 +21,7 @@ fn plan(pace: Pace) -> ExchangePlan {
         acknowledged: false,
         warm_up_ms: 0,
         duration_ms: 60_000,
+        connect_timeout_ms: 5_000,
         drain_ms: 5_000,
         seed: 1,
         deadline_ms: Some(30_000),

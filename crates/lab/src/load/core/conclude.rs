@@ -150,6 +150,7 @@ impl Core {
         books.counts.deadline_misses =
             if self.plan.deadline_ms.is_some() { books.counts.late + losses.deliveries() + never_sent } else { 0 };
         books.losses = losses;
+        self.refusals.tell(&mut books);
         books
     }
 }

@@ -6,6 +6,7 @@ use tidegate_mqtt::{
 };
 
 use super::Core;
+use super::refusals::Refused;
 
 impl Core {
     /// Takes in what a connection has received; how many bytes of it were whole packets. `None` when it is not MQTT: the
@@ -32,10 +33,12 @@ impl Core {
         match frame.packet_type() {
             PacketType::PubAck => {
                 let packet = PubAck::decode(version, first, body)?;
+                self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
                 self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
             }
             PacketType::PubRec => {
                 let packet = PubRec::decode(version, first, body)?;
+                self.refusals.note(Refused::Message, packet.reason_code, packet.reason_string);
                 if packet.reason_code.is_error() {
                     self.on_acknowledged(client, packet.packet_id, packet.reason_code, now_ns);
                 } else {
@@ -52,16 +55,25 @@ impl Core {
             }
             PacketType::ConnAck => {
                 let packet = ConnAck::decode(version, first, body)?;
+                self.refusals.note(Refused::Client, packet.reason_code, packet.properties.reason_string);
                 self.on_connack(client, &packet, now_ns);
             }
             PacketType::SubAck => {
                 let packet = SubAck::decode(version, first, body)?;
+                for code in &packet.reason_codes {
+                    self.refusals.note(Refused::Subscription, code, packet.reason_string);
+                }
                 self.on_suback(client, &packet, now_ns);
             }
             // The broker closes the connection after DISCONNECT, and that is what counts; but who is sent to another place
             // goes there.
             PacketType::Disconnect => {
                 let packet = Disconnect::decode(version, first, body)?;
+                match packet.reason_code {
+                    // Who takes over and who is sent elsewhere has been asked for by the load.
+                    ReasonCode::UseAnotherServer | ReasonCode::ServerMoved | ReasonCode::SessionTakenOver => {}
+                    code => self.refusals.note(Refused::Connection, code, packet.reason_string),
+                }
                 if let Some(reference) = packet.server_reference {
                     self.on_sent_elsewhere(client, reference, now_ns);
                 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use super::client::{Client, Output, State};
 use super::publish::Publisher;
 use super::receive::Receiver;
+use super::refusals::Refusals;
 use super::{Core, Meter, NONE, Phase, Times};
 use crate::load::chance::{Chance, mix};
 use crate::load::directory::{Directory, filters_of, publishing, subscribing};
@@ -38,6 +39,7 @@ impl Core {
             answered: HashMap::new(),
             respondents: HashMap::new(),
             refused: HashMap::new(),
+            refusals: Refusals::default(),
             held: HashMap::new(),
             eager: Vec::new(),
             ledger: Ledger::default(),

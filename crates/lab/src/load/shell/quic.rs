@@ -79,7 +79,6 @@ pub(super) struct Quic {
     is_blocked: bool,
     /// A datagram that the socket has not taken.
     unsent: Option<Vec<u8>>,
-    datagram: Vec<u8>,
     /// What came of a packet that is not complete.
     partial: Vec<u8>,
     /// For when a timer is set already.
@@ -112,7 +111,6 @@ impl Quic {
             lost: None,
             is_blocked: false,
             unsent: None,
-            datagram: vec![0; DATAGRAM_BYTES],
             partial: Vec::new(),
             armed_ns: u64::MAX,
         })
@@ -231,9 +229,11 @@ impl Quic {
 
     /// Takes datagrams until there are none; whether there may be more.
     fn take_in(&mut self) -> io::Result<bool> {
+        // Not each connection's own: there are many, and most of them are silent.
+        let mut datagram = [0; DATAGRAM_BYTES];
         for _ in 0..DATAGRAMS {
-            match self.socket.recv(&mut self.datagram) {
-                Ok(len) => self.take(len),
+            match self.socket.recv(&mut datagram) {
+                Ok(len) => self.take(datagram.get(..len).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -242,9 +242,9 @@ impl Quic {
         Ok(true)
     }
 
-    /// Takes the datagram of this length that was received.
-    fn take(&mut self, len: usize) {
-        let bytes = BytesMut::from(self.datagram.get(..len).unwrap_or_default());
+    /// Takes a datagram that was received.
+    fn take(&mut self, datagram: &[u8]) {
+        let bytes = BytesMut::from(datagram);
         let event = self.endpoint.handle(Instant::now(), self.remote, None, None, bytes, &mut Vec::new());
         if let Some(DatagramEvent::ConnectionEvent(_, event)) = event {
             self.connection.handle_event(event);
@@ -321,3 +321,6 @@ impl Drop for Quic {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 use tidegate_lab::criteria::{CRITERIA, Datasheet, Judged, SCHEMA, judge, markdown, plain};
+use tidegate_lab::peer::without_credentials;
 use tidegate_lab::probe::probe;
 
 use crate::exit::{Exit, print_and_exit, report};
@@ -59,7 +60,8 @@ fn judged(brokers: &[String]) -> Result<Vec<Judged>, (String, Exit)> {
             None if Datasheet::of(broker).is_some() => Ok(judge(broker, None)),
             None => {
                 let message = format!(
-                    "`{broker}` has no datasheet; there are {}, or NAME=mqtt://HOST:PORT to probe one",
+                    "`{}` has no datasheet; there are {}, or NAME=mqtt://HOST:PORT to probe one",
+                    without_credentials(broker),
                     known()
                 );
                 Err((message, Exit::Usage))

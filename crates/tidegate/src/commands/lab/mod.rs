@@ -12,6 +12,7 @@ mod run;
 mod serve;
 mod soak;
 mod sweep;
+mod watch;
 mod work;
 
 use std::path::PathBuf;
@@ -20,9 +21,10 @@ use std::thread;
 use clap::{Args, Subcommand};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tidegate_lab::peer::{Place, Watchdog};
 use tidegate_lab::stop::Stop;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, report as tell};
 
 const RUN: &str = "\
 Examples:
@@ -44,10 +46,12 @@ Examples:
 const SWEEP: &str = "\
 Examples:
   tidegate lab sweep suite-point-to-point --only 'QoS 1' --peer tidegate --peer mosquitto --out knee
-  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --out knee
+  tidegate lab sweep middleware-latency --only 'QoS 0' --peer tidegate --p99 5ms --repeat 3 --out knee
 
-The rate is doubled as long as the level holds, then halved in between. A line for each broker says what
-held and what did not, and why; where the generator reached its own limit first, it says that.";
+The rate is doubled as long as the level holds, then halved in between, until what broke is within --within
+of what held. With --repeat 3, two of three runs decide about a rate, and the line says where they disagree.
+A line for each broker says what held and what did not, and why; where the generator reached its own limit
+first, it says that.";
 
 const SOAK: &str = "\
 Examples:
@@ -108,6 +112,9 @@ pub(crate) enum LabCommand {
     /// Hold the network of a broker: told on the standard input which
     #[command(hide = true)]
     Link,
+    /// End the brokers of a lab that was killed
+    #[command(hide = true)]
+    Watch(watch::Args),
     /// A worker of the load generator: told on the standard input what to do
     #[command(hide = true)]
     Work,
@@ -140,8 +147,20 @@ pub(crate) fn run(command: &LabCommand) -> Exit {
         LabCommand::Peers(args) => peers::run(args),
         LabCommand::Soak(args) => soak::run(args),
         LabCommand::Serve(args) => serve::run(args),
+        LabCommand::Watch(args) => watch::run(args),
         LabCommand::Work => work::run(),
     }
+}
+
+/// What has to be there before brokers are started: somebody to hear that they are to be stopped, and somebody to stop them when this process is killed.
+fn guarded(place: &Place) -> Result<(Stop, Watchdog), Exit> {
+    let failed = |what: &str, error: std::io::Error| {
+        tell(&format_args!("cannot {what}: {error}"));
+        Exit::Failure
+    };
+    let watchdog = Watchdog::start(place).map_err(|error| failed("start a process to watch over brokers", error))?;
+    let stop = stop_on_signals().map_err(|error| failed("catch signals", error))?;
+    Ok((stop, watchdog))
 }
 
 /// Asks to stop at SIGINT and SIGTERM. What was started is then stopped in order; a second signal changes nothing about that.

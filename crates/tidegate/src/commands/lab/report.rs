@@ -1,7 +1,7 @@
 //! `tidegate lab report`: a report from results that are there.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use tidegate_lab::report::{html, overview};
@@ -12,7 +12,7 @@ use crate::exit::{Exit, report};
 /// The flags of `tidegate lab report`.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Args {
-    /// The directory with results.json; report.html and results.csv are written beside it
+    /// The directory with results.json, beside which report.html and results.csv are written, or one with a directory for each scenario
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 
@@ -32,25 +32,49 @@ pub(super) fn run(args: &Args) -> Exit {
 }
 
 fn done(args: &Args) -> Result<(), String> {
-    let mut results = super::compare::read(&args.directory)?;
-    if let Some(base) = &args.base {
-        let peers = results.peer_names();
-        if !peers.contains(base) {
-            return Err(format!("the base `{base}` has no runs here; there are {}", peers.join(", ")));
-        }
-        results.settings.base = Some(base.clone());
+    let several = series_in(&args.directory);
+    if several.is_empty() {
+        return again(&args.directory, args.base.as_deref()).map(|_| ());
     }
-    write(&args.directory, &results, false)
+    let all: Result<Vec<Results>, String> =
+        several.iter().map(|directory| again(directory, args.base.as_deref())).collect();
+    write_overview(&args.directory, &all?)
+}
+
+/// The directories with results of a directory that has none itself, by name.
+fn series_in(directory: &Path) -> Vec<PathBuf> {
+    if directory.join("results.json").exists() {
+        return Vec::new();
+    }
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok).map(|entry| entry.path());
+    let mut found: Vec<PathBuf> = entries.filter(|path| path.join("results.json").exists()).collect();
+    found.sort();
+    found
+}
+
+/// Writes the report of a directory anew, against another base when there is one.
+fn again(directory: &Path, base: Option<&str>) -> Result<Results, String> {
+    let mut results = super::compare::read(directory)?;
+    if let Some(base) = base {
+        let peers = results.peer_names();
+        if !peers.iter().any(|peer| peer == base) {
+            let there = peers.join(", ");
+            return Err(format!("the base `{base}` has no runs in {}; there are {there}", directory.display()));
+        }
+        results.settings.base = Some(base.to_owned());
+    }
+    write(directory, &results, false)?;
+    Ok(results)
 }
 
 /// Writes the page that leads to the reports of several scenarios.
-pub(super) fn write_overview(directory: &std::path::Path, all: &[Results]) -> Result<(), String> {
+pub(super) fn write_overview(directory: &Path, all: &[Results]) -> Result<(), String> {
     let path = directory.join("report.html");
     fs::write(&path, overview(all)).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Writes what a reader gets.
-pub(super) fn write(directory: &std::path::Path, results: &Results, with_json: bool) -> Result<(), String> {
+pub(super) fn write(directory: &Path, results: &Results, with_json: bool) -> Result<(), String> {
     let keep = |name: &str, text: String| {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use tidegate_lab::peer::{Catalogue, Peer, PeerError, Place, Ports};
-use tidegate_lab::run::{Bars, Order, RunError, run as run_series};
+use tidegate_lab::run::{Live, Order, RunError, run as run_series};
 use tidegate_lab::scenario::{BOARDS, Board, Library, Scenario, ScenarioError};
 
-use super::{Folders, report, stop_on_signals};
+use super::{Folders, guarded, report};
 use crate::exit::{Exit, complain, report as tell};
 
 /// The flags of `tidegate lab run`.
@@ -113,16 +113,14 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Usage;
         }
     };
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
-        Err(error) => {
-            tell(&format_args!("cannot catch signals: {error}"));
-            return Exit::Failure;
-        }
+    let Some(first) = orders.first() else { return Exit::Ok };
+    let (stop, _watchdog) = match guarded(&first.place) {
+        Ok(guarded) => guarded,
+        Err(exit) => return exit,
     };
     let (mut missing, mut made) = (0, Vec::new());
     for order in &orders {
-        let results = match run_series(order, &mut Bars::default(), &stop) {
+        let results = match run_series(order, &mut Live::default(), &stop) {
             Ok(results) => results,
             Err(error) => {
                 tell(&error);
@@ -147,7 +145,7 @@ pub(super) fn run(args: &Args) -> Exit {
     if missing == 0 {
         return Exit::Ok;
     }
-    tell(&format_args!("{missing} runs were not made; the same command makes them, the report says why"));
+    tell(&format_args!("runs that were not made: {missing}; the same command makes them, the report says why"));
     Exit::Failure
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use tidegate_lab::report::shown;
 use tidegate_lab::results::Results;
-use tidegate_lab::run::{Bars, RunError, run as run_series};
+use tidegate_lab::run::{Live, RunError, run as run_series};
 use tidegate_lab::soak::{Drifted, Verdict, drifts, found};
 
 use super::run::{Args as RunArgs, order};
-use super::{report, stop_on_signals};
+use super::{guarded, report};
 use crate::exit::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab soak`.
@@ -39,14 +39,11 @@ pub(super) fn run(args: &SoakArgs) -> Exit {
         }
     };
     order.duration = Some(args.duration);
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
-        Err(error) => {
-            tell(&format_args!("cannot catch signals: {error}"));
-            return Exit::Failure;
-        }
+    let (stop, _watchdog) = match guarded(&order.place) {
+        Ok(guarded) => guarded,
+        Err(exit) => return exit,
     };
-    let mut results = match run_series(&order, &mut Bars::default(), &stop) {
+    let mut results = match run_series(&order, &mut Live::default(), &stop) {
         Ok(results) => results,
         Err(error) => {
             tell(&error);

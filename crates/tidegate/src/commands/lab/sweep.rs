@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use tidegate_lab::run::Bars;
+use tidegate_lab::run::Live;
 use tidegate_lab::sweep::{Level, Search, SweepError, sweep};
 
 use super::run::{Args as RunArgs, order};
-use super::{report, stop_on_signals};
+use super::{guarded, report};
 use crate::exit::{Exit, print_and_exit, report as tell};
 
 /// The flags of `tidegate lab sweep`.
@@ -49,16 +49,13 @@ pub(super) fn run(args: &SweepArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let stop = match stop_on_signals() {
-        Ok(stop) => stop,
-        Err(error) => {
-            tell(&format_args!("cannot catch signals: {error}"));
-            return Exit::Failure;
-        }
+    let (stop, _watchdog) = match guarded(&order.place) {
+        Ok(guarded) => guarded,
+        Err(exit) => return exit,
     };
     let level = Level { p99: args.p99, delivered: args.delivered };
     let search = Search::new(args.from, args.to, args.within);
-    let (knees, results) = match sweep(&order, &args.over, &search, &level, &mut Bars::default(), &stop) {
+    let (knees, results) = match sweep(&order, &args.over, &search, &level, &mut Live::default(), &stop) {
         Ok(found) => found,
         Err(SweepError::Run(error)) => {
             tell(&error);

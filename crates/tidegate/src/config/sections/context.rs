@@ -7,6 +7,7 @@ use crate::config::list::{Paths, Texts};
 use crate::config::size::{Bytes, MIB, TIB};
 use crate::config::value::{Kind, Problem, Range, Raw, Value, Words, words};
 
+use super::cluster::BusSasl;
 use super::{DAY, HOUR, SECOND};
 
 /// Where the services of the core run.
@@ -96,10 +97,21 @@ section! {
         /// Where nodes reach this gateway, as they are told when they are sent here: `HOST:PORT`. Without it the address of the first
         /// listener.
         address: Option<String> = None, in Kind::Text { max_len: 512 };
-        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST:PORT[,HOST:PORT]`, `kafka://` in a build with that
+        /// The bus that gateways and services share: `nats://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]]`, `kafka://` in a build with that
         /// feature, or `embedded`. Without it, it is `cluster.bus`, and where there is none either, the bus is within this process, and
         /// this gateway is the only one.
         bus: Option<String> = None, in Kind::Text { max_len: 4096 }, credentials = true;
+        /// Whether `bus` has to be spoken to over TLS. For Kafka that needs a build with the feature `kafka-tls`. This key and the four below it are for
+        /// `context.bus`; the bus of the cluster is spoken to as `[cluster]` says.
+        bus_tls: bool = false, in Kind::Boolean;
+        /// A file (PEM) of authorities that the certificates of `bus` come from: for NATS beside those that the system trusts, for Kafka in their place.
+        bus_ca: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// A file (PEM) with the certificate that this process shows to `bus`, and those between it and an authority.
+        bus_certificate: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// The file (PEM) with its key, not encrypted.
+        bus_key: Option<String> = None, in Kind::Text { max_len: 4096 };
+        /// How user and password are proved to Kafka.
+        bus_sasl: BusSasl = BusSasl::Plain, in Kind::OneOf(<BusSasl as Words>::WORDS);
         /// What names on the bus begin with.
         bus_prefix: String = "tidegate".to_owned(), in Kind::Name { empty: false };
         /// Copies of what is kept on the bus: 1 where one server is the whole bus.

@@ -1,0 +1,88 @@
+//! NATS as it is set up otherwise: over TLS with users and client certificates, and without JetStream.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tidegate_bus::{Append, BusError, LogSpec, Settings, TlsIdentity};
+
+use super::Nats;
+use crate::Outages;
+use crate::client::{Client, log, place};
+use crate::settings;
+
+/// An authority, and what it has issued to a server and to a client, in files of a directory.
+fn issue(directory: &Path) {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+    std::fs::write(directory.join("ca.pem"), authority.pem()).unwrap();
+    for name in ["server", "node"] {
+        let key = KeyPair::generate().unwrap();
+        let issued = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+        std::fs::write(directory.join(format!("{name}.pem")), issued.pem()).unwrap();
+        std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+/// A server that wants TLS, a certificate, and a password.
+fn safe() -> Nats {
+    Nats::start_with(|directory| {
+        issue(directory);
+        let file = |name: &str| directory.join(name).display().to_string();
+        let mut text = String::new();
+        writeln!(
+            text,
+            "authorization {{ user: node, password: \"kn@wn\" }}\n\
+             tls {{ cert_file: \"{}\", key_file: \"{}\", ca_file: \"{}\", verify: true }}",
+            file("server.pem"),
+            file("server.key"),
+            file("ca.pem")
+        )
+        .unwrap();
+        std::fs::write(directory.join("nats.conf"), text).unwrap();
+        vec!["-js".to_owned(), "-c".to_owned(), file("nats.conf")]
+    })
+}
+
+/// What is refused is tried again, since it may be right later: after as long as somebody is known to get in.
+fn is_let_in(nats: &Nats, user: &str, settings: Settings) -> Result<Client, String> {
+    let client = Client(nats.bus_as(user, settings, Arc::new(|_| {})));
+    match client.create(LogSpec::fenced(log("state"), 1)) {
+        Ok(()) => Ok(client),
+        Err(BusError::Away { reason, .. }) => Err(client.0.failure().unwrap_or(reason)),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn what_is_said_over_tls_is_said_to_those_who_know_the_password_and_show_a_certificate() {
+    let nats = safe();
+    let file = |name: &str| -> PathBuf { nats.directory.join(name) };
+    let right = Settings {
+        tls: true,
+        tls_ca: Some(file("ca.pem")),
+        tls_identity: Some(TlsIdentity { certificate: file("node.pem"), key: file("node.key") }),
+        ..settings()
+    };
+    let client = is_let_in(&nats, "node:kn%40wn@", right.clone()).unwrap();
+    let state = place("state", 0);
+    let owner = client.own(&state);
+    client.append(&state, Append::new("said").by(owner)).unwrap();
+    assert_eq!(client.payloads(&state), ["said"]);
+    assert_eq!(client.0.failure(), None);
+    let short = Settings { max_waiting_time: std::time::Duration::from_millis(300), ..right };
+    assert!(is_let_in(&nats, "node:guessed@", short.clone()).is_err());
+    assert!(is_let_in(&nats, "", short.clone()).is_err());
+    assert!(is_let_in(&nats, "node:kn%40wn@", Settings { tls_identity: None, ..short.clone() }).is_err());
+    assert!(is_let_in(&nats, "node:kn%40wn@", Settings { tls_ca: None, ..short }).is_err(), "nobody vouches for it");
+}
+
+#[test]
+fn a_server_without_jetstream_is_told_from_one_that_is_away() {
+    let nats = Nats::start_with(|_| Vec::new());
+    let client = Client(nats.bus_with(settings(), Arc::new(|_| {})));
+    let refused = client.create(LogSpec::shared(log("state"), 1)).unwrap_err();
+    assert!(matches!(&refused, BusError::Refused { reason, .. } if reason.contains("nats-server -js")), "{refused}");
+}

@@ -1,0 +1,207 @@
+//! What clients and definers have said of nodes and no gateway can use: why, how often, and a line in the log now and then.
+
+use std::time::{Duration, Instant};
+
+use super::counters::{CoreCounters, Count};
+use crate::groups::{AdvertisementRefused, MAX_CONTEXT_BYTES, MAX_DEFINERS, MAX_GROUPS, Memberships};
+use crate::messages::{GroupAdvertisement, Payload};
+use crate::topics::{Said, is_object};
+
+/// Longest client id of a node that takes part, bytes: it is part of keys on the bus. Others are served and not reported.
+pub(super) const MAX_NODE_BYTES: usize = 512;
+/// Time between two lines of the log for one cause.
+const QUIET: Duration = Duration::from_secs(60);
+/// Bytes of a name that a line of the log shows.
+const SHOWN_BYTES: usize = 64;
+
+/// Why what was said of a node is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// A context that is too long.
+    #[error("a context has more than {MAX_CONTEXT_BYTES} bytes; send what groups need, and the rest on another topic")]
+    TooLong,
+    /// A context that is something else.
+    #[error("a context is no JSON object; nothing at all says that the node has gone for good")]
+    NotJson,
+    /// A name that no key on the bus can have.
+    #[error(
+        "a client id is empty or has more than {MAX_NODE_BYTES} bytes; the node is served, and nothing is told of it"
+    )]
+    Name,
+    /// An advertisement that is none.
+    #[error(
+        "an advertisement of groups is not the JSON of docs/context.md, names neither a node nor members, or has a name that is none"
+    )]
+    Advertisement,
+    /// An advertisement of somebody else.
+    #[error("an advertisement of groups names another definer than its topic")]
+    Definer,
+    /// More than a gateway keeps.
+    #[error("there are more than {MAX_DEFINERS} definers, or more than {MAX_GROUPS} groups of one definer for a node")]
+    Limit,
+}
+
+impl LeftOut {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::TooLong, Self::NotJson, Self::Name, Self::Advertisement, Self::Definer, Self::Limit];
+
+    /// Its word in metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::TooLong => "too_long",
+            Self::NotJson => "not_json",
+            Self::Name => "name",
+            Self::Advertisement => "advertisement",
+            Self::Definer => "definer",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+impl From<AdvertisementRefused> for LeftOut {
+    fn from(refused: AdvertisementRefused) -> Self {
+        match refused {
+            AdvertisementRefused::TooMany => Self::Limit,
+            AdvertisementRefused::Invalid | AdvertisementRefused::Outdated => Self::Advertisement,
+        }
+    }
+}
+
+impl Said {
+    /// Whether it can be used.
+    ///
+    /// # Errors
+    /// When it is left out.
+    pub fn check(&self) -> Result<(), LeftOut> {
+        match self {
+            Self::Context { node, context } => check_context(node, context),
+            Self::Advertisement { definer, payload } => read_advertisement(definer, payload).map(drop),
+        }
+    }
+}
+
+/// Whether a node's context can be told.
+pub(super) fn check_context(node: &str, context: &[u8]) -> Result<(), LeftOut> {
+    if node.is_empty() || node.len() > MAX_NODE_BYTES {
+        return Err(LeftOut::Name);
+    }
+    if context.len() > MAX_CONTEXT_BYTES {
+        return Err(LeftOut::TooLong);
+    }
+    if context.is_empty() || is_object(context) { Ok(()) } else { Err(LeftOut::NotJson) }
+}
+
+/// What a client says as a definer.
+pub(super) fn read_advertisement(definer: &str, payload: &[u8]) -> Result<GroupAdvertisement, LeftOut> {
+    let advertisement = GroupAdvertisement::read(payload).map_err(|_| LeftOut::Advertisement)?;
+    if advertisement.definer != definer {
+        return Err(LeftOut::Definer);
+    }
+    let members = advertisement.members.iter().flat_map(std::collections::BTreeMap::keys);
+    if advertisement.node.iter().chain(members).any(|node| node.is_empty() || node.len() > MAX_NODE_BYTES) {
+        return Err(LeftOut::Name);
+    }
+    Memberships::check(&advertisement)?;
+    Ok(advertisement)
+}
+
+/// Counts what is left out, and tells the log of each cause once a minute at most.
+#[derive(Debug, Default)]
+pub(super) struct Complaints([Complaint; LeftOut::ALL.len()]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Complaint {
+    /// When it was told last.
+    told: Option<Instant>,
+    /// How many came since.
+    since: u64,
+}
+
+impl Complaints {
+    /// Something was left out, which `whose` has said or which is about it.
+    pub(super) fn note(&mut self, counters: &CoreCounters, why: LeftOut, whose: &str) {
+        counters.left_out(why).add(1);
+        if let Some(times) = self.due(why, Instant::now()) {
+            let whose: String = whose.chars().take(SHOWN_BYTES).collect();
+            tracing::warn!(cause = why.label(), times, whose, "{why}; it was left out");
+        }
+    }
+
+    /// How many are to be told of now.
+    fn due(&mut self, why: LeftOut, now: Instant) -> Option<u64> {
+        let complaint = LeftOut::ALL.iter().position(|it| *it == why).and_then(|at| self.0.get_mut(at))?;
+        complaint.since += 1;
+        if complaint.told.is_some_and(|told| now.saturating_duration_since(told) < QUIET) {
+            return None;
+        }
+        complaint.told = Some(now);
+        Some(std::mem::take(&mut complaint.since))
+    }
+}
+
+impl CoreCounters {
+    /// What was left out for a cause.
+    fn left_out(&self, why: LeftOut) -> &Count {
+        match why {
+            LeftOut::TooLong => &self.left_out_too_long,
+            LeftOut::NotJson => &self.left_out_not_json,
+            LeftOut::Name => &self.left_out_name,
+            LeftOut::Advertisement => &self.left_out_advertisement,
+            LeftOut::Definer => &self.left_out_definer,
+            LeftOut::Limit => &self.left_out_limit,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_can_use_has_a_cause() {
+        let context = |node: &str, text: &str| check_context(node, text.as_bytes());
+        let long = format!("{{\"x\":\"{}\"}}", "y".repeat(MAX_CONTEXT_BYTES));
+        assert_eq!(context("n", r#"{"x":1}"#), Ok(()));
+        assert_eq!(context("n", ""), Ok(()), "it has gone for good");
+        for text in ["x", "[1]", "7", r#"{"x":"#, "\u{feff}{}", "{} {}", "NaN"] {
+            assert_eq!(context("n", text), Err(LeftOut::NotJson), "{text}");
+        }
+        assert_eq!(context("n", &long), Err(LeftOut::TooLong));
+        assert_eq!(context("", "{}"), Err(LeftOut::Name));
+        assert_eq!(context(&"n".repeat(MAX_NODE_BYTES + 1), "{}"), Err(LeftOut::Name));
+        let said = |definer: &str, text: &str| read_advertisement(definer, text.as_bytes()).map(drop);
+        assert_eq!(said("gd", r#"{"definer":"gd","node":"n1","groups":["a"]}"#), Ok(()));
+        assert_eq!(said("gd", r#"{"definer":"gd","members":{"n1":["a"]}}"#), Ok(()));
+        assert_eq!(said("gd", r#"{"definer":"other","node":"n1","groups":["a"]}"#), Err(LeftOut::Definer));
+        for text in ["", "x", "{}", r#"{"definer":"gd"}"#, r#"{"definer":"gd","node":"n1","groups":["a/b"]}"#] {
+            assert_eq!(said("gd", text), Err(LeftOut::Advertisement), "{text}");
+        }
+        assert_eq!(said("gd", r#"{"definer":"gd","node":"","groups":["a"]}"#), Err(LeftOut::Name));
+        assert_eq!(said("gd", r#"{"definer":"gd","members":{"":["a"]}}"#), Err(LeftOut::Name));
+        let groups: Vec<String> = (0..=MAX_GROUPS).map(|group| format!("g{group}")).collect();
+        let many = GroupAdvertisement { definer: "gd".into(), node: Some("n".into()), groups, ..Default::default() };
+        assert_eq!(read_advertisement("gd", &many.write()).map(drop), Err(LeftOut::Limit));
+    }
+
+    #[test]
+    fn the_log_hears_of_a_cause_once_a_minute_and_of_all_that_came_meanwhile() {
+        let (mut complaints, start) = (Complaints::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(complaints.due(LeftOut::NotJson, at(0)), Some(1));
+        assert_eq!(complaints.due(LeftOut::TooLong, at(0)), Some(1), "another cause");
+        assert_eq!((1..60).filter_map(|second| complaints.due(LeftOut::NotJson, at(second))).count(), 0);
+        assert_eq!(complaints.due(LeftOut::NotJson, at(60)), Some(60));
+    }
+
+    #[test]
+    fn each_cause_is_counted_by_itself() {
+        let (counters, mut complaints) = (CoreCounters::default(), Complaints::default());
+        for (times, why) in (1..).zip(LeftOut::ALL) {
+            (0..times).for_each(|_| complaints.note(&counters, why, "n"));
+        }
+        let counted = counters.figures().left_out();
+        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(counted.map(|(why, _)| why), LeftOut::ALL.map(LeftOut::label));
+    }
+}

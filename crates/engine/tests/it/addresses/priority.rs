@@ -1,0 +1,50 @@
+//! What is addressed to a node goes by its priority, from clients and from the bus.
+
+use tidegate_engine::{InnerPublication, Millis, PriorityRule, PrioritySource, TenantId};
+
+use super::*;
+
+fn by_property(settings: &mut Settings) {
+    open(settings);
+    settings.priority = vec![PriorityRule { filter: "ctx/to/#".into(), source: PrioritySource::Property, default: 4 }];
+    settings.queue.lower_priority_share = 0;
+}
+
+/// The property by which a record from the bus names its priority.
+fn property(level: &str) -> Vec<u8> {
+    let text = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+    [vec![0x26], text("priority"), text(level)].concat()
+}
+
+#[test]
+fn what_waited_for_a_node_comes_by_its_priority_wherever_it_came_from() {
+    everywhere_with(by_property, |world| {
+        let sender = world.connect(v5("office"));
+        for node in [v311("n"), v5("n")] {
+            world.connect(node.clone()).disconnect();
+            assert_eq!(change(world, "n", &["g"], &[]), MembershipOutcome::Done);
+            // One to each kind of address, the least urgent first; what names no level has 4.
+            for (topic, level) in [("ctx/to/node/n/a", "0"), ("ctx/to/group/g/a", "2"), ("ctx/to/all/a", "9")] {
+                sender.publish(message(topic, level).qos1().user("priority", level));
+            }
+            sender.publish(message("ctx/to/node/n", "4").qos(ExactlyOnce));
+            let record = InnerPublication {
+                tenant: TenantId::DEFAULT,
+                topic: "ctx/to/node/n/record".into(),
+                qos: AtLeastOnce,
+                retain: false,
+                properties: property("7"),
+                payload: "7".into(),
+                expires_at: Millis::NEVER,
+            };
+            let taken =
+                world.engine(world.home_of(&record.topic), |engine, now| engine.publish_awaited(now, &record, 1));
+            assert!(taken);
+            world.run();
+            let back = world.connect(node);
+            let got: Vec<String> = back.messages_among_others().iter().map(Delivered::text).collect();
+            assert_eq!(got, ["9", "7", "4", "2", "0"]);
+            back.disconnect();
+        }
+    });
+}

@@ -1,0 +1,189 @@
+//! Against a server that is as small as QUIC allows, on loopback.
+
+use std::time::Duration;
+
+use quinn_proto::ServerConfig;
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+use super::*;
+use crate::load::plan::Target;
+
+/// The server waits this long for a datagram before the client has its turn.
+const TURN: Duration = Duration::from_millis(2);
+/// Bytes that the server takes ahead of what it has worked off.
+const WINDOW: u32 = 10_000;
+/// A test that is not over by then never will be.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Echoes the first stream of the first connection.
+struct Server {
+    endpoint: Endpoint,
+    socket: StdSocket,
+    client: Option<(ConnectionHandle, Connection)>,
+    stream: Option<StreamId>,
+    echo: Vec<u8>,
+    has_ended: bool,
+    /// One of so many datagrams of the client gets lost once it has connected; 0 for none.
+    loses: usize,
+    seen: usize,
+    lost: usize,
+}
+
+impl Server {
+    fn new(loses: usize) -> Self {
+        let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let private = PrivatePkcs8KeyDer::from(key.signing_key.serialize_der()).into();
+        let mut tls = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![key.cert.der().clone()], private)
+            .unwrap();
+        tls.alpn_protocols = vec![ALPN.to_vec()];
+        let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
+        let mut transport = TransportConfig::default();
+        transport.stream_receive_window(VarInt::from_u32(WINDOW));
+        config.transport_config(Arc::new(transport));
+        let socket = StdSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(TURN)).unwrap();
+        let endpoint = Endpoint::new(Arc::new(EndpointConfig::default()), Some(Arc::new(config)), false, None);
+        let (client, stream, echo) = (None, None, Vec::new());
+        Self { endpoint, socket, client, stream, echo, has_ended: false, loses, seen: 0, lost: 0 }
+    }
+
+    /// Takes a datagram, if one comes, and sends what it has to say.
+    fn turn(&mut self) {
+        let mut datagram = [0; DATAGRAM_BYTES];
+        if let Ok((len, from)) = self.socket.recv_from(&mut datagram) {
+            self.seen += usize::from(self.stream.is_some());
+            if self.loses > 0 && self.seen % self.loses == self.loses - 1 {
+                self.lost += 1;
+            } else {
+                self.take(&datagram[..len], from);
+            }
+        }
+        let Some((handle, connection)) = &mut self.client else { return };
+        if connection.poll_timeout().is_some_and(|at| at <= Instant::now()) {
+            connection.handle_timeout(Instant::now());
+        }
+        while connection.poll().is_some() {}
+        while let Some(event) = connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(*handle, event) {
+                connection.handle_event(event);
+            }
+        }
+        self.stream = self.stream.or_else(|| connection.streams().accept(Dir::Bi));
+        if let Some(stream) = self.stream {
+            self.has_ended |= echo(connection, stream, &mut self.echo);
+        }
+        let mut room = Vec::new();
+        while let Some(transmit) = connection.poll_transmit(Instant::now(), 1, &mut room) {
+            self.socket.send_to(&room[..transmit.size], transmit.destination).unwrap();
+            room.clear();
+        }
+    }
+
+    fn take(&mut self, datagram: &[u8], from: SocketAddr) {
+        let (now, mut said) = (Instant::now(), Vec::new());
+        match self.endpoint.handle(now, from, None, None, BytesMut::from(datagram), &mut said) {
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.client = Some(self.endpoint.accept(incoming, now, &mut said, None).ok().unwrap());
+            }
+            Some(DatagramEvent::ConnectionEvent(_, event)) => self.client.as_mut().unwrap().1.handle_event(event),
+            _ => {}
+        }
+    }
+}
+
+/// Sends back what has come; whether the client has ended the stream.
+fn echo(connection: &mut Connection, stream: StreamId, echo: &mut Vec<u8>) -> bool {
+    let mut has_ended = false;
+    if let Ok(mut chunks) = connection.recv_stream(stream).read(true) {
+        while let Ok(next) = chunks.next(usize::MAX) {
+            let Some(chunk) = next else {
+                has_ended = true;
+                break;
+            };
+            echo.extend_from_slice(&chunk.bytes);
+        }
+        let _ = chunks.finalize();
+    }
+    if let Ok(count) = connection.send_stream(stream).write(echo) {
+        echo.drain(..count);
+    }
+    has_ended
+}
+
+fn dial(to: &Server) -> Quic {
+    let mut plan = LoadPlan::new(Target::tcp("localhost", 1), 1);
+    plan.target.transport = Transport::Quic;
+    let settings = QuicSettings::of(&plan).unwrap().unwrap();
+    Quic::dial(&settings, to.socket.local_addr().unwrap(), None).unwrap()
+}
+
+/// Lets both take turns until something has come to pass.
+fn until(server: &mut Server, client: &mut Quic, mut is_done: impl FnMut(&mut Quic, &Server) -> bool) {
+    let begin = Instant::now();
+    while !is_done(client, server) {
+        assert!(begin.elapsed() < LIMIT, "nothing comes any more");
+        server.turn();
+        if client.deadline().is_some_and(|at| at <= Instant::now()) {
+            client.on_time().unwrap();
+        }
+    }
+}
+
+/// What is sent comes back, in order and whole, whatever gets lost on the way.
+fn comes_back(bytes: usize, loses: usize) -> Server {
+    let mut server = Server::new(loses);
+    let mut client = dial(&server);
+    assert!(!client.has_opened() && !client.is_connected());
+    until(&mut server, &mut client, |client, _| client.connect().unwrap());
+    assert!(client.has_opened() && !client.has_opened(), "it is told once");
+    let sent: Vec<u8> = (0..bytes).map(|place| (place % 251) as u8).collect();
+    let mut output = Output { bytes: sent.clone(), ..Output::default() };
+    let (mut back, mut buffer) = (Vec::new(), Vec::new());
+    until(&mut server, &mut client, |client, _| {
+        client.flush(&mut output, false).unwrap();
+        let brought = client.read(&mut buffer, usize::MAX).unwrap();
+        back.extend_from_slice(&buffer[..brought.len]);
+        assert!(!brought.is_closed);
+        back.len() >= bytes
+    });
+    assert!(back == sent, "as it was sent");
+    client.say_last(b"bye").unwrap();
+    until(&mut server, &mut client, |client, server| {
+        client.read(&mut buffer, usize::MAX).unwrap();
+        server.has_ended
+    });
+    server
+}
+
+#[test]
+fn bytes_go_both_ways_over_quic_and_the_end_of_the_stream_is_seen() {
+    // More than may be under way at a time, so that the client has to wait for room.
+    assert_eq!(comes_back(10 * WINDOW as usize, 0).lost, 0);
+}
+
+#[test]
+fn what_gets_lost_on_the_way_is_sent_again() {
+    assert!(comes_back(30_000, 5).lost > 1);
+}
+
+#[test]
+fn it_is_told_where_nobody_listens() {
+    let server = Server::new(0);
+    let mut client = dial(&server);
+    drop(server);
+    let begin = Instant::now();
+    let error = loop {
+        assert!(begin.elapsed() < LIMIT);
+        if let Err(error) = client.connect() {
+            break error;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+}

@@ -1,0 +1,87 @@
+//! A process that outlives the lab for long enough to end what a lab that was killed leaves behind.
+
+use std::fs;
+use std::io::{self, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use super::{Place, left_behind};
+use crate::stop::Stop;
+
+/// The command of this program that watches: `tidegate lab watch`.
+const WATCH: [&str; 2] = ["lab", "watch"];
+/// What a lab says that ends by itself, and has stopped its brokers.
+const FAREWELL: u8 = b'.';
+/// Looks for what was left: a process that was just being started has no name yet.
+const LOOKS: u32 = 5;
+/// Between two of them.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// The lab's end of it.
+#[derive(Debug)]
+pub struct Watchdog {
+    child: Child,
+}
+
+impl Watchdog {
+    /// Starts one for all brokers of a place, in a process group of its own: Ctrl-C does not reach it.
+    ///
+    /// # Errors
+    /// When the system gives no process.
+    pub fn start(place: &Place) -> io::Result<Self> {
+        let mut command = Command::new(&place.executable);
+        command.args(WATCH).arg(&place.scratch).process_group(0);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        Ok(Self { child })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        if let Some(mut input) = self.child.stdin.take() {
+            // One that was killed has nobody to say farewell to.
+            let _ = input.write_all(&[FAREWELL]);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits for the end of the lab at the other end of `input`, and kills all brokers below `scratch` when it had not stopped them, with their files.
+pub fn watch(scratch: &Path, mut input: impl Read) {
+    let mut said = Vec::new();
+    // An input that breaks ends as one that is closed.
+    let _ = input.read_to_end(&mut said);
+    if said.contains(&FAREWELL) {
+        return;
+    }
+    // Nobody interrupts this.
+    let wait = Stop::default();
+    for _ in 0..LOOKS {
+        left_behind::kill(scratch);
+        wait.wait(LOOK_EVERY);
+    }
+    // What cannot be removed is in the temporary directory.
+    let _ = fs::remove_dir_all(scratch);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_a_killed_lab_leaves_is_ended_and_what_an_orderly_one_leaves_stays() {
+        let scratch = std::env::temp_dir().join(format!("tidegate-lab-watched-{}", std::process::id()));
+        let broker = scratch.join("broker-1");
+        fs::create_dir_all(&broker).unwrap();
+        let mut left = Command::new("sleep").arg("3600").env(left_behind::MARK, &broker).spawn().unwrap();
+        watch(&scratch, &[FAREWELL][..]);
+        assert!(left.try_wait().unwrap().is_none() && broker.exists());
+        watch(&scratch, io::empty());
+        assert!(!left.wait().unwrap().success());
+        assert!(!scratch.exists());
+    }
+}

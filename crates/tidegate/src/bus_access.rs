@@ -1,0 +1,88 @@
+//! How the servers of a bus are spoken to: what the sections that name one have in common.
+
+use std::path::PathBuf;
+
+use tidegate_bus::{Sasl, Settings, TlsIdentity};
+
+use crate::config::sections::cluster::{BusSasl, Cluster};
+use crate::config::sections::context::Context;
+
+/// TLS, and what this process shows of itself.
+pub(crate) struct BusAccess<'a> {
+    tls: bool,
+    authorities: Option<&'a String>,
+    certificate: Option<&'a String>,
+    key: Option<&'a String>,
+    sasl: BusSasl,
+}
+
+impl<'a> BusAccess<'a> {
+    /// That of the bus of a cluster.
+    pub(crate) fn of_cluster(cluster: &'a Cluster) -> Self {
+        Self {
+            tls: cluster.bus_tls,
+            authorities: cluster.bus_ca.as_ref(),
+            certificate: cluster.bus_certificate.as_ref(),
+            key: cluster.bus_key.as_ref(),
+            sasl: cluster.bus_sasl,
+        }
+    }
+
+    /// That of the bus of the core: its own, or that of the cluster where it has none of its own.
+    pub(crate) fn of_context(context: &'a Context, cluster: &'a Cluster) -> Self {
+        if context.bus.is_none() {
+            return Self::of_cluster(cluster);
+        }
+        Self {
+            tls: context.bus_tls,
+            authorities: context.bus_ca.as_ref(),
+            certificate: context.bus_certificate.as_ref(),
+            key: context.bus_key.as_ref(),
+            sasl: context.bus_sasl,
+        }
+    }
+
+    /// The settings of a bus with it.
+    pub(crate) fn put(self, settings: Settings) -> Settings {
+        let identity = self.certificate.zip(self.key);
+        Settings {
+            tls: self.tls,
+            tls_ca: self.authorities.map(PathBuf::from),
+            tls_identity: identity
+                .map(|(certificate, key)| TlsIdentity { certificate: certificate.into(), key: key.into() }),
+            sasl: match self.sasl {
+                BusSasl::Plain => Sasl::Plain,
+                BusSasl::ScramSha256 => Sasl::ScramSha256,
+                BusSasl::ScramSha512 => Sasl::ScramSha512,
+            },
+            ..settings
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_core_speaks_to_the_bus_of_its_cluster_as_the_cluster_does() {
+        let cluster = Cluster {
+            bus_tls: true,
+            bus_ca: Some("ca.pem".to_owned()),
+            bus_certificate: Some("node.pem".to_owned()),
+            bus_key: Some("node.key".to_owned()),
+            bus_sasl: BusSasl::ScramSha512,
+            ..Cluster::default()
+        };
+        let mut context = Context::default();
+        let put = |context: &Context| BusAccess::of_context(context, &cluster).put(Settings::default());
+        let settings = put(&context);
+        assert!(settings.tls && settings.tls_identity.is_some() && settings.sasl == Sasl::ScramSha512);
+        assert_eq!(settings.tls_ca, Some("ca.pem".into()));
+        context.bus = Some("nats://elsewhere".to_owned());
+        let settings = put(&context);
+        assert!(!settings.tls && settings.tls_identity.is_none() && settings.tls_ca.is_none());
+        context.bus_tls = true;
+        assert!(put(&context).tls);
+    }
+}

@@ -1,0 +1,22 @@
+//! `tidegate lab watch`: ends the brokers of a lab that was killed. The lab starts it; nobody else needs to.
+
+use std::io::stdin;
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use tidegate_lab::peer::watch;
+
+use crate::exit::Exit;
+
+/// The flags of `tidegate lab watch`.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Args {
+    /// Where the lab's brokers keep their files
+    #[arg(value_name = "DIR")]
+    scratch: PathBuf,
+}
+
+pub(super) fn run(args: &Args) -> Exit {
+    watch(&args.scratch, stdin());
+    Exit::Ok
+}

@@ -1,0 +1,65 @@
+//! What can be said of the section before anything runs.
+
+use tidegate_bus::Address;
+use tidegate_context::ContextTopics;
+
+use super::points;
+use crate::config::Config;
+use crate::config::finding::Findings;
+use crate::config::value::Problem;
+
+/// Checks the section as a whole.
+pub(crate) fn check(config: &Config, findings: &mut Findings) {
+    let context = &config.context;
+    let mut find = |key, problem: Problem| findings.push(problem, config.source_of("context", key).clone());
+    if context.enabled && !config.addresses.enabled {
+        let problem = Problem::new("a gateway needs addresses: they are how nodes are told something");
+        find("enabled", problem.hint("set `addresses.enabled = true`"));
+    }
+    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &context.topics.0, &[]) {
+        find("topics", Problem::new(error.to_string()));
+    }
+    if let Err(error) = ContextTopics::new(&config.addresses.prefix, &[], &context.property_topics.0) {
+        find("property_topics", Problem::new(error.to_string()));
+    }
+    if let Some(Err(error)) = context.bus.as_deref().map(str::parse::<Address>) {
+        find("bus", Problem::new(error.to_string()));
+    }
+    if context.bus_certificate.is_some() != context.bus_key.is_some() {
+        let (key, other) =
+            if context.bus_key.is_some() { ("bus_key", "bus_certificate") } else { ("bus_certificate", "bus_key") };
+        find(key, Problem::new(format!("a certificate and its key go together; add context.{other}")));
+    }
+    if let Err(error) = points(context) {
+        find("ranking", Problem::new(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Inputs;
+    use crate::config::source::FileText;
+
+    fn problems(text: &str) -> String {
+        let file = FileText { name: "tidegate.toml".into(), text: text.into() };
+        let inputs = Inputs { file: Some(file), ..Inputs::default() };
+        Config::load(inputs).err().map(|findings| findings.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn mistakes_are_found_before_anything_runs() {
+        for (text, wanted) in [
+            ("[context]\nenabled = true", "needs addresses"),
+            ("[context]\ntopics = ['a/#/b']", "topic of contexts"),
+            ("[context]\nbus = 'nats://'", "names no server"),
+            ("[context]\nbus_key = 'k.pem'", "add context.bus_certificate"),
+            ("[context]\nranking = 'expression'", "needs context.score"),
+            ("[context]\nranking = 'expression'\nscore = 'gateway.'", "context.score"),
+        ] {
+            let said = problems(text);
+            assert!(said.contains(wanted), "{text}: {said}");
+        }
+        assert_eq!(problems("[addresses]\nenabled = true\n[context]\nenabled = true\nbus = 'nats://h'"), "");
+    }
+}
