@@ -62,7 +62,7 @@ impl Owner {
     /// Works until the bus has gone.
     pub(super) fn run(mut self, inbox: &Receiver<Request>) {
         loop {
-            let pause = self.owned.as_ref().and_then(|owned| owned.open.as_ref()).and_then(|open| open.pause());
+            let pause = self.owned.as_ref().and_then(|owned| owned.open.as_ref()).and_then(Open::pause);
             let request = match pause {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(pause) => inbox.recv_timeout(pause),
