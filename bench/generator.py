@@ -7,7 +7,8 @@
 
 The broker is pinned to one core and the generator to another. Both generators carry the same load against the same broker, in turn:
 a message has 64 bytes of payload, a closed loop has its window, and an open loop counts latency from the time at which a message was
-due. `--mqload` is any program with that command line and its line of JSON; without it, only the lab is measured. A generator's rate
+due. `--mqload` is any program with that command line and its line of JSON; without it, only the lab is measured. It sends one interval
+late in an open loop, which is taken off its latencies. A generator's rate
 is messages sent and received in a second; the same for each second of its own CPU time says how far one core would go when it has
 to wait for the broker. Uses Python's standard library only, and Linux's /proc. `docs/performance.md` keeps results.
 """
@@ -39,10 +40,10 @@ PAYLOAD = 64
 class Broker:
     """A broker on a core of its own, and a port that it listens to."""
 
-    def __init__(self, command, core, port):
+    def __init__(self, command, pinned, port):
         self.port = port
         words = [word.format(port=port) for word in command.split()]
-        self.process = subprocess.Popen(["taskset", "-c", str(core), *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen([*pinned, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
         while True:
             try:
@@ -103,14 +104,19 @@ def percentile(pairs, share):
     return 0.0
 
 
+def pinned(arguments, core):
+    """What runs a program on one core, and before all others where that is asked for."""
+    return [*(["chrt", "-f", "10"] if arguments.first else []), "taskset", "-c", str(core)]
+
+
 def by_lab(arguments, load, broker, core):
     with tempfile.TemporaryDirectory() as home:
         path = os.path.join(home, f"{load}.toml")
         with open(path, "w") as file:
             file.write(scenario(load, arguments.seconds))
         out = os.path.join(home, "out")
-        subprocess.run(["taskset", "-c", str(core), arguments.lab, "lab", "run", path, "--out", out, "--peer",
-                        f"broker=mqtt://127.0.0.1:{broker.port}#{broker.process.pid}"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([*pinned(arguments, core), arguments.lab, "lab", "run", path, "--out", out, "--peer",
+                        f"broker=mqtt://127.0.0.1:{broker.port}#{broker.process.pid}"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with open(os.path.join(out, "results.json")) as file:
             run = json.load(file)["runs"][0]
     outcome = run["load"]
@@ -122,7 +128,7 @@ def by_lab(arguments, load, broker, core):
 
 def by_mqload(arguments, load, broker, core):
     publishers, subscribers, topics, qos, window, rate = LOADS[load]
-    command = ["taskset", "-c", str(core), arguments.mqload, "--port", broker.port, "--pubs", publishers, "--subs", subscribers,
+    command = [*pinned(arguments, core), arguments.mqload, "--port", broker.port, "--pubs", publishers, "--subs", subscribers,
                "--topics", topics, "--qos", qos, "--size", PAYLOAD, "--secs", arguments.seconds, "--pid", broker.process.pid]
     command += ["--window", window] if rate is None else ["--rate", rate]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -131,7 +137,9 @@ def by_mqload(arguments, load, broker, core):
     found = json.loads(done.stdout)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     lost = found["lost"] if subscribers else 0
-    return figures(found["sent"], found["recv"], lost, found["secs"], found["lat_us"]["p50"], found["lat_us"]["p99"], cpu)
+    # In an open loop it sends the message of time 0 when the first interval is over, and counts from time 0.
+    early = 1e6 / rate if rate else 0
+    return figures(found["sent"], found["recv"], lost, found["secs"], found["lat_us"]["p50"] - early, found["lat_us"]["p99"] - early, cpu)
 
 
 def figures(sent, received, lost, seconds, p50, p99, cpu):
@@ -145,7 +153,7 @@ def measure(arguments, load, name, command, cores, port):
     found = {generator: [] for generator in generators}
     for _ in range(arguments.rounds):
         for generator, run in generators.items():
-            broker = Broker(command, cores[0], port)
+            broker = Broker(command, pinned(arguments, cores[0]), port)
             try:
                 found[generator].append(run(arguments, load, broker, cores[1]))
             finally:
@@ -175,6 +183,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--cores", default="0,1", help="the broker's and the generator's")
+    parser.add_argument("--first", action="store_true", help="run before all other work of the machine (chrt -f, as root): for loads that leave time to others")
     parser.add_argument("--port", type=int, default=25600, help="the first port; each broker gets the next one")
     arguments = parser.parse_args()
     cores = [int(core) for core in arguments.cores.split(",")]

@@ -41,6 +41,7 @@ ORDERS = [
     Order("lavva", "lavva-3", "lavva-3", BROKERS, 1.0, 0.02, []),
     Order("lavva", "lavva-4", "lavva-4", BROKERS, 1.0, 0.02, []),
     Order("middleware", "middleware-throughput", "middleware-throughput", MANY, 1.0, 0.1, ["--only", "1024 bytes"]),
+    Order("middleware", "middleware-count", "middleware-count", MANY, 1.0, 0.1, ["--only", "QoS 0"]),
     Order("middleware", "middleware-protocols", "middleware-protocols", PROTOCOLS, 1.0, 0.4, []),
     Order("middleware", "middleware-latency", "middleware-latency", MANY, 1.0, 0.2, ["--only", "1000 in a second"]),
     Order("middleware", "middleware-one-second", "middleware-one-second", MANY, 1.0, 1.0, ["--only", "1024 bytes"]),
@@ -74,13 +75,14 @@ FIRST = [Order("first", folder, folder, peers, scale, scale, args) for folder, p
     ("pi-ladder", BROKERS, 0.03, []),
 ]]
 QUIET = [Order("quiet", folder, folder, peers, scale, scale, args) for folder, peers, scale, args in [
-    ("middleware-protocols", PROTOCOLS, 0.3, []),
-    ("lavva-3", BROKERS, 0.05, ["--only", "1000 devices"]),
-    ("lavva-4", BROKERS, 0.05, ["--only", "1000 devices"]),
-    ("middleware-scalability", FIVE, 0.15, []),
+    ("middleware-protocols", PROTOCOLS, 0.25, []),
+    ("lavva-3", BROKERS, 0.04, ["--only", "1000 devices"]),
+    ("lavva-4", BROKERS, 0.04, ["--only", "1000 devices"]),
+    ("middleware-scalability", FIVE, 0.1, []),
     ("middleware-one-second", FIVE, 1.0, ["--only", "1024 bytes"]),
     ("middleware-footprint", FIVE, 0.1, []),
-    ("pi-barrier", [*BROKERS, "mosquitto-poll"], 0.12, []),
+    ("middleware-count", FIVE, 0.2, ["--only", "QoS 0"]),
+    ("pi-barrier", [*BROKERS, "mosquitto-poll"], 0.25, ["--cases", "5"]),
     ("contextnet-outbound", ["gateways"], 0.06, []),
     ("suite-connection", BROKERS, 0.1, []),
     ("suite-fan-out", BROKERS, 0.1, []),
@@ -89,12 +91,12 @@ QUIET = [Order("quiet", folder, folder, peers, scale, scale, args) for folder, p
     ("kill-restart", BROKERS, 0.4, []),
     ("middleware-patterns", BROKERS, 0.2, []),
     ("middleware-pipeline", BROKERS, 0.2, []),
-    ("middleware-survey", BROKERS, 0.15, []),
+    ("middleware-survey", BROKERS, 0.1, []),
     ("middleware-dynamic-subscribers", BROKERS, 0.2, []),
-    ("contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.25, []),
+    ("contextnet-points", ["gateways-managed", "gateways-unmanaged"], 0.2, []),
     ("pi-many-to-many", BROKERS, 0.05, []),
-    ("network", BROKERS, 0.1, ["--only", "QoS 1"]),
-    ("lavva-1", BROKERS, 0.04, ["--only", "1000 devices"]),
+    ("network", BROKERS, 0.05, ["--only", "QoS 1"]),
+    ("lavva-1", BROKERS, 0.02, ["--only", "1000 devices"]),
     ("middleware-criteria", FIVE, 1.0, []),
     ("churn", BROKERS, 0.25, []),
     ("reconnect-storm", BROKERS, 0.25, []),
@@ -194,9 +196,10 @@ class Results:
 
     def conditions(self):
         environment, settings = self.data["environment"], self.data["settings"]
-        runs = settings["repeat"]
+        runs, scale = settings["repeat"], settings["time_scale"]
+        faster = f" (clients come {number(1 / scale)} times as fast)" if scale != 1 else ""
         return (f"{environment['cores']} cores of an {environment['processor']}, load average at the begin {environment['load_average']:.1f}, "
-                f"time scale {settings['time_scale']:g}, {runs} run{'s' if runs > 1 else ''} of each.")
+                f"time scale {scale:g}{faster}, {runs} run{'s' if runs > 1 else ''} of each.")
 
 
 def number(value):
@@ -442,6 +445,7 @@ TABLES = {
     "pi-many-to-many": lambda results: grid(results, SUITE),
     "lavva-1": lavva, "lavva-2": lavva, "lavva-3": lavva, "lavva-4": lavva,
     "middleware-throughput": lambda results: grid(results, THROUGHPUT),
+    "middleware-count": lambda results: grid(results, THROUGHPUT),
     "middleware-protocols": lambda results: grid(results, THROUGHPUT),
     "middleware-latency": lambda results: grid(results, LATENCY),
     "middleware-one-second": lambda results: grid(results, [("Deadline missed", "later than a second or never, %")]),

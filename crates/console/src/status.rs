@@ -282,7 +282,7 @@ pub struct CoreNumbers {
     /// Records of applications whose time was over when they were read.
     pub records_expired: u64,
     /// Contexts and advertisements that this gateway could not use, by cause.
-    pub left_out: [(&'static str, u64); 6],
+    pub left_out: [(&'static str, u64); 7],
 }
 
 /// How a node stands in its cluster.

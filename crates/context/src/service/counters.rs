@@ -99,6 +99,8 @@ figures! {
     left_out_definer,
     /// Those beyond what a gateway keeps.
     left_out_limit,
+    /// Changes of groups that the broker refused.
+    left_out_groups,
 }
 
 impl CoreFigures {
@@ -112,6 +114,7 @@ impl CoreFigures {
                 LeftOut::Advertisement => self.left_out_advertisement,
                 LeftOut::Definer => self.left_out_definer,
                 LeftOut::Limit => self.left_out_limit,
+                LeftOut::Groups => self.left_out_groups,
             };
             (why.label(), count)
         })

@@ -97,8 +97,8 @@ pub trait Host: Send {
     fn tell_list(&mut self, list: &[u8]);
     /// Sends a node elsewhere.
     fn hand_over(&mut self, node: &str, address: &str);
-    /// Changes groups of nodes.
-    fn set_groups(&mut self, changes: Vec<MembershipChange>);
+    /// Changes groups of nodes; names the nodes that would be in too many, of which nothing has changed.
+    fn set_groups(&mut self, changes: Vec<MembershipChange>) -> Vec<String>;
 }
 
 /// Starts the thread of a gateway.
@@ -130,6 +130,8 @@ struct Gateway {
     advertisements: Vec<Following>,
     members: Memberships,
     complaints: Complaints,
+    /// Nodes whose last change of groups was refused.
+    refused: HashSet<Box<str>>,
     /// Who was connected when it was last looked.
     known: HashSet<Arc<str>>,
     pings: PingWindow,
@@ -177,6 +179,7 @@ impl Gateway {
             advertisements,
             members: Memberships::default(),
             complaints: Complaints::default(),
+            refused: HashSet::new(),
             known: HashSet::new(),
             pings: PingWindow::default(),
             round: 0,
@@ -337,9 +340,18 @@ impl Gateway {
 
     fn set_groups(&mut self, mut changes: Vec<MembershipChange>) {
         self.courier.counters().group_changes.add(changes.len() as u64);
+        for change in &mut changes {
+            if self.refused.remove(change.node.as_str()) {
+                // Its groups at the broker are not those that this change goes out from.
+                (change.add, change.remove) = self.members.standing(&change.node);
+            }
+        }
         while !changes.is_empty() {
             let rest = changes.split_off(changes.len().min(AT_ONCE));
-            self.host.set_groups(std::mem::replace(&mut changes, rest));
+            for node in self.host.set_groups(std::mem::replace(&mut changes, rest)) {
+                self.complaints.note(self.courier.counters(), LeftOut::Groups, &node);
+                self.refused.insert(node.into());
+            }
         }
     }
 
@@ -354,6 +366,7 @@ impl Gateway {
             (!add.is_empty() || !remove.is_empty()).then(|| MembershipChange { node: node.to_string(), add, remove })
         };
         let changes = come.filter_map(groups).collect();
+        self.refused.retain(|node| nodes.contains(&**node));
         self.known = nodes;
         self.set_groups(changes);
     }

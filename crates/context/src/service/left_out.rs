@@ -21,7 +21,7 @@ pub enum LeftOut {
     #[error("a context has more than {MAX_CONTEXT_BYTES} bytes; send what groups need, and the rest on another topic")]
     TooLong,
     /// A context that is something else.
-    #[error("a context is no JSON object; nothing at all says that the node has gone for good")]
+    #[error("a context is no JSON object (an empty one would say that its node has gone for good)")]
     NotJson,
     /// A name that no key on the bus can have.
     #[error(
@@ -39,12 +39,17 @@ pub enum LeftOut {
     /// More than a gateway keeps.
     #[error("there are more than {MAX_DEFINERS} definers, or more than {MAX_GROUPS} groups of one definer for a node")]
     Limit,
+    /// More groups than the broker lets a node be in.
+    #[error(
+        "a node would be in more groups than addresses.max_groups_per_node; it stays in those that it was in, until they change to fewer"
+    )]
+    Groups,
 }
 
 impl LeftOut {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::TooLong, Self::NotJson, Self::Name, Self::Advertisement, Self::Definer, Self::Limit];
+    pub const ALL: [Self; 7] =
+        [Self::TooLong, Self::NotJson, Self::Name, Self::Advertisement, Self::Definer, Self::Limit, Self::Groups];
 
     /// Its word in metrics.
     pub fn label(self) -> &'static str {
@@ -55,6 +60,7 @@ impl LeftOut {
             Self::Advertisement => "advertisement",
             Self::Definer => "definer",
             Self::Limit => "limit",
+            Self::Groups => "groups",
         }
     }
 }
@@ -150,6 +156,7 @@ impl CoreCounters {
             LeftOut::Advertisement => &self.left_out_advertisement,
             LeftOut::Definer => &self.left_out_definer,
             LeftOut::Limit => &self.left_out_limit,
+            LeftOut::Groups => &self.left_out_groups,
         }
     }
 }
@@ -201,7 +208,7 @@ mod tests {
             (0..times).for_each(|_| complaints.note(&counters, why, "n"));
         }
         let counted = counters.figures().left_out();
-        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(counted.map(|(_, count)| count), [1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(counted.map(|(why, _)| why), LeftOut::ALL.map(LeftOut::label));
     }
 }

@@ -15,6 +15,9 @@ use crate::ranking::ConnectionsInverse;
 /// After how long a test that still waits has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How many groups the gateways of these tests let a node be in.
+const MAX_GROUPS_OF_A_NODE: usize = 8;
+
 #[derive(Default)]
 struct State {
     /// The gateway of each node.
@@ -140,15 +143,22 @@ impl Host for TestHost {
         });
     }
 
-    fn set_groups(&mut self, changes: Vec<MembershipChange>) {
+    fn set_groups(&mut self, changes: Vec<MembershipChange>) -> Vec<String> {
         self.world.change(|state| {
+            let mut refused = Vec::new();
             for change in changes {
                 state.changes += 1;
-                let groups = state.groups.entry(change.node).or_default();
+                let mut groups = state.groups.get(&change.node).cloned().unwrap_or_default();
                 groups.extend(change.add);
                 groups.retain(|group| !change.remove.contains(group));
+                if groups.len() > MAX_GROUPS_OF_A_NODE {
+                    refused.push(change.node);
+                } else {
+                    state.groups.insert(change.node, groups);
+                }
             }
-        });
+            refused
+        })
     }
 }
 
@@ -298,4 +308,32 @@ fn definers_with_other_rules_stand_side_by_side() {
     let _definers = [definer(&courier, "d", GROUPS), definer(&courier, "d", other)];
     world.send_context("a", &bell, "n", r#"{"speed": 90}"#);
     world.until("groups of both", |state| is_in(state, "n", &["all", "fast"]));
+}
+
+#[test]
+fn a_node_in_too_many_groups_is_counted_and_its_next_change_is_told_as_a_whole() {
+    let (world, courier) = (World::default(), courier());
+    world.change(|state| state.at.insert("n1".into(), "a".into()));
+    let (_gateway, bell) = world.gateway(&courier, "a");
+    let say = |groups: std::ops::Range<usize>| {
+        let groups: Vec<String> = groups.map(|group| format!("\"g{group}\"")).collect();
+        let said = format!(r#"{{"definer":"mine","node":"n1","groups":[{}]}}"#, groups.join(","));
+        world.change(|state| state.said.insert("a".into(), ("mine".into(), said.into_bytes())));
+        bell.ring();
+    };
+    let are = |wanted: std::ops::Range<usize>| {
+        let wanted: BTreeSet<String> = wanted.map(|group| format!("g{group}")).collect();
+        world.until("groups", |state| state.groups.get("n1") == Some(&wanted));
+    };
+    say(0..3);
+    are(0..3);
+    say(2..12);
+    while courier.counters().figures().left_out_groups == 0 {
+        std::thread::yield_now();
+    }
+    are(0..3);
+    // It leaves groups that it never came to be in, and stays in some of them.
+    say(4..10);
+    are(4..10);
+    assert_eq!(courier.counters().figures().left_out_groups, 1);
 }

@@ -79,7 +79,7 @@ impl Sink for Heard<'_> {
         of_group.counts.late += u64::from(latency_ns > books.deadline_ns);
         of_group.latency.record(latency_ns);
         books.meter.latency.record(latency_ns);
-        books.outcome.last_ns = self.now_ns;
+        books.outcome.note_receipt(books.outcome.measured_from_ns, self.now_ns);
     }
 
     fn acknowledged(&mut self, messages: u64) {

@@ -24,6 +24,10 @@ pub struct LoadOutcome {
     pub measured_to_ns: u64,
     /// The last receipt of a measured message, or the last acknowledgement when nobody subscribes.
     pub last_ns: u64,
+    /// The longest time while measuring in which nobody received anything, in nanoseconds; of several processes, the shortest of what they
+    /// say. `None` when nothing was received.
+    #[serde(default)]
+    pub silence_ns: Option<u64>,
     /// Messages.
     pub counts: Counts,
     /// Why messages did not arrive.
@@ -74,6 +78,10 @@ impl LoadOutcome {
         }
         self.measured_to_ns = self.measured_to_ns.max(other.measured_to_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
+        self.silence_ns = match (self.silence_ns, other.silence_ns) {
+            (Some(here), Some(there)) => Some(here.min(there)),
+            (here, there) => here.or(there),
+        };
         self.counts.add(&other.counts);
         self.losses.add(&other.losses);
         self.connections.add(&other.connections);
@@ -92,6 +100,20 @@ impl LoadOutcome {
         self.stopped |= other.stopped;
         other.problems.iter().for_each(|(what, times)| self.note_problem(what, *times));
         self.product = self.product.take().or_else(|| other.product.clone());
+    }
+
+    /// Notes the receipt of a measured message; `from_ns` is when measuring began.
+    #[inline]
+    pub(crate) fn note_receipt(&mut self, from_ns: u64, now_ns: u64) {
+        let silence_ns = now_ns.saturating_sub(self.last_ns.max(from_ns));
+        self.silence_ns = Some(self.silence_ns.unwrap_or_default().max(silence_ns));
+        self.last_ns = self.last_ns.max(now_ns);
+    }
+
+    /// Whoever received nothing more until the end was silent until then.
+    pub(crate) fn note_end(&mut self) {
+        let silence_ns = self.measured_to_ns.saturating_sub(self.last_ns.max(self.measured_from_ns));
+        self.silence_ns = self.silence_ns.map(|longest| longest.max(silence_ns));
     }
 
     /// Notes what went wrong so many times. Of many texts, those that come first are kept.

@@ -37,6 +37,11 @@ impl Simulated {
         self.now_ns
     }
 
+    /// The generator gets no time for so long.
+    pub(crate) fn hold_up(&mut self, for_ns: u64) {
+        self.now_ns += for_ns;
+    }
+
     /// Goes on to the next moment at which something is due and does it; `false` at the end.
     pub(crate) fn advance(&mut self) -> bool {
         let next = [self.core.next_timer_ns(), self.double.next_ns()].into_iter().flatten().min();

@@ -116,6 +116,21 @@ fn a_stall_is_charged_with_all_that_waited_in_an_open_loop_and_hidden_by_a_close
 }
 
 #[test]
+fn a_generator_that_is_held_up_counts_from_the_time_at_which_each_message_was_due() {
+    let mut simulated = Simulated::new(plan(3_000, mesh(1, 1, 0, open(100.0))), Behaviour::default());
+    while simulated.now_ns() < 1_000 * MILLI {
+        assert!(simulated.advance());
+    }
+    simulated.hold_up(500 * MILLI);
+    while simulated.advance() {}
+    let outcome = simulated.conclude();
+    assert_eq!(outcome.counts.received, 300, "what was due meanwhile is sent all the same");
+    assert_eq!(outcome.latency.above(MILLI), 49, "490 ms, 480 ms, and so on");
+    assert!(outcome.latency.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.latency.max());
+    assert!(outcome.generator.lag.max().abs_diff(490 * MILLI) < MILLI, "{}", outcome.generator.lag.max());
+}
+
+#[test]
 fn a_late_message_and_a_lost_one_miss_their_deadline() {
     let delay = Delay::Mixed { usual_ns: MILLI, rare_ns: 30 * MILLI, share: 0.1 };
     let behaviour = Behaviour { delay, drop: 0.05, seed: 5, ..Behaviour::default() };
@@ -161,6 +176,19 @@ fn who_is_away_loses_messages_and_it_is_seen_why() {
     assert_eq!(outcome.losses.deliveries(), 2 * 50);
     assert_eq!(outcome.connections.accepted, 5 + 2);
     assert_eq!(outcome.connections.lost, 0, "they went on their own");
+}
+
+#[test]
+fn the_longest_silence_is_told_to_the_millisecond_and_up_to_the_end() {
+    let longest = |storm: Option<(u64, u64)>| {
+        let mut groups = mesh(1, 1, 0, open(100.0));
+        let storm = storm.map(|(at_ms, offline_ms)| Disturbance::Storm { share: 1.0, at_ms, offline_ms });
+        groups[0].disturbances = storm.into_iter().collect();
+        Simulated::run(plan(3_000, groups), Behaviour::default()).0.silence_ns.unwrap() / MILLI
+    };
+    assert!(longest(None) < 15, "messages come every 10 ms");
+    assert!((500..520).contains(&longest(Some((1_005, 500)))));
+    assert!((1_980..2_020).contains(&longest(Some((1_005, 10_000)))), "nothing came after that");
 }
 
 #[test]

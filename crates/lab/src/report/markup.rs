@@ -15,6 +15,20 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
+/// A text of people with its `names` set apart.
+pub(crate) fn prose(text: &str) -> String {
+    let text = escape(text);
+    let parts: Vec<&str> = text.split('`').collect();
+    // Without a partner, a backtick is what it is.
+    if parts.len().is_multiple_of(2) {
+        return text;
+    }
+    let marked = |(place, part): (usize, &&str)| {
+        if place % 2 == 1 { format!("<code>{part}</code>") } else { (*part).to_owned() }
+    };
+    parts.iter().enumerate().map(marked).collect()
+}
+
 /// Appends formatted text; writing to a `String` does not fail.
 macro_rules! put {
     ($out:expr, $($part:tt)*) => {{
@@ -31,5 +45,11 @@ mod tests {
     #[test]
     fn nothing_of_a_name_becomes_markup() {
         assert_eq!(escape("<b a=\"1\">&"), "&lt;b a=&quot;1&quot;&gt;&amp;");
+    }
+
+    #[test]
+    fn names_in_a_text_are_set_apart() {
+        assert_eq!(prose("as `a` and `<b>` do"), "as <code>a</code> and <code>&lt;b&gt;</code> do");
+        assert_eq!(prose("a ` alone"), "a ` alone");
     }
 }

@@ -4,6 +4,7 @@ mod charts;
 mod criteria;
 mod found;
 mod groups;
+mod losses;
 mod markup;
 mod number;
 mod overview;
@@ -39,6 +40,7 @@ pub fn html(results: &Results) -> String {
     if results.scenario.check.is_none() {
         charts::ratios(results, &mut body);
         tables::write(results, &mut body);
+        losses::write(results, &mut body);
         groups::write(results, &mut body);
         charts::latency(results, &mut body);
         charts::time(results, &mut body);

@@ -1,6 +1,6 @@
 //! Figures that others have published, beside ours.
 
-use super::markup::{escape, put};
+use super::markup::{escape, prose, put};
 use super::number::shown;
 use crate::results::{Results, Table};
 use crate::scenario::Reference;
@@ -14,7 +14,7 @@ pub(super) fn write(results: &Results, out: &mut String) {
     if !scenario.differences.is_empty() {
         out.push_str("<p>What differs from it:</p><ul>");
         for difference in &scenario.differences {
-            put!(out, "<li>{}</li>", escape(difference));
+            put!(out, "<li>{}</li>", prose(difference));
         }
         out.push_str("</ul>");
     }

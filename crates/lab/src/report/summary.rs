@@ -1,6 +1,6 @@
 //! What a reader in a hurry needs: the question, who came first in what, and what is wrong with the numbers.
 
-use super::markup::{escape, put};
+use super::markup::{escape, prose, put};
 use super::measures;
 use super::number::{factor, shown};
 use crate::results::{Better, Cell, Measure, Results, Table};
@@ -8,8 +8,8 @@ use crate::results::{Better, Cell, Measure, Results, Table};
 pub(super) fn write(results: &Results, out: &mut String) {
     let scenario = &results.scenario;
     put!(out, "<p class=\"kicker\">Tidegate lab · {} · {}</p>", escape(&scenario.name), ids(results));
-    put!(out, "<h1>{}</h1><p class=\"question\">{}</p>", escape(&scenario.title), escape(&scenario.question));
-    put!(out, "<p>{}</p>", escape(&scenario.method));
+    put!(out, "<h1>{}</h1><p class=\"question\">{}</p>", escape(&scenario.title), prose(&scenario.question));
+    put!(out, "<p>{}</p>", prose(&scenario.method));
     if results.scenario.check.is_some() {
         out.push_str("<nav><a href=\"#found\">What was found</a><a href=\"#made\">How it was made</a></nav>");
         warnings(results, out);

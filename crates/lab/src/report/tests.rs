@@ -118,6 +118,19 @@ fn a_report_says_who_is_ahead_what_is_missing_and_needs_no_network() {
 }
 
 #[test]
+fn what_was_lost_has_its_causes_and_who_lost_nothing_no_row() {
+    let mut results = results();
+    assert!(!html(&results).contains("id=\"losses\""));
+    for run in results.runs.iter_mut().filter(|run| run.peer == "rabbitmq") {
+        (run.load.losses.overflow, run.load.losses.disconnect, run.load.counts.late) = (5, 2, 1);
+    }
+    let page = html(&results);
+    let section = page.split("id=\"losses\"").nth(1).unwrap().split("</table>").next().unwrap();
+    assert!(section.contains("<td>48000</td><td>3</td><td>0</td><td>15</td><td>0</td><td>6</td>"), "{section}");
+    assert!(!section.contains("mosquitto"), "who lost nothing is left out");
+}
+
+#[test]
 fn results_survive_being_written_and_read() {
     let results = results();
     let text = serde_json::to_string(&results).unwrap();

@@ -33,6 +33,8 @@ pub enum Measure {
     LatencyMax,
     /// The mean latency.
     LatencyMean,
+    /// The shortest latency.
+    LatencyMin,
     /// From the scheduled time to the acknowledgement: 99 % do not exceed it.
     AcknowledgedP99,
     /// CPU time of the broker for a delivery (or for a message sent where nobody subscribes).
@@ -100,6 +102,7 @@ impl Measure {
         Self::LatencyP999,
         Self::LatencyMax,
         Self::LatencyMean,
+        Self::LatencyMin,
         Self::AcknowledgedP99,
         Self::CpuPerDelivery,
         Self::CpuMean,
@@ -137,6 +140,7 @@ impl Measure {
             Self::LatencyP999 => ("Latency, p99.9", "ms"),
             Self::LatencyMax => ("Latency, longest", "ms"),
             Self::LatencyMean => ("Latency, mean", "ms"),
+            Self::LatencyMin => ("Latency, shortest", "ms"),
             Self::AcknowledgedP99 => ("Acknowledged, p99", "ms"),
             Self::CpuPerDelivery => ("Broker CPU per delivery", "µs"),
             Self::CpuMean => ("Broker CPU", "cores"),
@@ -197,6 +201,7 @@ impl Measure {
             Self::LatencyP999 => latency(0.999),
             Self::LatencyMax => latency(1.0),
             Self::LatencyMean => (run.load.latency.count() > 0).then(|| run.load.latency.mean() / 1e6),
+            Self::LatencyMin => (run.load.latency.count() > 0).then(|| float(run.load.latency.min()) / 1e6),
             Self::AcknowledgedP99 => {
                 let acknowledged = &run.load.acknowledgement;
                 (acknowledged.count() > 0).then(|| float(acknowledged.at(0.99)) / 1e6)
@@ -204,7 +209,7 @@ impl Measure {
             Self::BytesIn => rate(counts.bytes_sent).map(|bytes| bytes / 1e6),
             Self::BytesOut => rate(counts.bytes_received).map(|bytes| bytes / 1e6),
             Self::ReadyAfter => run.ready_after_s,
-            Self::Silence => silence(run),
+            Self::Silence => run.load.silence_ns.map(|silence_ns| float(silence_ns) / 1e9).or_else(|| silence(run)),
             Self::Returned => rounds(run).and_then(|(offered, returned, ..)| share(returned, offered)),
             Self::NodesComplete => rounds(run).and_then(|(.., nodes, complete)| share(complete, nodes)),
             Self::LatencyDeviation => (run.load.latency.count() > 0).then(|| run.load.latency.deviation() / 1e6),
@@ -305,6 +310,7 @@ fn cpu_at(sampled: &Sampled, at: f64) -> Option<f64> {
 }
 
 /// Whole seconds in a row in which something was sent and nothing received.
+/// In whole seconds, for results that do not say it more exactly.
 fn silence(run: &Run) -> Option<f64> {
     let (from, to) = (run.load.measured_from_ns / 1_000_000_000, run.load.measured_to_ns / 1_000_000_000);
     let within = run.load.series.iter().filter(|second| (from..to).contains(&u64::from(second.second)));

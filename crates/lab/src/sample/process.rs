@@ -1,6 +1,7 @@
 //! One process, as `/proc` tells of it.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 
 /// Clock ticks per second in `/proc/PID/stat`; Linux gives this number to every program, whatever the kernel was built with.
@@ -33,7 +34,36 @@ pub(super) struct Status {
 }
 
 pub(super) fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&text(&format!("/proc/{pid}/stat"))?)
+}
+
+/// A file of `/proc`. Such a file does not say how long it is, so it is read in large pieces.
+fn text(path: &str) -> Option<String> {
+    let mut file = fs::File::open(path).ok()?;
+    let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        match file.read(&mut piece) {
+            Ok(0) => return String::from_utf8(bytes).ok(),
+            Ok(count) => bytes.extend_from_slice(piece.get(..count)?),
+            Err(_) => return None,
+        }
+    }
+}
+
+/// The processes that the threads of this one have begun; `None` when the kernel does not say it.
+pub(super) fn children(pid: u32) -> Option<Vec<u32>> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Some(Vec::new()) };
+    let mut children = Vec::new();
+    for thread in threads.flatten() {
+        let path = thread.path().join("children");
+        match text(&path.to_string_lossy()) {
+            Some(pids) => children.extend(pids.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok())),
+            // The thread has ended meanwhile, or this kernel was built without such files.
+            None if thread.path().exists() => return None,
+            None => {}
+        }
+    }
+    Some(children)
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
@@ -52,7 +82,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 pub(super) fn status(pid: u32) -> Status {
-    parse_status(&fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+    parse_status(&text(&format!("/proc/{pid}/status")).unwrap_or_default())
 }
 
 fn parse_status(text: &str) -> Status {
@@ -70,16 +100,14 @@ fn parse_status(text: &str) -> Status {
 /// The switches of all threads: `/proc/PID/status` has those of the main one only.
 pub(super) fn switches(pid: u32) -> (u64, u64) {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return (0, 0) };
-    let statuses = threads.filter_map(|thread| {
-        let text = fs::read_to_string(thread.ok()?.path().join("status")).ok()?;
-        Some(parse_status(&text))
-    });
+    let statuses =
+        threads.filter_map(|thread| Some(parse_status(&text(&thread.ok()?.path().join("status").to_string_lossy())?)));
     statuses.fold((0, 0), |sum, status| (sum.0 + status.voluntary, sum.1 + status.involuntary))
 }
 
 /// Memory with what is shared divided by those who share it, bytes. The kernel walks all pages for it, so it is asked for rarely.
 pub(super) fn pss(pid: u32) -> u64 {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let text = text(&format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }

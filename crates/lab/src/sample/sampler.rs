@@ -15,6 +15,9 @@ use crate::stop::Stop;
 /// PSS is read in one of so many looks: the kernel walks all pages of a process for it.
 const PSS_EVERY: u32 = 5;
 
+/// How much less urgent than the load the sampler is, as `nice` counts.
+const YIELDS: i32 = 10;
+
 /// What a tree of processes used, a column per quantity; all columns have the length of `at_s`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
@@ -88,13 +91,15 @@ impl Sampler {
         let stop = Stop::default();
         let seen = stop.clone();
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || {
+            // It shares a core with the load, whose messages come first. Where that may not be said, it is as it was.
+            let _ = rustix::process::nice(YIELDS);
             let first = Instant::now();
             let mut broker = Accounts::default();
             let mut generator = Accounts::default();
             for looks in 1_u32.. {
                 let at = begin.elapsed().as_secs_f64();
-                let all = processes();
                 let (root, other) = watched.get();
+                let all = processes(&[Some(std::process::id()), root].into_iter().flatten().collect::<Vec<_>>());
                 let own = tree(&all, std::process::id(), &[root, other]);
                 let theirs = root.map(|root| tree(&all, root, &[])).unwrap_or_default();
                 let with_pss = looks % PSS_EVERY == 1;

@@ -3,10 +3,31 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use super::process::{Stat, stat};
+use super::process::{Stat, children, stat};
+
+/// The processes below these, and they themselves. Only they are looked at, since the time that a look takes is the generator's: on a
+/// busy machine there are hundreds of others. Where the kernel does not say who the children are, all are looked at.
+pub(super) fn processes(roots: &[u32]) -> BTreeMap<u32, Stat> {
+    below(roots).unwrap_or_else(all)
+}
+
+fn below(roots: &[u32]) -> Option<BTreeMap<u32, Stat>> {
+    let mut known = BTreeMap::new();
+    let mut next = roots.to_vec();
+    while let Some(pid) = next.pop() {
+        if known.contains_key(&pid) {
+            continue;
+        }
+        // Who has ended meanwhile has neither.
+        let Some(stat) = stat(pid) else { continue };
+        known.insert(pid, stat);
+        next.extend(children(pid)?);
+    }
+    Some(known)
+}
 
 /// All processes that this user can see.
-pub(super) fn processes() -> BTreeMap<u32, Stat> {
+fn all() -> BTreeMap<u32, Stat> {
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeMap::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
@@ -29,6 +50,18 @@ pub(super) fn tree(all: &BTreeMap<u32, Stat>, root: u32, without: &[Option<u32>]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_child_is_found_by_its_parent_as_it_is_among_all() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let (few, many) = (processes(&[own]), all());
+        assert_eq!((few[&child.id()].parent, many[&child.id()].parent), (own, own));
+        assert!(tree(&few, own, &[]).contains(&child.id()));
+        assert!(processes(&[u32::MAX]).is_empty(), "there is no such process");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
 
     #[test]
     fn a_tree_has_all_descendants_and_not_those_below_another_root() {

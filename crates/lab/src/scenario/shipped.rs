@@ -25,6 +25,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "lavva-3",
     "lavva-4",
     "middleware-throughput",
+    "middleware-count",
     "middleware-protocols",
     "middleware-one-second",
     "middleware-latency",

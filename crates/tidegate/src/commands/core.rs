@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Exit {
             return Exit::Failure;
         }
     };
-    if config.context.bus.is_none() && config.cluster.bus.is_none() {
+    if !crate::context::has_shared_bus(&config) {
         report(
             &"tidegate core needs a bus that gateways are on, too: name it with --bus, or run a broker with context.enabled",
         );

@@ -1,6 +1,5 @@
 //! Messages between the clients of this broker and applications on the bus.
 
-use tidegate_bus::Address;
 use tidegate_context::name_of;
 use tidegate_context::records::{Annotations, Delivery, NodeMessage, Packing};
 use tidegate_context::service::{
@@ -11,7 +10,7 @@ use tidegate_engine::{ApplicationMessage, InnerPublication, Millis, TenantId};
 use tidegate_mqtt::{PayloadFormat, PublishProperties, QoS};
 use tidegate_node::{Node, NodeHandle, NodeRecord, RecordEvent, Records};
 
-use super::{bus_of, gateway_name};
+use super::{gateway_name, has_shared_bus};
 use crate::config::Config;
 use crate::config::sections::context::{DeliveryName, EnvelopeName};
 
@@ -25,9 +24,7 @@ const USER_PROPERTY: u8 = 0x26;
 /// Whether messages for applications go to a bus: to one that others than this process can read.
 pub(crate) fn are_on_bus(config: &Config) -> bool {
     let context = &config.context;
-    let shared =
-        || bus_of(config).and_then(|bus| bus.parse::<Address>().ok()).is_some_and(|bus| bus != Address::Embedded);
-    context.enabled && context.applications && shared()
+    context.enabled && context.applications && has_shared_bus(config)
 }
 
 /// Starts the service.

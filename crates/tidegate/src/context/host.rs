@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tidegate_context::groups::MembershipChange;
 use tidegate_context::service::{Bell, Host, HostLoad, HostNode, NodeContext};
 use tidegate_context::{ContextTopics, Said, level_of};
-use tidegate_engine::{InnerPublication, Millis, TenantId};
+use tidegate_engine::{InnerPublication, MembershipOutcome, Millis, TenantId};
 use tidegate_mqtt::{PublishProperties, QoS};
 use tidegate_node::{NodeHandle, Pongs, Reports};
 
@@ -146,15 +146,20 @@ impl Host for NodeHost {
         }
     }
 
-    fn set_groups(&mut self, changes: Vec<MembershipChange>) {
+    fn set_groups(&mut self, changes: Vec<MembershipChange>) -> Vec<String> {
+        let names: Vec<String> = changes.iter().map(|change| change.node.clone()).collect();
         let change = |change: MembershipChange| tidegate_engine::MembershipChange {
             tenant: TENANT,
             client_id: change.node,
             add: change.add,
             remove: change.remove,
         };
-        if let Err(error) = self.node.set_memberships(changes.into_iter().map(change).collect()) {
+        let outcomes = self.node.set_memberships(changes.into_iter().map(change).collect()).unwrap_or_else(|error| {
             tracing::warn!(%error, "groups of nodes were not changed");
-        }
+            Vec::new()
+        });
+        let is_refused = |outcome: &MembershipOutcome| matches!(outcome, MembershipOutcome::Refused(_));
+        let refused = names.into_iter().zip(outcomes).filter(|(_, outcome)| is_refused(outcome));
+        refused.map(|(name, _)| name).collect()
     }
 }

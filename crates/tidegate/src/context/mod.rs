@@ -65,6 +65,11 @@ fn bus_of(config: &Config) -> Option<&str> {
     config.context.bus.as_deref().or(config.cluster.bus.as_deref())
 }
 
+/// Whether the bus of the core is one that other processes are on, too.
+pub(crate) fn has_shared_bus(config: &Config) -> bool {
+    bus_of(config).and_then(|bus| bus.parse::<Address>().ok()).is_some_and(|bus| bus != Address::Embedded)
+}
+
 /// Where nodes of this gateway say something of themselves; nowhere where it is none.
 pub(crate) fn topics(config: &Config) -> Option<ContextTopics> {
     let context = &config.context;
@@ -141,6 +146,8 @@ fn gateway(config: &Config, node: &Node, status: &Arc<BrokerStatus>, courier: &C
 
 fn services(context: &Context, member: &str, courier: &Courier, which: &[Service]) -> Result<Vec<Running>, String> {
     let failed = |error: &dyn std::fmt::Display| format!("a service of the core: {error}");
+    // Before anything runs, so that a mistake is told at once.
+    let definitions = if which.contains(&Service::Groups) { definitions(context)? } else { Vec::new() };
     let mut running = Vec::new();
     if which.contains(&Service::Points) {
         // Once here, so that a mistake is an error at the start.
@@ -149,12 +156,10 @@ fn services(context: &Context, member: &str, courier: &Courier, which: &[Service
             (context.clone(), ManagerSettings { member: member.to_owned(), cycle: context.cycle });
         running.push(start_manager(courier.clone(), &settings, move || points(&context).ok()).map_err(|e| failed(&e))?);
     }
-    if which.contains(&Service::Groups) {
-        for definition in definitions(context)? {
-            let settings = DefinerSettings { member: member.to_owned() };
-            let started = start_definer(courier.clone(), &settings, Arc::new(definition));
-            running.push(started.map_err(|error| failed(&error))?);
-        }
+    for definition in definitions {
+        let settings = DefinerSettings { member: member.to_owned() };
+        let started = start_definer(courier.clone(), &settings, Arc::new(definition));
+        running.push(started.map_err(|error| failed(&error))?);
     }
     Ok(running)
 }

@@ -29,6 +29,7 @@ impl Exchange<'_> {
         let mut outcome = self.books.outcome;
         outcome.series.push(last);
         outcome.stopped = stopped;
+        outcome.note_end();
         outcome.zero_unix_ns = self.clock.zero_unix_ns();
         outcome.connections.most = self.ready as u64;
         let unsent: u64 = self.publishers.iter().map(|publisher| publisher.unsent).sum();

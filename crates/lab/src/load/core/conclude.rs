@@ -139,6 +139,7 @@ impl Core {
         books.began_ns = self.times.began;
         books.measured_from_ns = self.times.measured_from;
         books.measured_to_ns = self.times.measured_to;
+        books.note_end();
         for (group, of_group) in books.groups.iter().enumerate() {
             books.counts.add(&of_group.counts);
             let of_plan = &self.plan.groups[group];

@@ -108,7 +108,7 @@ impl Core {
         if self.plan.groups[group].is_slow() {
             return;
         }
-        self.books.last_ns = self.books.last_ns.max(now_ns);
+        self.books.note_receipt(self.times.measured_from, now_ns);
         if let Some(outstanding) = &mut self.outstanding {
             *outstanding = outstanding.saturating_sub(1);
         }

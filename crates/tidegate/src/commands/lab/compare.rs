@@ -61,7 +61,14 @@ fn differences(runs: &[PathBuf]) -> Result<Vec<Difference>, String> {
     let mut all = Vec::new();
     for (now, path) in others.iter().zip(runs.iter().skip(1)) {
         if (&now.scenario.name, now.settings.time_scale) != (&before.scenario.name, before.settings.time_scale) {
-            return Err(format!("{} has another scenario or time scale than the first run", path.display()));
+            let name = |results: &Results| {
+                format!("`{}` at a time scale of {}", results.scenario.name, results.settings.time_scale)
+            };
+            let (there, first) = (name(now), name(before));
+            return Err(format!(
+                "{} has runs of {there}, the first one of {first}; compare runs of one kind",
+                path.display()
+            ));
         }
         all.extend(compare(before, now));
     }
@@ -98,14 +105,18 @@ fn table(differences: &[Difference], all: bool) -> String {
             repetitions.0, repetitions.1
         );
     }
-    #[expect(clippy::cast_precision_loss, reason = "a few comparisons")]
-    let by_chance = tested as f64 * SIGNIFICANT;
-    let _ = writeln!(
-        out,
-        "{tested} comparisons by the exact test of Mann and Whitney at {SIGNIFICANT}, differences below 3 % left out; where nothing differs, \
-         about {} would still be called a difference.",
-        shown(by_chance)
-    );
+    if tested > 0 {
+        #[expect(clippy::cast_precision_loss, reason = "a few comparisons")]
+        let by_chance = tested as f64 * SIGNIFICANT;
+        let _ = writeln!(
+            out,
+            "{tested} comparisons by the exact test of Mann and Whitney at {SIGNIFICANT}, differences below 3 % left out; where nothing differs, \
+             about {} would still be called a difference.",
+            shown(by_chance)
+        );
+    } else if too_few == 0 {
+        out.push_str("Nothing can be compared: no case has valid runs on both sides.\n");
+    }
     if too_few > 0 {
         let _ = writeln!(
             out,
