@@ -44,8 +44,10 @@ impl Engine {
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
         }
-        self.forget_those_replaced();
+        self.begin_dealing_anew(&old);
         self.reseat_members(now, &old);
+        self.finish_dealing_anew(now);
+        self.forget_those_replaced(now);
         self.deal_waiting(now);
         self.after_frame(now);
     }
@@ -66,16 +68,20 @@ impl Engine {
     }
 
     /// A shard of another node has told all that is wanted there.
-    pub(crate) fn note_heard(&mut self, peer: ShardId) {
+    pub(crate) fn note_heard(&mut self, now: Now, peer: ShardId) {
         self.heard.add(peer);
-        self.forget_those_replaced();
+        self.forget_those_replaced(now);
     }
 
     /// What was wanted at nodes that are gone is wanted where their clients are now, and all of that is known.
-    fn forget_those_replaced(&mut self) {
+    pub(crate) fn forget_those_replaced(&mut self, now: Now) {
         let unheard = self.roster.peers().without(self.heard);
-        if !self.roster.misses_any() && unheard == Shards::default() {
-            self.forget_gone(self.gone);
+        if self.roster.misses_any() || self.groups.dealers.miss_any() || unheard != Shards::default() {
+            return;
+        }
+        self.forget_gone(self.gone);
+        for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
+            self.unpark(now, publisher);
         }
     }
 
@@ -94,7 +100,27 @@ impl Engine {
         let (topic, route) = self.cache.get(slot);
         let remote = route.remote_bits();
         let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
-        self.roster.misses_any() && (remote != self.roster.living(remote) || is_home_gone())
+        self.misses_somebody() && (remote != self.roster.living(remote) || is_home_gone())
+    }
+
+    /// Whether there is somebody whom messages may miss.
+    #[inline]
+    pub(crate) fn misses_somebody(&self) -> bool {
+        self.roster.misses_any() || self.gone != Shards::default()
+    }
+
+    /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take
+    /// longer, since a node has yet to take in what another had, the publisher is sent away instead. Says whether it waits.
+    #[cold]
+    pub(crate) fn wait_for_those_missed(&mut self, now: Now, key: ConnectionKey) -> bool {
+        let leaves = self.desk.connections.get(key).is_none_or(|connection| connection.leaving);
+        if self.roster.misses_any() || leaves {
+            return false;
+        }
+        if self.groups.dealers.waiting.insert(key) {
+            self.park(now, key);
+        }
+        true
     }
 
     /// Nobody gets a message that would miss somebody. Its publisher's connection ends, so that it is sent again.
@@ -151,7 +177,6 @@ impl Engine {
         }
         for (key, membership) in moved {
             self.take_seat_anew(now, key, &membership);
-            self.leave_seat(now, key, &membership, old.home_of(membership.partition));
         }
     }
 }

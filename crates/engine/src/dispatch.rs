@@ -406,8 +406,11 @@ impl Reach<'_> {
 
     /// Deals to the shared groups whose home is here.
     pub(crate) fn deal(&mut self, now: Now, route: &Route, publication: &mut Publication<'_>, source: &Source) {
+        let from = self.desk.transfers.source;
         for group in route.groups() {
-            self.deal_to(now, *group, publication, source, None);
+            if self.groups.deals_for(from, *group) {
+                self.deal_to(now, *group, publication, source, None);
+            }
         }
     }
 

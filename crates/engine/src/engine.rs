@@ -148,7 +148,7 @@ impl Engine {
             links: Links::new(place, settings.limits.shard_link_bytes),
             retained,
             fetches: Fetches::new(settings.retained.step),
-            groups: Groups::new(seed),
+            groups: Groups::new(seed, place),
             inner: InnerSubscribers::default(),
             nodes: Nodes::default(),
             sys: Sys::new(now),

@@ -1,6 +1,7 @@
 //! Shared subscriptions: each group has a home shard that deals its messages to members on any shard.
 
 mod audit;
+pub(crate) mod dealers;
 mod fleet;
 pub(crate) mod kept;
 mod reseat;
@@ -11,6 +12,7 @@ use std::rc::Rc;
 
 use tidegate_mqtt::QoS;
 
+use self::dealers::Dealers;
 use self::kept::{Kept, Promise};
 
 use crate::admission::Wanted;
@@ -19,7 +21,7 @@ use crate::desk::Desk;
 use crate::dispatch::{Reach, Source};
 use crate::engine::Engine;
 use crate::hash::{hash_bytes, hash_name};
-use crate::ids::{ConnectionKey, PartitionId, SessionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PartitionId, Place, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
 use crate::message::Publication;
@@ -32,7 +34,7 @@ use crate::subscribe::SubAckWaits;
 use crate::topics::{GroupKey, SubscriberOptions};
 
 /// The groups that this shard deals for.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Groups {
     by_name: BTreeMap<(TenantId, Box<str>, Box<str>), GroupKey>,
     dealt: Slab<DealtGroup>,
@@ -41,6 +43,7 @@ pub(crate) struct Groups {
     next_joining: u32,
     /// What other nodes were given and do not answer for yet.
     pub(crate) kept: Kept,
+    pub(crate) dealers: Dealers,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,7 @@ struct DealtGroup {
     tenant: TenantId,
     share: Box<str>,
     filter: Box<str>,
+    partition: PartitionId,
     members: Group<Receiver, Seat>,
 }
 
@@ -112,7 +116,6 @@ impl Engine {
         let tenant = session.tenant;
         let client = hash_name(tenant, &session.client_id);
         let partition = group_partition(tenant, share, filter);
-        let home = self.roster.home_of(partition);
         let membership = Rc::new(Membership::new(GroupName { tenant, share, filter }, partition, member));
         let memberships = &mut session.rare_mut().memberships;
         if let Some(other) = memberships.iter_mut().find(|other| &*other.share == share && &*other.filter == filter) {
@@ -122,14 +125,17 @@ impl Engine {
             self.desk.count_membership(tenant);
         }
         let group = GroupName { tenant, share, filter };
-        if home != self.place.shard {
-            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
-            waits.confirmations += 1;
-            return;
+        for table in self.tables_of(partition) {
+            if table != self.place.shard {
+                self.links
+                    .send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: Some(ticket) });
+                waits.confirmations += 1;
+                continue;
+            }
+            let seat = Seat { client, member, full: false };
+            waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
+            self.deal_waiting(now);
         }
-        let seat = Seat { client, member, full: false };
-        waits.add_told(self.take_seat(now, self.place.shard, group, key.0, seat, Some(ticket)));
-        self.deal_waiting(now);
     }
 
     /// Makes a session that came from elsewhere a member again, for now one that is away.
@@ -144,13 +150,14 @@ impl Engine {
     /// Gives a member its seat at the group's home, for now as one that is away.
     fn seat_away(&mut self, now: Now, key: SessionKey, client: u64, membership: &Membership) {
         let (group, member) = (membership.group(), membership.member);
-        let home = self.roster.home_of(membership.partition);
-        if home == self.place.shard {
-            self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
-            self.groups.set_online(group, self.place.shard, key.0, false);
-        } else {
-            self.links.send(home, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
-            self.links.send(home, Record::GroupPresence { group, session: key.0, online: false });
+        for table in self.tables_of(membership.partition) {
+            if table == self.place.shard {
+                self.take_seat(now, self.place.shard, group, key.0, Seat { client, member, full: false }, None);
+                self.groups.set_online(group, self.place.shard, key.0, false);
+            } else {
+                self.links.send(table, Record::GroupJoin { group, session: key.0, client, member, ticket: None });
+                self.links.send(table, Record::GroupPresence { group, session: key.0, online: false });
+            }
         }
     }
 
@@ -250,14 +257,13 @@ impl Engine {
         self.desk.after_refill(key);
     }
 
-    /// Tells a group's home that a member is gone.
+    /// Tells a group's home, and whoever deals meanwhile, that a member is gone.
     pub(crate) fn leave_home(&mut self, now: Now, key: SessionKey, membership: &Membership) {
-        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
-        if home == self.place.shard {
-            self.handle_group_leave(now, self.place.shard, group, key.0);
-        } else {
-            self.links.send(home, Record::GroupLeave { group, session: key.0 });
+        let group = membership.group();
+        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
+            self.links.send(table, Record::GroupLeave { group, session: key.0 });
         }
+        self.handle_group_leave(now, self.place.shard, group, key.0);
     }
 
     /// A member leaves a group of this shard.
@@ -265,9 +271,14 @@ impl Engine {
         let Some(key) = self.groups.find(group) else { return };
         let Some(dealt) = self.groups.dealt.get_mut(key.0) else { return };
         dealt.members.leave(&(from, session));
-        if !dealt.members.is_empty() {
-            return;
+        if dealt.members.is_empty() {
+            self.remove_group(now, group);
         }
+    }
+
+    /// Nothing is dealt here to a group any more.
+    fn remove_group(&mut self, now: Now, group: GroupName<'_>) {
+        let Some(key) = self.groups.find(group) else { return };
         self.groups.remove(key);
         let removed = self.index.remove_group(group.tenant, group.filter, key);
         if removed.is_some_and(|removed| removed.last_local) {
@@ -287,8 +298,15 @@ impl Engine {
 
 impl Groups {
     /// `seed` makes ids of what it deals differ from those of others.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self { kept: Kept::new(seed), ..Self::default() }
+    pub(crate) fn new(seed: u64, place: Place) -> Self {
+        Self {
+            by_name: BTreeMap::new(),
+            dealt: Slab::default(),
+            joining: BTreeMap::new(),
+            next_joining: 0,
+            kept: Kept::new(seed),
+            dealers: Dealers::new(place),
+        }
     }
 
     /// The members of a group that this shard deals for.
@@ -432,7 +450,7 @@ impl Desk {
 impl Groups {
     /// The partition whose place deals for a group.
     pub(crate) fn partition_of(&self, key: GroupKey) -> Option<PartitionId> {
-        self.dealt.get(key.0).map(|dealt| group_partition(dealt.tenant, &dealt.share, &dealt.filter))
+        self.dealt.get(key.0).map(|dealt| dealt.partition)
     }
 
     /// The place of a client among the members of a group.
@@ -453,6 +471,7 @@ impl Groups {
             tenant: group.tenant,
             share: group.share.into(),
             filter: group.filter.into(),
+            partition: group_partition(group.tenant, group.share, group.filter),
             members: Group::new(strategy),
         }));
         self.by_name.insert((group.tenant, group.share.into(), group.filter.into()), key);

@@ -62,6 +62,17 @@ impl Partitions {
         Self(self.0 & !others.0)
     }
 
+    /// Those of these that are among those.
+    #[must_use]
+    pub(crate) fn among(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// Those that `wanted` says.
+    pub(crate) fn that(wanted: impl Fn(PartitionId) -> bool) -> Self {
+        (0..PARTITIONS).map(PartitionId).filter(|partition| wanted(*partition)).collect()
+    }
+
     /// Whether there are none.
     pub fn is_empty(self) -> bool {
         self.0 == 0

@@ -412,6 +412,7 @@ impl Engine {
     fn resume_parked(&mut self, now: Now, key: ConnectionKey) {
         let Some(connection) = self.desk.connections.get_mut(key) else { return };
         let Some(parked) = connection.extra.as_mut().and_then(|extra| extra.parked.take()) else { return };
+        self.groups.dealers.waiting.remove(&key);
         self.desk.timers.cancel(parked.until, Timer::Parked(key));
         self.desk.memory -= parked.bytes.len() as u64;
         self.desk.input_bytes -= parked.bytes.len() as u64;

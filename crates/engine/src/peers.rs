@@ -92,7 +92,7 @@ impl Engine {
             }
             Record::InterestBarrier { ticket } => {
                 if ticket.connection.index == WELCOME_INDEX {
-                    self.note_heard(from);
+                    self.note_heard(now, from);
                 }
                 if ticket.connection.index == RESTORING_INDEX {
                     self.note_restored(now);
@@ -114,6 +114,7 @@ impl Engine {
             Record::Counted { number, counts } => self.take_counts(from, number, counts),
             Record::Marked { number } => self.links.marked(from, number),
             Record::Transfer(word) => self.handle_transfer(now, from, word),
+            Record::Dealing(word) => self.handle_dealing(now, from, word),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
             }

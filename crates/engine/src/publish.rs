@@ -172,7 +172,7 @@ impl Engine {
             return self.hold_back(raw);
         }
         let traits = self.cache.traits(slot);
-        if (traits.may_reject || self.desk.journal.full || self.roster.misses_any())
+        if (traits.may_reject || self.desk.journal.full || self.misses_somebody())
             && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
         {
             return;
@@ -272,7 +272,11 @@ impl Engine {
             return false;
         }
         if self.would_miss_somebody(slot, tenant, raw.retain) {
-            self.send_back(now, key, &topic);
+            if self.wait_for_those_missed(now, key) {
+                self.hold_back(raw);
+            } else {
+                self.send_back(now, key, &topic);
+            }
             return true;
         }
         let properties = forwarding.properties;

@@ -14,6 +14,8 @@ pub struct Roster {
     live: u64,
     /// Partitions that nobody serves for now and somebody will, with all that was owed there, one bit each.
     absent: u64,
+    /// Partitions whose homes cannot be reached, and which this process works for its own clients meanwhile, one bit each.
+    stood_in_for: u64,
     homes: [ShardId; PARTITIONS as usize],
 }
 
@@ -24,7 +26,8 @@ impl Roster {
     /// That of a process that is no node of a cluster.
     pub fn alone(place: Place) -> Self {
         let own = u64::MAX >> (u64::BITS - u32::from(place.shards.clamp(1, MAX_SHARDS)));
-        Self { place, live: own, absent: 0, homes: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))) }
+        let homes = std::array::from_fn(|at| place.home_of(PartitionId(at as u16)));
+        Self { place, live: own, absent: 0, stood_in_for: 0, homes }
     }
 
     /// Adds a shard of another node; a number of this process's own shards, or beyond [`MAX_SHARDS`], changes nothing.
@@ -52,6 +55,18 @@ impl Roster {
     pub fn with_absent(mut self, partition: PartitionId) -> Self {
         self.absent |= 1 << (partition.0 & 63);
         self
+    }
+
+    /// Says that a partition's home cannot be reached, so that this process takes its place for its own clients.
+    #[must_use]
+    pub fn with_stand_in(mut self, partition: PartitionId) -> Self {
+        self.stood_in_for |= 1 << (partition.0 & 63);
+        self
+    }
+
+    /// Whether this process works a partition only as long as its home cannot be reached.
+    pub(crate) fn stands_in(&self, partition: PartitionId) -> bool {
+        self.stood_in_for >> (partition.0 & 63) & 1 != 0
     }
 
     /// Whether nobody serves some partition for now.

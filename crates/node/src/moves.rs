@@ -291,7 +291,7 @@ impl Shard {
                 let _ = done.send(());
             }
             MoveOrder::Release { partitions, done } => {
-                self.engine.release_partitions(partitions);
+                self.engine.release_partitions(self.now, partitions);
                 let _ = done.send(());
             }
             MoveOrder::Snapshot { partitions, max_bytes, transfer, answer } => {

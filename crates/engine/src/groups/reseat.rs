@@ -18,16 +18,6 @@ impl Engine {
         }
     }
 
-    /// And leaves the one that it had.
-    pub(crate) fn leave_seat(&mut self, now: Now, key: SessionKey, membership: &Membership, old: ShardId) {
-        let group = membership.group();
-        if old == self.place.shard {
-            self.handle_group_leave(now, old, group, key.0);
-        } else if self.roster.has(old) {
-            self.links.send(old, Record::GroupLeave { group, session: key.0 });
-        }
-    }
-
     /// A shard of another node is gone, and all members there with it.
     pub(crate) fn leave_groups_of(&mut self, now: Now, peer: ShardId) {
         let mut left = Vec::new();
@@ -45,11 +35,10 @@ impl Engine {
 
     /// Tells one group that a member went online or offline.
     pub(super) fn announce_presence_in(&mut self, membership: &Membership, key: SessionKey, online: bool) {
-        let (group, home) = (membership.group(), self.roster.home_of(membership.partition));
-        if home == self.place.shard {
-            self.groups.set_online(group, self.place.shard, key.0, online);
-        } else {
-            self.links.send(home, Record::GroupPresence { group, session: key.0, online });
+        let group = membership.group();
+        for table in self.tables_of(membership.partition).filter(|table| *table != self.place.shard) {
+            self.links.send(table, Record::GroupPresence { group, session: key.0, online });
         }
+        self.groups.set_online(group, self.place.shard, key.0, online);
     }
 }

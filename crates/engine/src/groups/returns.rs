@@ -47,12 +47,13 @@ impl Engine {
                 reach!(self).deal_to(now, key, publication, source, Some(not_to));
             }
             None if source.hops <= RETURNS_MAX && publication.qos != QoS::AtMostOnce => {
-                let home = self.roster.home_of(group_partition(group.tenant, group.share, group.filter));
+                let partition = group_partition(group.tenant, group.share, group.filter);
+                let home = self.roster.home_of(partition);
                 if home != self.place.shard {
                     // The group is dealt elsewhere by now.
                     let source = Source { hops: source.hops + 1, ..*source };
                     self.send_to_group(now, group, publication, &source, (home, u32::MAX), (0, 0));
-                } else if self.roster.misses_any() {
+                } else if self.roster.misses_any() || !self.groups.dealers.is_complete(partition) {
                     self.wait_for_members(now, group, publication);
                 } else {
                     self.desk.discard_publication(Reason::NoGroupMember, publication);
@@ -81,7 +82,9 @@ impl Engine {
         let stays = seated && !self.desk.has_left(session, from);
         let wants = stays && (insists || self.desk.takes_dealt(session, publication));
         self.desk.transfers.dealer = Some(from);
-        let stored = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        let is_kept = self.desk.sessions.get(session.0).is_some_and(|session| session.stored.is_some());
+        // What is set aside for who comes is in no store yet.
+        let stored = is_kept && (self.desk.transfers.are_none() || !self.desk.is_told_elsewhere(session));
         let promise = (id != 0 && !stored).then(|| self.groups.kept.promise(from, id));
         let delivered = wants && reach!(self).deliver_dealt(now, session, group, publication, source, promise);
         self.desk.transfers.dealer = None;

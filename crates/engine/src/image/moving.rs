@@ -49,10 +49,10 @@ impl Engine {
     }
 
     /// Ends the hold; who serves the partitions is in the table again.
-    pub fn release_partitions(&mut self, partitions: Partitions) {
+    pub fn release_partitions(&mut self, now: Now, partitions: Partitions) {
         self.desk.moving = self.desk.moving.without(partitions);
         self.rest = None;
-        self.release_transfers(partitions);
+        self.release_transfers(now, partitions);
     }
 
     /// Takes images of held partitions, as far as they are at home on this shard, and begins to note what arrives for them

@@ -298,7 +298,7 @@ fn nobody_of_a_held_partition_is_let_in() {
     let refused = |engine: &Engine| engine.counters().connects_refused[crate::Reason::NotServedHere.number()];
     Peer::connect(&mut engine, "subscriber", None);
     assert_eq!(refused(&engine), 1);
-    engine.release_partitions([partition].into_iter().collect());
+    engine.release_partitions(NOW, [partition].into_iter().collect());
     Peer::connect(&mut engine, "subscriber", None);
     assert_eq!(refused(&engine), 1);
 }

@@ -6,6 +6,7 @@
 
 pub(crate) mod awaited;
 mod between_nodes;
+pub(crate) mod dealing_word;
 pub(crate) mod envelope;
 mod marks;
 pub(crate) mod promised;

@@ -8,6 +8,7 @@ use self::put::{put_awaited, put_numbered, put_waiting};
 use crate::addresses::Counts;
 use crate::ids::{ConnectionKey, TenantId};
 use crate::link::awaited::Awaited;
+use crate::link::dealing_word::{DEALING_KIND, DealingWord};
 use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
 };
@@ -115,6 +116,8 @@ pub(crate) enum Record<'a> {
     Counted { number: u64, counts: Counts },
     /// Partitions move between nodes.
     Transfer(TransferWord),
+    /// Who deals for groups.
+    Dealing(DealingWord),
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -266,6 +269,7 @@ impl<'a> Record<'a> {
             Self::Mark { number } => put_numbered(out, 41, *number),
             Self::Marked { number } => put_numbered(out, 42, *number),
             Self::Transfer(word) => word.write(out),
+            Self::Dealing(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -300,14 +304,8 @@ impl<'a> Record<'a> {
 
     fn write_crossing(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Crossing { number } => {
-                out.put_u8(20);
-                out.put_u64(*number);
-            }
-            Self::Crossed { number } => {
-                out.put_u8(21);
-                out.put_u64(*number);
-            }
+            Self::Crossing { number } => put_numbered(out, 20, *number),
+            Self::Crossed { number } => put_numbered(out, 21, *number),
             Self::Replayed => out.put_u8(22),
             _ => {}
         }
@@ -481,6 +479,7 @@ impl<'a> Record<'a> {
                 code: read_code(reader)?,
             },
             TRANSFER_KIND => Self::Transfer(TransferWord::read(reader)?),
+            DEALING_KIND => Self::Dealing(DealingWord::read(reader)?),
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },

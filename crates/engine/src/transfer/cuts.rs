@@ -148,13 +148,19 @@ impl Engine {
     }
 
     /// The moves of these partitions have come to their end: what has come is served, what was to leave stays.
-    pub(crate) fn release_transfers(&mut self, partitions: Partitions) {
+    pub(crate) fn release_transfers(&mut self, now: Now, partitions: Partitions) {
         let transfers = &mut self.desk.transfers;
         transfers.leaving.retain(|partition, _| !partitions.has(*partition));
+        let mut aside = Vec::new();
         for (_, coming) in transfers.coming.iter_mut().filter(|(partition, _)| partitions.has(**partition)) {
+            if coming.stage == Stage::Complete {
+                aside.append(&mut coming.aside);
+            }
             coming.stage = Stage::Served;
         }
+        self.deliver_aside(now, aside);
         self.settle_transfers();
+        self.after_frame(now);
     }
 
     /// What comes late of a shard that has not cut yet is not for those who have come, also when they are served already.

@@ -1,13 +1,15 @@
 //! The rest: given out by the old home, delivered by the new one.
 
-use super::{RETAINED, Stage, TO_SESSION, too_much};
+use std::rc::Rc;
+
+use super::{Aside, RETAINED, Stage, TO_SESSION, too_much};
 use crate::deliver::Terms;
 use crate::engine::Engine;
 use crate::ids::{PartitionId, SessionKey, TenantId};
 use crate::image::{ImageError, begin_image, open_image, read_delivery, read_publication, seal_image};
 use crate::message::MessageRef;
 use crate::now::Now;
-use crate::session::Delivery;
+use crate::session::{Delivery, Membership};
 use crate::wire::{WireError, WireReader};
 
 /// Something of a rest.
@@ -47,7 +49,8 @@ impl Engine {
                 return Err(failed);
             }
             coming.stage = Stage::Complete;
-            aside.append(&mut coming.aside);
+            // What groups have dealt waits on: it goes back if the session does not stay.
+            aside.extend(coming.aside.extract_if(.., |aside| aside.delivery.group.is_none()));
         }
         let mut messages = aside.len() as u64;
         for rest in rests {
@@ -60,11 +63,7 @@ impl Engine {
                 }
             }
         }
-        for aside in aside {
-            if self.desk.is_named(aside.to, aside.client) {
-                self.deliver_late(now, aside.to, &aside.delivery);
-            }
-        }
+        self.deliver_aside(now, aside);
         for coming in self.desk.transfers.coming.values_mut().filter(|coming| coming.id == id) {
             coming.touched.clear();
         }
@@ -109,8 +108,26 @@ impl Engine {
         }
     }
 
+    /// Delivers what was set aside.
+    pub(super) fn deliver_aside(&mut self, now: Now, all: Vec<Aside>) {
+        for aside in all {
+            if self.desk.is_named(aside.to, aside.client) {
+                self.deliver_late(now, aside.to, &aside.delivery);
+            }
+        }
+    }
+
     fn deliver_late(&mut self, now: Now, to: SessionKey, delivery: &Delivery) {
         let mut publication = delivery.message.publication();
-        self.desk.enqueue(now.monotonic, &mut publication, to, &Terms::of(delivery), delivery.qos);
+        // What is stored with the session is the group's no longer, which hears of it when the last promise is gone.
+        let stored = self.desk.sessions.get(to.0).filter(|session| session.stored.is_some());
+        let memberships = stored.and_then(|session| session.rare.as_ref()).map(|rare| &rare.memberships);
+        let same = |group: &Rc<Membership>| memberships?.iter().find(|own| own.group() == group.group()).cloned();
+        let plain = delivery.group.as_ref().and_then(same);
+        let terms = Terms::of(delivery);
+        let terms = Terms { group: plain.as_ref().or(terms.group), ..terms };
+        self.desk.transfers.late = true;
+        self.desk.enqueue(now.monotonic, &mut publication, to, &terms, delivery.qos);
+        self.desk.transfers.late = false;
     }
 }

@@ -41,6 +41,8 @@ pub(crate) struct Transfers {
     pub(crate) source: ShardId,
     /// The shard whose group deals the message, where that is another one.
     pub(crate) dealer: Option<ShardId>,
+    /// Whether what is being delivered was noted or set aside.
+    late: bool,
     leaving: BTreeMap<PartitionId, Leaving>,
     coming: BTreeMap<PartitionId, Coming>,
     cuts: Vec<Cut>,
@@ -76,7 +78,7 @@ struct Coming {
 enum Stage {
     /// What arrives is set aside.
     Collecting,
-    /// The rest has been delivered, and so is what arrives.
+    /// The rest has been delivered, and so is what arrives, but for what groups deal.
     Complete,
     /// It is served here; something may be under way that the old home has delivered.
     Served,
@@ -102,7 +104,7 @@ struct Cut {
 impl Transfers {
     pub(crate) fn new(own: ShardId) -> Self {
         let (leaving, coming, cuts) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        Self { source: own, dealer: None, leaving, coming, cuts }
+        Self { source: own, dealer: None, late: false, leaving, coming, cuts }
     }
 
     /// Whether nothing leaves or comes.
@@ -183,7 +185,7 @@ impl Desk {
     /// Looks at a delivery to a session that may be moving; says whether it is not for the session now.
     #[cold]
     pub(crate) fn attend_transfer(&mut self, to: SessionKey, delivery: &Delivery) -> bool {
-        let Some(session) = self.sessions.get(to.0) else { return false };
+        let Some(session) = self.sessions.get(to.0).filter(|_| !self.transfers.late) else { return false };
         let partition = partition_of(session.tenant, &session.client_id);
         let dealt = delivery.group.is_some();
         let transfers = &mut self.transfers;
@@ -205,7 +207,8 @@ impl Desk {
         if coming.uncut.has(source) && !dealt {
             return true;
         }
-        if coming.stage > Stage::Collecting {
+        // What a group deals is dealt to nobody else: until it is clear that the session stays, it can go back.
+        if coming.stage == Stage::Served || (coming.stage == Stage::Complete && !dealt) {
             return false;
         }
         let client = hash_name(session.tenant, &session.client_id);

@@ -25,6 +25,7 @@ pub(super) fn roster(
         let Some(home) = home.as_ref().filter(|home| *home != oneself) else { continue };
         // As long as there is no session with a home, the node itself takes its place.
         let Some(seats) = seats.get(home) else {
+            roster = roster.with_stand_in(partition);
             if view.kept.has(partition) {
                 roster = roster.with_absent(partition);
             }
@@ -57,6 +58,6 @@ mod tests {
             expected = expected.with_peer(ShardId(shard));
         }
         // The third shard of b; there is no session with c; and a is the node itself.
-        assert_eq!(roster, expected.with_home(PartitionId(5), ShardId(8)));
+        assert_eq!(roster, expected.with_home(PartitionId(5), ShardId(8)).with_stand_in(PartitionId(6)));
     }
 }

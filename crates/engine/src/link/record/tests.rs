@@ -22,7 +22,7 @@ struct Fields {
     content: Content,
 }
 
-const KINDS: usize = 27;
+const KINDS: usize = 31;
 
 fn ticket() -> impl Strategy<Value = Ticket> {
     (connection(), any::<u32>()).prop_map(|(connection, sequence)| Ticket { connection, sequence })
@@ -83,6 +83,9 @@ impl Fields {
             24 => Record::Transfer(TransferWord::Cut { id: self.long, partitions: partitions(client) }),
             25 => Record::Transfer(TransferWord::Ask { id: self.long, partitions: partitions(client) }),
             26 => Record::Dealt { id: self.long },
+            27 => Record::Dealing(DealingWord::Elsewhere { partitions: partitions(client) }),
+            28 => Record::Dealing(DealingWord::Seats { partitions: partitions(client), round: session, all: online }),
+            29 => Record::Dealing(DealingWord::Ready { partitions: partitions(client), round: session }),
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,
@@ -146,7 +149,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_reading_panic(kind in 0..44_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+    fn no_bytes_make_reading_panic(kind in 0..46_u8, bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
         let bytes = [&[kind][..], &bytes].concat();
         let mut reader = WireReader::new(&bytes);
         let mut head = ReadHead::new(HEAD);

@@ -128,7 +128,7 @@ impl Net {
             });
         }
         self.read_table(node);
-        self.on_node(node, |engine, _| engine.release_partitions(partitions));
+        self.on_node(node, |engine, now| engine.release_partitions(now, partitions));
     }
 
     fn images(&mut self, it: &Move) -> Vec<PartitionImage> {

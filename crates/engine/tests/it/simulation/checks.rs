@@ -170,7 +170,9 @@ impl Simulation {
             .collect();
         let mut owed = 0_u64;
         let mut received = 0_u64;
+        let mut different = Vec::new();
         for sent in &self.published {
+            let (owed_before, received_before) = (owed, received);
             let answer = self.devices[sent.publisher].answers.get(sent.payload.as_bytes());
             assert!(answer.is_some_and(|code| !code.is_error()), "seed {}: {}: {answer:?}", self.seed, sent.short());
             let mut groups = BTreeSet::new();
@@ -184,11 +186,19 @@ impl Simulation {
                 received += u64::from(times.get(&sent.payload).copied().unwrap_or(0));
             }
             owed += groups.len() as u64;
+            if owed - owed_before != received - received_before {
+                different.push(sent.short());
+            }
         }
         let dropped = self.world.counters().dropped_total();
         let told = reasons(&self.world);
         assert!(self.profile.tight || dropped == 0, "seed {}: {dropped} dropped: {told:?}", self.seed);
-        assert_eq!(received + dropped, owed, "seed {}: {received} received, {dropped} dropped: {told:?}", self.seed);
+        let seed = self.seed;
+        assert_eq!(
+            received + dropped,
+            owed,
+            "seed {seed}: {received} received, {dropped} dropped: {told:?}; {different:?}"
+        );
     }
 
     /// New readers on all shards find the same values, and each is the last one of its publisher.

@@ -149,7 +149,7 @@ impl Profile {
 
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
-        let shared = random.percent(30) && self.kind != Kind::Moving;
+        let shared = random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };

@@ -1,0 +1,303 @@
+//! Which shard deals what is published here, while the homes of groups change.
+//!
+//! A table reaches each shard at another moment, and so do its members the new home. So nobody goes by the table alone: a shard whose
+//! table has a new home gives its members seats there and says when it has done so. The new home says that it is ready when every shard
+//! has. Only then does a shard have its messages dealt there, which it says to both homes in line with its messages. So for each
+//! shard there is one dealer at any time, and it knows all members. The old home deals for those who have yet to change, and forgets its groups when
+//! nobody is left.
+//!
+//! Where the old home is gone, nobody deals until the new one is ready: publishers of what was wanted there wait. Where the home is out of reach,
+//! and this process stands in for it, whoever has members deals, until the home is ready again.
+
+use std::collections::BTreeSet;
+
+use crate::engine::Engine;
+use crate::ids::{ConnectionKey, MAX_SHARDS, PARTITIONS, PartitionId, Partitions, Place, ShardId, TenantId};
+use crate::link::dealing_word::DealingWord;
+use crate::link::record::Record;
+use crate::now::Now;
+use crate::roster::Roster;
+
+/// Who deals, as one shard sees it.
+#[derive(Debug)]
+pub(crate) struct Dealers {
+    own: ShardId,
+    /// The shard that deals what is published here.
+    by_partition: [ShardId; PARTITIONS as usize],
+    /// Partitions for which whoever has members deals.
+    open: Partitions,
+    /// Partitions whose dealer is gone, and whose next one is not ready.
+    unready: Partitions,
+    /// Partitions of which this shard is the home and knows all members.
+    complete: Partitions,
+    others: Vec<Other>,
+    /// Publishers that wait until nobody would be missed.
+    pub(crate) waiting: BTreeSet<ConnectionKey>,
+}
+
+/// Another shard.
+#[derive(Clone, Copy, Debug, Default)]
+struct Other {
+    /// What was told of who deals what is published here: not this one.
+    told_elsewhere: Partitions,
+    /// Whose home it was told to be for this shard.
+    told_seats: Partitions,
+    told_round: u32,
+    /// Whether it is yet to hear that all members of this shard have their seats.
+    telling: bool,
+    /// Its messages are dealt elsewhere.
+    elsewhere: Partitions,
+    /// It takes this shard for their home.
+    claims: Partitions,
+    /// And has given its members all their seats here.
+    seated: Partitions,
+    round: u32,
+    /// And has heard that this shard is ready.
+    answered: Partitions,
+}
+
+impl Dealers {
+    /// Those of a process that is no node of a cluster.
+    pub(crate) fn new(place: Place) -> Self {
+        let not_at = |shard| Partitions::that(|partition| place.home_of(partition) != shard);
+        let own = Partitions::that(|partition| place.owns(partition));
+        let mut others = vec![Other::default(); usize::from(MAX_SHARDS)];
+        for (at, other) in others.iter_mut().enumerate().take(usize::from(place.shards)) {
+            let shard = ShardId(at as u16);
+            other.told_elsewhere = not_at(shard);
+            other.told_seats = Partitions::that(|partition| place.home_of(partition) == shard);
+            other.elsewhere = not_at(place.shard);
+            (other.claims, other.seated, other.answered) = (own, own, own);
+        }
+        Self {
+            own: place.shard,
+            by_partition: std::array::from_fn(|at| place.home_of(PartitionId(at as u16))),
+            open: Partitions::NONE,
+            unready: Partitions::NONE,
+            complete: own,
+            others,
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    fn other(&mut self, shard: ShardId) -> Option<&mut Other> {
+        self.others.get_mut(usize::from(shard.0))
+    }
+
+    /// The shard that deals what is published here.
+    pub(crate) fn dealer_of(&self, partition: PartitionId) -> ShardId {
+        self.by_partition.get(usize::from(partition.0)).copied().unwrap_or(self.own)
+    }
+
+    /// Whether this shard deals what was published at a shard.
+    #[inline]
+    pub(crate) fn deals_for(&self, shard: ShardId, partition: PartitionId) -> bool {
+        if shard == self.own {
+            return self.open.has(partition) || self.dealer_of(partition) == self.own;
+        }
+        self.others.get(usize::from(shard.0)).is_none_or(|other| !other.elsewhere.has(partition))
+    }
+
+    /// Whether this shard is the home of a partition and knows all members.
+    pub(crate) fn is_complete(&self, partition: PartitionId) -> bool {
+        self.complete.has(partition)
+    }
+
+    /// Whether there is a partition whose dealer is gone, and whose next one is not ready.
+    pub(crate) fn miss_any(&self) -> bool {
+        !self.unready.is_empty()
+    }
+
+    /// Nothing that was told to a shard of another node, or by it, holds any longer.
+    fn forget(&mut self, peer: ShardId) {
+        if let Some(other) = self.other(peer) {
+            *other = Other::default();
+        }
+    }
+
+    /// A table has come.
+    fn follow(&mut self, old: &Roster, new: &Roster) {
+        for partition in (0..PARTITIONS).map(PartitionId) {
+            let (dealer, home) = (self.dealer_of(partition), new.home_of(partition));
+            let one = Partitions::that(|it| it == partition);
+            let mut next = dealer;
+            if new.stands_in(partition) {
+                next = home;
+                self.open = self.open.with(one);
+                if !new.misses(partition) {
+                    self.unready = self.unready.without(one);
+                } else if !new.has(dealer) {
+                    self.unready = self.unready.with(one);
+                }
+            } else if self.open.has(partition) || home == dealer {
+                // It changes when the home is ready, or not at all.
+            } else if !new.has(dealer) {
+                next = home;
+                self.unready = self.unready.with(one);
+            } else if new.is_own(dealer) && !old.has(home) {
+                // This process was alone.
+                self.open = self.open.with(one);
+            }
+            self.by_partition[usize::from(partition.0)] = next;
+        }
+    }
+
+    /// Partitions whose groups are dealt elsewhere for every shard.
+    fn dealt_by_others(&self, roster: &Roster) -> Partitions {
+        let nobodys = |partition| {
+            let elsewhere = |shard: ShardId| {
+                let other = self.others.get(usize::from(shard.0));
+                other.is_none_or(|other| other.elsewhere.has(partition) && !other.claims.has(partition))
+            };
+            roster.home_of(partition) != self.own
+                && !self.deals_for(self.own, partition)
+                && roster.others().into_iter().all(elsewhere)
+        };
+        Partitions::that(nobodys)
+    }
+}
+
+impl Engine {
+    /// A table has come: begins to tell who deals. Members take their seats next.
+    pub(crate) fn begin_dealing_anew(&mut self, old: &Roster) {
+        for peer in old.peers().without(self.roster.peers()) {
+            self.groups.dealers.forget(peer);
+        }
+        for peer in self.roster.peers().without(old.peers()) {
+            self.groups.dealers.forget(peer);
+        }
+        self.groups.dealers.follow(old, &self.roster);
+        for shard in self.roster.others() {
+            let partitions = Partitions::that(|partition| self.roster.home_of(partition) == shard);
+            let Some(other) = self.groups.dealers.other(shard).filter(|it| it.told_seats != partitions) else {
+                continue;
+            };
+            other.told_seats = partitions;
+            other.told_round = other.told_round.wrapping_add(1);
+            other.telling = true;
+            let round = other.told_round;
+            self.send_dealing(shard, DealingWord::Seats { partitions, round, all: false });
+        }
+    }
+
+    /// All members of this shard have taken their seats.
+    pub(crate) fn finish_dealing_anew(&mut self, now: Now) {
+        for shard in self.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            if std::mem::take(&mut other.telling) {
+                let (partitions, round) = (other.told_seats, other.told_round);
+                self.send_dealing(shard, DealingWord::Seats { partitions, round, all: true });
+            }
+        }
+        self.tell_elsewhere();
+        self.become_ready(now);
+        self.drop_groups_dealt_elsewhere(now);
+    }
+
+    fn send_dealing(&mut self, shard: ShardId, word: DealingWord) {
+        self.links.send(shard, Record::Dealing(word));
+    }
+
+    /// Tells who is not the dealer of what is published here, where that has changed.
+    fn tell_elsewhere(&mut self) {
+        for shard in self.roster.others() {
+            let dealers = &self.groups.dealers;
+            let partitions = Partitions::that(|partition| dealers.dealer_of(partition) != shard).without(dealers.open);
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            if std::mem::replace(&mut other.told_elsewhere, partitions) != partitions {
+                self.send_dealing(shard, DealingWord::Elsewhere { partitions });
+            }
+        }
+    }
+
+    /// Takes a word about dealing.
+    pub(crate) fn handle_dealing(&mut self, now: Now, from: ShardId, word: DealingWord) {
+        let Some(other) = self.groups.dealers.other(from) else { return };
+        match word {
+            DealingWord::Elsewhere { partitions } => {
+                other.elsewhere = partitions;
+                self.drop_groups_dealt_elsewhere(now);
+            }
+            DealingWord::Seats { partitions, round, all } => {
+                other.seated = if all { partitions } else { other.seated.among(other.claims).among(partitions) };
+                (other.claims, other.round, other.answered) = (partitions, round, Partitions::NONE);
+                self.become_ready(now);
+                self.drop_groups_dealt_elsewhere(now);
+            }
+            DealingWord::Ready { partitions, round } => {
+                if round == other.told_round {
+                    self.deal_at(now, from, partitions);
+                }
+            }
+        }
+    }
+
+    /// Tells those who wait for it that this shard knows all members of groups.
+    fn become_ready(&mut self, now: Now) {
+        let (roster, dealers) = (&self.roster, &self.groups.dealers);
+        let has_all = |partition| {
+            let seated = |shard: ShardId| dealers.others[usize::from(shard.0 & 63)].seated.has(partition);
+            roster.home_of(partition) == dealers.own
+                && !roster.stands_in(partition)
+                && roster.others().into_iter().all(seated)
+        };
+        let complete = Partitions::that(has_all);
+        self.groups.dealers.complete = complete;
+        for shard in self.roster.others() {
+            let Some(other) = self.groups.dealers.other(shard) else { continue };
+            let partitions = complete.among(other.seated).without(other.answered);
+            if !partitions.is_empty() {
+                other.answered = other.answered.with(partitions);
+                let round = other.round;
+                self.send_dealing(shard, DealingWord::Ready { partitions, round });
+            }
+        }
+        self.deal_at(now, self.place.shard, complete);
+    }
+
+    /// The home of partitions knows all members: it deals what is published here from now on.
+    fn deal_at(&mut self, now: Now, home: ShardId, partitions: Partitions) {
+        let roster = &self.roster;
+        let dealers = &mut self.groups.dealers;
+        let partitions = partitions.among(Partitions::that(|partition| roster.home_of(partition) == home));
+        let known = partitions.iter().all(|partition| dealers.dealer_of(partition) == home);
+        if known && partitions.among(dealers.open.with(dealers.unready)).is_empty() {
+            return;
+        }
+        for partition in partitions.iter() {
+            dealers.by_partition[usize::from(partition.0)] = home;
+        }
+        dealers.open = dealers.open.without(partitions);
+        dealers.unready = dealers.unready.without(partitions);
+        self.tell_elsewhere();
+        self.drop_groups_dealt_elsewhere(now);
+        self.forget_those_replaced(now);
+    }
+
+    /// Forgets groups that this shard has dealt for, when no shard's messages are dealt here any more.
+    fn drop_groups_dealt_elsewhere(&mut self, now: Now) {
+        let dropped = self.groups.dealers.dealt_by_others(&self.roster);
+        let groups = self.groups.dealt.iter();
+        let of_those = groups.filter(|(_, group)| dropped.has(group.partition));
+        let names: Vec<(TenantId, Box<str>, Box<str>)> =
+            of_those.map(|(_, group)| (group.tenant, group.share.clone(), group.filter.clone())).collect();
+        for (tenant, share, filter) in names {
+            self.remove_group(now, crate::link::record::GroupName { tenant, share: &share, filter: &filter });
+        }
+    }
+
+    /// The shards where the members of a group have seats: its home, and whoever deals meanwhile.
+    pub(super) fn tables_of(&self, partition: PartitionId) -> impl Iterator<Item = ShardId> + use<> {
+        let (home, dealer) = (self.roster.home_of(partition), self.groups.dealers.dealer_of(partition));
+        let dealer = Some(dealer).filter(|dealer| *dealer != home && self.roster.has(*dealer));
+        std::iter::once(home).chain(dealer)
+    }
+}
+
+impl super::Groups {
+    /// Whether this shard deals what was published at a shard to a group.
+    #[inline]
+    pub(crate) fn deals_for(&self, shard: ShardId, key: crate::topics::GroupKey) -> bool {
+        self.dealt.get(key.0).is_some_and(|group| self.dealers.deals_for(shard, group.partition))
+    }
+}

@@ -1,0 +1,54 @@
+//! What shards tell each other about who deals for the shared groups of which partitions.
+
+use crate::ids::Partitions;
+use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The kind of [`Record::Dealing`](super::record::Record::Dealing).
+pub(super) const DEALING_KIND: u8 = 45;
+
+/// A word about dealing. Each of them says all that holds from now on, in line with the sender's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DealingWord {
+    /// Another shard than the receiver deals what the sender publishes to groups of these partitions.
+    Elsewhere { partitions: Partitions },
+    /// The sender takes the receiver for the home of these partitions. `all` says that it has given all of its members their seats
+    /// there, `round` which answer it waits for.
+    Seats { partitions: Partitions, round: u32, all: bool },
+    /// All shards have given their members seats at the sender, which deals for these partitions from now on.
+    Ready { partitions: Partitions, round: u32 },
+}
+
+impl DealingWord {
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.put_u8(DEALING_KIND);
+        match self {
+            Self::Elsewhere { partitions } => {
+                out.put_u8(0);
+                put_partitions(out, partitions);
+            }
+            Self::Seats { partitions, round, all } => {
+                out.put_u8(1);
+                put_partitions(out, partitions);
+                out.put_u32(round);
+                out.put_u8(u8::from(all));
+            }
+            Self::Ready { partitions, round } => {
+                out.put_u8(2);
+                put_partitions(out, partitions);
+                out.put_u32(round);
+            }
+        }
+    }
+
+    pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let kind = reader.u8("a word about dealing")?;
+        let partitions = read_partitions(reader)?;
+        Ok(match kind {
+            0 => Self::Elsewhere { partitions },
+            1 => Self::Seats { partitions, round: reader.u32("a round")?, all: reader.flag("whether these are all")? },
+            2 => Self::Ready { partitions, round: reader.u32("a round")? },
+            _ => return Err(WireError { reading: "a word about dealing" }),
+        })
+    }
+}
