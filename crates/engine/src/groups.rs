@@ -10,8 +10,6 @@ mod returns;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use tidegate_mqtt::QoS;
-
 use self::dealers::Dealers;
 use self::kept::{Kept, Promise};
 
@@ -385,14 +383,8 @@ impl Reach<'_> {
         }
         let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
         let envelope = self.envelope(0, publication, source, None);
-        // At QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was dealt.
-        let may_repeat = envelope.publication.qos == QoS::AtLeastOnce || source.may_repeat(envelope.publication.qos);
         let record = Record::Deal { session, client, group, member, insists, id, envelope };
-        if may_repeat {
-            self.links.send_now(shard, record);
-        } else {
-            self.links.send(shard, record);
-        }
+        self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
     }

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use tidegate_mqtt::QoS;
+
 use super::envelope::Ticket;
 use super::record::Record;
 use super::{Batch, Links};
@@ -40,6 +42,16 @@ impl Links {
         match batch.filter(|_| self.peers.has(shard)) {
             Some(batch) => self.promised.push_back((batch, shard, promised)),
             None => self.send_now(shard, promised.record()),
+        }
+    }
+
+    /// Deals a message: at QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was dealt.
+    pub(crate) fn send_deal(&mut self, shard: ShardId, mut record: Record<'_>, is_clients: bool) {
+        let qos = record.envelope().map_or(QoS::ExactlyOnce, |envelope| envelope.publication.qos);
+        match qos {
+            QoS::AtLeastOnce => self.send_now(shard, record),
+            QoS::AtMostOnce if is_clients => self.send_now(shard, record),
+            _ => self.send(shard, record),
         }
     }
 
