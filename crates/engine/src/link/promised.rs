@@ -46,7 +46,7 @@ impl Links {
     }
 
     /// Deals a message: at QoS 1 whoever is dealt it twice takes it twice; at QoS 2 it must be known to whom it was dealt.
-    pub(crate) fn send_deal(&mut self, shard: ShardId, mut record: Record<'_>, is_clients: bool) {
+    pub(crate) fn send_deal(&mut self, shard: ShardId, record: Record<'_>, is_clients: bool) {
         let qos = record.envelope().map_or(QoS::ExactlyOnce, |envelope| envelope.publication.qos);
         match qos {
             QoS::AtLeastOnce => self.send_now(shard, record),
