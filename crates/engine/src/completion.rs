@@ -6,6 +6,7 @@ use crate::connection::{Answer, Outcome, PendingAck, SubAckAnswer, UnsubAckAnswe
 use crate::engine::Engine;
 use crate::ids::{ConnectionKey, ShardId};
 use crate::link::envelope::Ticket;
+use crate::link::promised::Promised;
 use crate::link::record::Record;
 use crate::now::Now;
 use crate::reason::Reason;
@@ -82,7 +83,11 @@ impl Engine {
         if shard == self.place.shard {
             self.confirm(now, ticket, refused, promises);
         } else {
-            self.links.send(shard, Record::Confirm { ticket, refused, promises });
+            if promises && self.links.is_foreign(shard) {
+                let batch = self.desk.journal.promised_batch();
+                return self.links.answer(shard, Promised::Confirm { ticket, refused }, batch);
+            }
+            self.links.send_now(shard, Record::Confirm { ticket, refused, promises });
         }
     }
 

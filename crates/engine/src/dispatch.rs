@@ -44,6 +44,13 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Whether a message may leave for another node before this one keeps that it has: its publisher is not answered yet and repeats it
+    /// if this node dies, or nobody does.
+    #[inline]
+    pub(crate) fn may_repeat(&self, qos: QoS) -> bool {
+        self.connection.is_some() && qos != QoS::ExactlyOnce
+    }
+
     /// A client of this shard.
     #[inline]
     pub(crate) fn client(
@@ -440,7 +447,7 @@ impl Reach<'_> {
             }
             let ticket = source.ticket.filter(|_| publication.qos != QoS::AtMostOnce);
             let passage = self.passage(purpose, source, ticket, publication.priority);
-            self.links.send_publish(shard, &passage, publication);
+            self.links.send_publish(shard, &passage, publication, !source.may_repeat(publication.qos));
             self.links.send_crossing(shard, crossing.filter(|_| own & bit != 0));
             self.desk.counters.shard_messages_out += 1;
             done.waits += u16::from(ticket.is_some());
@@ -454,7 +461,7 @@ impl Reach<'_> {
     pub(crate) fn send_to_home(&mut self, publication: &mut Publication<'_>, source: &Source, home: ShardId) {
         let purpose = if publication.from_retained { RETAIN_AT_HOME | FROM_RETAINED } else { RETAIN_AT_HOME };
         let passage = self.passage(purpose, source, source.ticket, publication.priority);
-        self.links.send_publish(home, &passage, publication);
+        self.links.send_publish(home, &passage, publication, !source.may_repeat(publication.qos));
         self.desk.counters.shard_messages_out += 1;
     }
 

@@ -421,6 +421,7 @@ impl Engine {
             }
         }
         self.desk.to_write.end_input(before);
+        self.links.send_promised(sequence);
         self.tell_taken(sequence);
     }
 

@@ -383,7 +383,8 @@ impl Reach<'_> {
         }
         let crossing = self.cross_for_group(publication, (&name.0, &name.1), shard);
         let envelope = self.envelope(0, publication, source, None);
-        self.links.send(shard, Record::Deal { session, client, group, member, insists, id, envelope });
+        let record = Record::Deal { session, client, group, member, insists, id, envelope };
+        self.links.send_deal(shard, record, source.connection.is_some());
         self.links.send_crossing(shard, crossing);
         self.desk.counters.shard_messages_out += 1;
     }

@@ -13,6 +13,7 @@ use crate::groups::{JOINING_INDEX, Seat, Taker};
 use crate::ids::{SessionKey, ShardId, TenantId};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
+use crate::link::promised::Promised;
 use crate::link::record::{PUBLISH_KIND, Record};
 use crate::now::Now;
 use crate::reason::Reason;
@@ -165,7 +166,9 @@ impl Engine {
                 self.deal_again(now, group, &mut envelope.publication, &source, (from, not_to));
                 self.handle_dealt(of);
                 if id != 0 {
-                    self.links.send(from, Record::Dealt { id });
+                    // It is kept here by now.
+                    let batch = self.desk.journal.promised_batch();
+                    self.links.answer(from, Promised::Dealt { id }, batch);
                 }
             }
             _ => {}

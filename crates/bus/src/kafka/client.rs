@@ -157,6 +157,10 @@ impl Up {
         self.changed.notify_all();
     }
 
+    pub(super) fn is_up(&self) -> bool {
+        *self.is_up.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wait(&self, deadline: Instant) -> bool {
         let is_up = self.is_up.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.changed.wait_timeout_while(is_up, remaining(deadline), |is_up| !*is_up);

@@ -1,20 +1,27 @@
-//! Appends to one partition by its owner, on a thread of its own: all that has piled up in one transaction. Kafka lets only the
-//! newest producer with a transactional id write, so each partition has such an id, and to own it is to begin as that producer.
+//! Appends to one partition by its owner, on a thread of its own. Kafka lets only the newest producer with a transactional id write,
+//! so each partition has such an id, and to own it is to begin as that producer.
+//!
+//! A log that keeps all is written in a transaction that stays open (`owner/open.rs`): a record is stored when all replicas have it.
+//! Where the latest of each key is kept, Kafka throws away what no transaction has committed: there all that has piled up is one
+//! transaction.
+
+mod open;
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use rdkafka::error::KafkaError;
 use rdkafka::producer::Producer as _;
 use rdkafka::util::Timeout;
 
+use self::open::{Open, Turn};
 use super::client::{Common, client_error, is_fenced, remaining};
 use super::message::{claim_headers, headers_of, index_of};
 use super::producer::{Outgoing, Producer, Report, producer, send};
 use crate::bus::Target;
 use crate::completion::Completion;
-use crate::{Append, BusError, Epoch, Position};
+use crate::{Append, BusError, Epoch, Keep, Position};
 
 /// Appends of one transaction.
 const BATCH: usize = 1_024;
@@ -38,7 +45,15 @@ pub(super) enum Request {
 pub(super) struct Owner {
     pub(super) common: Arc<Common>,
     pub(super) target: Target,
-    pub(super) owned: Option<(Producer, Epoch)>,
+    pub(super) owned: Option<Owned>,
+}
+
+/// Who this bus is as the owner.
+pub(super) struct Owned {
+    producer: Producer,
+    epoch: Epoch,
+    /// The transaction that stays open, in a log that keeps all.
+    open: Option<Open>,
 }
 
 type Batch = Vec<(Append, Completion<Position>)>;
@@ -46,21 +61,56 @@ type Batch = Vec<(Append, Completion<Position>)>;
 impl Owner {
     /// Works until the bus has gone.
     pub(super) fn run(mut self, inbox: &Receiver<Request>) {
-        while let Ok(request) = inbox.recv() {
-            let mut next = Some(request);
-            while let Some(request) = next.take() {
-                match request {
-                    Request::Own(completion) => {
-                        let outcome = self.own(completion.deadline());
-                        completion.finish(outcome);
-                    }
-                    Request::Append(append, completion) => {
-                        let mut batch = vec![(append, completion)];
-                        next = fill(&mut batch, inbox);
-                        self.append(batch);
-                    }
+        loop {
+            let pause = self.owned.as_ref().and_then(|owned| owned.open.as_ref()).and_then(Open::pause);
+            let request = match pause {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(pause) => inbox.recv_timeout(pause),
+            };
+            match request {
+                Ok(request) => self.work(request, inbox),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.tend();
+        }
+    }
+
+    fn work(&mut self, request: Request, inbox: &Receiver<Request>) {
+        let mut next = Some(request);
+        while let Some(request) = next.take() {
+            match request {
+                Request::Own(completion) => {
+                    let outcome = self.own(completion.deadline());
+                    completion.finish(outcome);
+                }
+                Request::Append(append, completion) => {
+                    let mut batch = vec![(append, completion)];
+                    next = fill(&mut batch, inbox);
+                    self.append(batch);
                 }
             }
+        }
+    }
+
+    /// Looks after the transaction that stays open.
+    fn tend(&mut self) {
+        let Some(Owned { producer, open: Some(open), .. }) = &mut self.owned else { return };
+        let error = match open.turn(producer, self.common.up.is_up()) {
+            Turn::Goes => return,
+            Turn::Failed(reason) => reason,
+            Turn::Due => match open.end(producer) {
+                Ok(()) => return,
+                Err(error) => error.to_string(),
+            },
+        };
+        self.give_up(&error);
+    }
+
+    /// What is not confirmed is told with the end of its producer, and nothing is sent behind it.
+    fn give_up(&mut self, error: &str) {
+        if self.owned.take().is_some() {
+            tracing::warn!(place = %self.target.place, error, "an owner's appends failed; it has to own the partition again");
         }
     }
 
@@ -69,30 +119,55 @@ impl Owner {
         self.owned = None;
         self.common.connected(deadline)?;
         let (place, settings) = (&self.target.place, &self.common.settings);
+        let stays_open = self.target.spec.keep == Keep::All;
         let timeout = (settings.max_waiting_time.as_millis() * 2).clamp(10_000, MAX_TRANSACTION_MS);
         let mut config = self.common.producer();
         config.set("transactional.id", format!("{}.{}.{}", settings.prefix, place.log, place.partition));
         config.set("transaction.timeout.ms", timeout.to_string());
+        if stays_open {
+            // The owner gives up what is late, with all that is behind it; a client that let single records go would leave gaps.
+            config.set("message.timeout.ms", timeout.to_string());
+            config.set("linger.ms", "0");
+        }
         let producer = producer(&config).map_err(|error| client_error(&error))?;
         let outcome = again(deadline, || producer.init_transactions(until(deadline)));
         outcome.map_err(|error| self.common.away(&error))?;
-        let claim = Append::new("");
-        let positions =
-            self.commit(&producer, &[(&claim, true)], deadline).map_err(|error| self.common.away(&error))?;
-        let epoch = Epoch(positions.first().copied().unwrap_or(Position::START));
-        self.owned = Some((producer, epoch));
+        let mut open = stays_open.then(|| Open::new(Duration::from_millis(timeout as u64)));
+        let claimed = match &mut open {
+            Some(open) => self.claim(open, &producer, deadline),
+            None => self
+                .commit(&producer, &[(&Append::new(""), true)], deadline)
+                .map(|positions| positions.first().copied()),
+        };
+        let epoch = Epoch(claimed.map_err(|error| self.common.away(&error))?.unwrap_or(Position::START));
+        self.owned = Some(Owned { producer, epoch, open });
         Ok(epoch)
     }
 
+    /// Stores a claim as the first record of a transaction that stays open. Kafka has ended that of the owner before, whose records stay,
+    /// and takes nothing of that one any more.
+    fn claim(&self, open: &mut Open, producer: &Producer, deadline: Instant) -> Result<Option<Position>, KafkaError> {
+        let (told, outcome) = channel();
+        open.begin(producer, deadline)?;
+        self.send(
+            producer,
+            (&Append::new(""), true),
+            open.report(deadline, move |outcome, _| drop(told.send(outcome))),
+        );
+        outcome.recv_timeout(remaining(deadline)).unwrap_or(Err(KafkaError::Canceled)).map(Some)
+    }
+
     fn append(&mut self, batch: Batch) {
-        let Some((producer, epoch)) = self.owned.take() else { return self.refuse(batch) };
+        let Some(mut owned) = self.owned.take() else { return self.refuse(batch) };
+        let epoch = owned.epoch;
         let (batch, others): (Batch, Batch) = batch.into_iter().partition(|(append, _)| append.epoch == Some(epoch));
         self.refuse(others);
         let Some(deadline) = batch.first().map(|(_, completion)| completion.deadline()) else {
-            self.owned = Some((producer, epoch));
+            self.owned = Some(owned);
             return;
         };
-        if let Err(error) = self.common.connected(deadline) {
+        let waits = owned.open.as_ref().and_then(Open::deadline).map_or(deadline, |oldest| oldest.min(deadline));
+        if let Err(error) = self.common.connected(waits) {
             // Nothing was sent. What follows the first is refused since the first is missing.
             let mut batch = batch.into_iter();
             if let Some((_, completion)) = batch.next() {
@@ -100,13 +175,54 @@ impl Owner {
             }
             return self.refuse(batch.collect());
         }
+        let sent = match &mut owned.open {
+            Some(open) => self.append_open(open, &owned.producer, batch, waits),
+            None => self.append_whole(&owned.producer, batch, deadline),
+        };
+        if sent {
+            self.owned = Some(owned);
+        }
+    }
+
+    /// Sends records into the transaction that stays open; each is told when it is stored. Says whether this bus is the owner still.
+    fn append_open(&self, open: &mut Open, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
+        let mut batch = batch.into_iter();
+        if let Err(error) = open.begin(producer, deadline) {
+            tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
+            if let Some((append, completion)) = batch.next() {
+                completion.finish(Err(if is_fenced(&error) { self.fenced(&append) } else { self.common.away(&error) }));
+            }
+            self.refuse(batch.collect());
+            return false;
+        }
+        for (append, completion) in batch.by_ref() {
+            let (place, epoch) = (self.target.place.clone(), append.epoch);
+            let waited = self.common.settings.max_waiting_time;
+            let report = open.report(completion.deadline(), move |outcome, is_fenced| {
+                completion.finish(outcome.map_err(|_| match epoch.filter(|_| is_fenced) {
+                    Some(epoch) => BusError::Fenced { place, epoch },
+                    None => BusError::Unconfirmed { place, waited },
+                }));
+            });
+            self.send(producer, (&append, false), report);
+            if open.has_failed() {
+                // The client has not taken it: nothing may be stored behind the gap.
+                break;
+            }
+        }
+        self.refuse(batch.collect());
+        true
+    }
+
+    /// Stores records in a transaction of their own. Says whether this bus is the owner still.
+    fn append_whole(&self, producer: &Producer, batch: Batch, deadline: Instant) -> bool {
         let records: Vec<(&Append, bool)> = batch.iter().map(|(append, _)| (append, false)).collect();
-        match self.commit(&producer, &records, deadline) {
+        match self.commit(producer, &records, deadline) {
             Ok(positions) => {
-                self.owned = Some((producer, epoch));
                 for ((_, completion), position) in batch.into_iter().zip(positions) {
                     completion.finish(Ok(position));
                 }
+                true
             }
             Err(error) => {
                 tracing::warn!(place = %self.target.place, %error, "an owner's appends failed; it has to own the partition again");
@@ -114,6 +230,7 @@ impl Owner {
                 for (append, completion) in batch {
                     completion.finish(Err(if fenced { self.fenced(&append) } else { self.unconfirmed() }));
                 }
+                false
             }
         }
     }
@@ -182,17 +299,12 @@ impl Owner {
     ) -> Result<Vec<Position>, KafkaError> {
         producer.begin_transaction()?;
         let (reports, outcomes) = channel();
-        let topic = self.common.topic(&self.target.place.log);
-        for (append, is_claim) in records {
+        for record in records {
             let reports = reports.clone();
             let report = Report::new(move |outcome| {
                 let _ = reports.send(outcome);
             });
-            let headers = if *is_claim { claim_headers() } else { headers_of(append) };
-            let partition = index_of(&self.target.place);
-            // Where the latest of each key is kept, a claim needs a key, too: none of a record's is empty.
-            let key: &[u8] = if *is_claim { b"\0tidegate-claim" } else { &append.key };
-            send(producer, Outgoing { topic: &topic, partition, key, payload: &append.payload, headers }, report);
+            self.send(producer, *record, report);
         }
         drop(reports);
         let committed = again(deadline, || producer.commit_transaction(until(deadline)));
@@ -206,6 +318,16 @@ impl Owner {
             .iter()
             .map(|_| outcomes.recv_timeout(remaining(deadline)).unwrap_or(Err(KafkaError::Canceled)))
             .collect()
+    }
+
+    /// Gives a record to the producer, or a claim.
+    fn send(&self, producer: &Producer, (append, is_claim): (&Append, bool), report: Report) {
+        let topic = self.common.topic(&self.target.place.log);
+        let headers = if is_claim { claim_headers() } else { headers_of(append) };
+        let partition = index_of(&self.target.place);
+        // Where the latest of each key is kept, a claim needs a key, too: none of a record's is empty.
+        let key: &[u8] = if is_claim { b"\0tidegate-claim" } else { &append.key };
+        send(producer, Outgoing { topic: &topic, partition, key, payload: &append.payload, headers }, report);
     }
 }
 

@@ -11,7 +11,7 @@ use super::client::{ANSWER_WITHIN, Common, bounds, client_error};
 use super::message::{index_of, position_of, record_of};
 use crate::bus::Target;
 use crate::feed::Feed;
-use crate::{BusError, Position};
+use crate::{BusError, Keep, Position};
 
 /// How long a poll takes when nothing comes: then it is seen whether somebody still reads.
 const POLL: Duration = Duration::from_millis(200);
@@ -24,7 +24,12 @@ pub(super) struct ReaderThread {
 
 impl ReaderThread {
     pub(super) fn run(self) {
-        let consumer: BaseConsumer = match self.common.consumer().create() {
+        let mut config = self.common.consumer();
+        if self.target.spec.keep == Keep::All {
+            // What an owner has stored stays, however its transaction ends.
+            config.set("isolation.level", "read_uncommitted");
+        }
+        let consumer: BaseConsumer = match config.create() {
             Ok(consumer) => consumer,
             Err(error) => return self.fail(client_error(&error)),
         };

@@ -1,6 +1,7 @@
 //! The bus on a real broker of Kafka, a single node. It takes its time to start, so one serves the whole suite, each part of
 //! it under a prefix of its own.
 
+mod doubled;
 mod safe;
 
 use std::fmt::Write;

@@ -88,6 +88,11 @@ impl Journal {
         (self.durability == Durability::Commit).then(|| self.awaited_batch())
     }
 
+    /// Whether something that was written is not known to be committed.
+    pub(crate) fn has_uncommitted(&self) -> bool {
+        !self.operations.is_empty() || self.committed + 1 < self.sequence
+    }
+
     /// The last batch that is known to be committed.
     pub(crate) fn committed(&self) -> u64 {
         self.committed

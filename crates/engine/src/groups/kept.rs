@@ -17,6 +17,7 @@ use crate::dispatch::{Reach, Source, reach};
 use crate::durable::{Key, Way};
 use crate::engine::Engine;
 use crate::ids::{ShardId, TenantId};
+use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::{MessageRef, Publication};
 use crate::now::{Millis, Now};
@@ -233,9 +234,12 @@ impl Engine {
             return;
         }
         let done = std::mem::take(&mut *self.groups.kept.done.borrow_mut());
+        // What has become of it may have to be kept: where it is dead, or was given to another.
+        let is_open = self.desk.journal.has_uncommitted();
+        let batch = if is_open { self.desk.journal.promised_batch() } else { None };
         for (home, id) in done {
             if self.roster.has(home) {
-                self.links.send(home, Record::Dealt { id });
+                self.links.answer(home, Promised::Dealt { id }, batch);
             }
         }
     }

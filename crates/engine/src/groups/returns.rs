@@ -7,6 +7,7 @@ use crate::dispatch::{Source, reach};
 use crate::engine::Engine;
 use crate::hash::hash_name;
 use crate::ids::{SessionKey, ShardId};
+use crate::link::promised::Promised;
 use crate::link::record::{GroupName, Record};
 use crate::message::Publication;
 use crate::now::Now;
@@ -94,8 +95,8 @@ impl Engine {
             self.links.send(from, Record::Return { group, not_to: session.0, of: id, id: 0, envelope });
             self.links.send_crossing(from, crossing);
         } else if id != 0 && stored {
-            // The batch that says so leaves behind the commit.
-            self.links.send(from, Record::Dealt { id });
+            let batch = self.desk.journal.promised_batch();
+            self.links.answer(from, Promised::Dealt { id }, batch);
         }
     }
 }

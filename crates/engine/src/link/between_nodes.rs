@@ -51,6 +51,6 @@ impl Batch {
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of a batch" });
         }
-        Ok(Self { from, head, bytes, shared, cost, messages, spares: Vec::new() })
+        Ok(Self { from, head, bytes, shared, cost, messages, promises: false, spares: Vec::new() })
     }
 }

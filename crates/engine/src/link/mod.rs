@@ -9,6 +9,7 @@ mod between_nodes;
 pub(crate) mod dealing_word;
 pub(crate) mod envelope;
 mod marks;
+pub(crate) mod promised;
 pub(crate) mod record;
 pub(crate) mod transfer_word;
 
@@ -22,6 +23,7 @@ use crate::roster::Shards;
 use awaited::{Awaited, AwaitedAnswers};
 use envelope::{BatchHead, Passage, Ticket};
 use marks::Marks;
+use promised::PromisedAnswers;
 use record::{PUBLISH_KIND, Record};
 
 /// Records for one shard from one other.
@@ -37,6 +39,8 @@ pub struct Batch {
     pub(crate) cost: u64,
     /// Messages in it.
     messages: u32,
+    /// Whether something in it may promise what is not committed.
+    promises: bool,
     /// Empty buffers of earlier batches on their way back to where they were allocated.
     spares: Vec<Vec<u8>>,
 }
@@ -62,6 +66,8 @@ pub(crate) struct Link {
     shared_bytes: u64,
     /// Envelopes in the present batch.
     envelopes: u32,
+    /// Whether something in the present batch may promise what is not committed.
+    promises: bool,
     /// Sequence of the next envelope.
     next_sequence: u64,
     /// Sequence that the next envelope of the other side has at least.
@@ -114,6 +120,7 @@ pub(crate) struct Links {
     /// Interest that was noted and is confirmed once everything else is handed over.
     noted: Vec<Noted>,
     marks: Marks,
+    promised: PromisedAnswers,
 }
 
 impl Links {
@@ -128,6 +135,7 @@ impl Links {
             due: false,
             noted: Vec::new(),
             marks: Marks::default(),
+            promised: PromisedAnswers::new(),
         }
     }
 
@@ -189,6 +197,7 @@ impl Links {
     pub(crate) fn close(&mut self, peer: ShardId) -> (BTreeSet<ConnectionKey>, VecDeque<Awaited>) {
         self.peers = self.peers.without(Shards::of(peer));
         self.noted.retain(|noted| noted.shard != peer);
+        self.promised.retain(|(_, shard, _)| *shard != peer);
         self.marks.forget(peer);
         let Some(link) = self.by_shard.get_mut(usize::from(peer.0)) else { return Default::default() };
         let mut gone = std::mem::take(link);
@@ -218,8 +227,20 @@ impl Links {
         self.by_shard.get_mut(usize::from(shard.0)).filter(|_| open)
     }
 
-    /// Appends a record for `shard`.
-    pub(crate) fn send(&mut self, shard: ShardId, mut record: Record<'_>) {
+    /// Appends a record for `shard` that may promise what is written and not committed.
+    pub(crate) fn send(&mut self, shard: ShardId, record: Record<'_>) {
+        self.note_promise(shard);
+        self.send_now(shard, record);
+    }
+
+    fn note_promise(&mut self, shard: ShardId) {
+        if let Some(link) = self.link(shard) {
+            link.promises = true;
+        }
+    }
+
+    /// Appends a record for `shard` that promises nothing.
+    pub(crate) fn send_now(&mut self, shard: ShardId, mut record: Record<'_>) {
         let entered_at = record.envelope().map(|envelope| envelope.entered_at);
         if self.peers.has(shard)
             && let (Some(awaited), Some(link)) = (record.awaits(), self.link(shard))
@@ -229,9 +250,19 @@ impl Links {
         self.append(shard, entered_at, |head, bytes, shared| record.write(head, bytes, shared));
     }
 
-    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one.
+    /// Appends an application message for `shard`: what [`Record::Publish`] says, without building one. `promises` says whether this
+    /// shard must not forget that it has sent it.
     #[inline]
-    pub(crate) fn send_publish(&mut self, shard: ShardId, passage: &Passage, publication: &mut Publication<'_>) {
+    pub(crate) fn send_publish(
+        &mut self,
+        shard: ShardId,
+        passage: &Passage,
+        publication: &mut Publication<'_>,
+        promises: bool,
+    ) {
+        if promises {
+            self.note_promise(shard);
+        }
         if let Some(ticket) = passage.ticket.filter(|_| self.peers.has(shard))
             && let Some(link) = self.link(shard)
         {
@@ -333,6 +364,7 @@ impl Links {
             return None;
         }
         let messages = std::mem::take(&mut link.envelopes);
+        let promises = std::mem::take(&mut link.promises);
         link.shared_bytes = 0;
         link.under_way += cost;
         Some(Batch {
@@ -342,6 +374,7 @@ impl Links {
             shared: std::mem::take(&mut link.shared),
             cost,
             messages,
+            promises,
             spares: std::mem::take(&mut link.others),
         })
     }

@@ -1,5 +1,6 @@
 //! The shell of a process without a system: sockets, links between shards, the store, the clock, and who is next.
 
+mod behind;
 pub(crate) mod crash;
 mod fleet;
 pub(crate) mod moves;
@@ -124,6 +125,8 @@ pub(crate) struct Net {
     /// Shards that are taking their batches, and for whom the next one is.
     shipping: Vec<Option<usize>>,
     pub held: BTreeSet<(usize, usize)>,
+    /// Batches for other nodes that wait for the store, and how much of it.
+    behind: behind::Behind,
     schedule: Schedule,
     pub log: Vec<LogEvent>,
     pub asked: VecDeque<Asked>,
@@ -230,6 +233,7 @@ impl Net {
             unshipped: vec![false; count],
             shipping: vec![None; count],
             held: BTreeSet::new(),
+            behind: behind::Behind::default(),
             schedule,
             log: Vec::new(),
             asked: VecDeque::new(),
@@ -557,6 +561,7 @@ impl Net {
             }
             self.gather(shard);
         }
+        self.release_behind();
     }
 
     /// All or, with a seed, a part of what could be read or written.
@@ -729,9 +734,8 @@ impl Net {
         }
         let to = self.shipping[shard].unwrap_or(0);
         let taken = self.engines[shard].take_batch(self.nodes.number(shard, to));
-        if let Some(batch) = taken.map(|batch| self.nodes.carry(batch, shard, to)) {
-            self.trace.note(format!("shard {shard}: sends {} bytes to shard {to}", batch.bytes_len()));
-            self.inboxes[to].push_back((shard, batch));
+        if let Some(batch) = taken {
+            self.send_batch(shard, to, batch);
         }
         let last = to + 1 == self.engines.len();
         self.shipping[shard] = (!last).then_some(to + 1);

@@ -15,6 +15,10 @@ pub(crate) struct Store {
     pub waiting: VecDeque<(usize, JournalBatch)>,
     /// Nothing is committed for the time being.
     pub held: bool,
+    /// Batches that were committed, or lost.
+    pub done: u64,
+    /// Those of them that said something.
+    pub written: u64,
 }
 
 impl Store {
@@ -22,6 +26,8 @@ impl Store {
     pub(crate) fn commit_one(&mut self) -> Option<(usize, u64)> {
         let (shard, batch) = self.waiting.pop_front()?;
         apply(&mut self.pairs, &batch.operations);
+        self.done += 1;
+        self.written += u64::from(!batch.operations.is_empty());
         Some((shard, batch.sequence))
     }
 
@@ -30,6 +36,7 @@ impl Store {
         for _ in 0..kept {
             self.commit_one();
         }
+        self.done += self.waiting.len() as u64;
         self.waiting.clear();
     }
 

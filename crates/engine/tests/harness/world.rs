@@ -284,6 +284,11 @@ impl World {
         self.0.borrow().store.waiting.len()
     }
 
+    /// Batches so far that were committed and said something.
+    pub(crate) fn written(&self) -> u64 {
+        self.0.borrow().store.written
+    }
+
     /// What the store holds.
     pub(crate) fn pairs(&self) -> Pairs {
         self.0.borrow().store.pairs.clone()

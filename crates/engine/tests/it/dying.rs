@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tidegate_engine::Durability;
 use tidegate_mqtt::{QoS, SubscriptionOptions};
 
 use crate::harness::*;
@@ -15,6 +16,8 @@ struct Dying {
     world: World,
     random: Random,
     shards: u16,
+    /// Whether sessions that last are in a store: what such a member has answered for is there when its node is dead.
+    is_stored: bool,
     members: Vec<Device>,
     publishers: Vec<Device>,
     topics: Vec<String>,
@@ -28,16 +31,19 @@ impl Dying {
         let (nodes, shards) = random.pick(&[(3, 1), (2, 2), (3, 1), (2, 1)]);
         let title = format!("dying, TIDEGATE_SEED={seed}, {nodes} nodes of {shards} shards");
         let (receive_maximum, high_water) = (random.pick(&[1, 3, 1000]), random.pick(&[100, 200_000]));
+        let durability = random.pick(&[Durability::Memory, Durability::Commit]);
         let world = World::seeded_cluster(nodes, shards, seed, &title, |settings| {
+            settings.durability = durability;
             settings.limits.max_inflight = receive_maximum;
             settings.limits.output_high_water = high_water;
         });
+        let is_stored = durability != Durability::Memory;
         let topics: Vec<String> = (0..shards).map(|home| group_at(&world, home)).collect();
         let engines = nodes * shards;
         let device = |stem: &str, shard: u16| Device::new(&world, &world.name_on(shard, stem));
         let members = (0..engines * 2).map(|number| device(&format!("member {number} "), number % engines)).collect();
         let publishers = (0..shards).map(|shard| device("publisher ", shard)).collect();
-        Self { seed, world, random, shards, members, publishers, topics, published: 0 }
+        Self { seed, world, random, shards, is_stored, members, publishers, topics, published: 0 }
     }
 
     fn settle(&mut self) {
@@ -56,7 +62,7 @@ impl Dying {
 
     fn connect(&mut self, member: usize) {
         let steady = v5("").clean(false).expiry(u32::MAX).accept_on(0);
-        self.members[member].connect(if member.is_multiple_of(2) {
+        self.members[member].connect(if member.is_multiple_of(2) && !self.is_stored {
             steady
         } else {
             v5("").clean(true).expiry(0).accept_on(0)

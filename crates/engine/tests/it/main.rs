@@ -37,6 +37,7 @@ mod refusals;
 mod rejecting;
 mod retained;
 mod review;
+mod round_trips;
 mod service;
 mod sessions;
 mod shared;

@@ -76,6 +76,11 @@ impl ClusterShard {
         }
     }
 
+    /// Whether something for this shard waits for a commit.
+    fn holds_for(&self, slot: ShardId) -> bool {
+        self.held.iter().any(|held| held.seats.get(held.seat).is_some_and(|seat| seat.slot == slot))
+    }
+
     fn push(&mut self, seats: &[PeerSeat], at: usize, batch: &Batch) {
         if let Some(seat) = seats.get(at) {
             seat.outbox.push(seat.number, batch);
@@ -95,11 +100,11 @@ impl Shard {
     /// Hands over what was gathered for shards of other nodes. `submitted` is the last batch of the journal that was given to the
     /// store in this turn.
     ///
-    /// What promises something must not leave before the commit that holds it, and a batch may: it may confirm what was kept for
-    /// another node's publisher, or carry a message that this node must remember having sent. A batch does not say whether it does,
-    /// nor whose promise it passes on: another shard of this node may have written it. So every batch waits as long as
-    /// anything is uncommitted, and then for a batch of this shard's journal that stands behind all of that in the store's one order.
-    /// Where nothing is being written, nothing waits.
+    /// What promises something must not leave before the commit that holds it. The engine keeps answers back by itself; a batch that may
+    /// carry what this node must remember having sent says so. It does not say whose promise that is: another shard of this node may
+    /// have written it. So such a batch waits as long as anything is uncommitted, and then for a batch of this shard's journal that
+    /// stands behind all of that in the store's one order. What comes behind it for the same shard keeps its place. All else leaves
+    /// at once.
     pub(crate) fn send_to_nodes(&mut self, submitted: Option<u64>) {
         let Some(cluster) = &mut self.cluster else { return };
         let seats = Arc::clone(&cluster.seats);
@@ -107,7 +112,8 @@ impl Shard {
             let Some(batch) = self.engine.take_batch(seat.slot) else { continue };
             let journal = self.journal.as_ref().filter(|_| cluster.commits);
             let uncommitted = journal.is_some_and(|journal| journal.status.pending_bytes() > 0);
-            if !uncommitted && cluster.held.is_empty() && submitted.is_none() {
+            let waits = batch.promises() && (uncommitted || submitted.is_some());
+            if !waits && !cluster.holds_for(seat.slot) {
                 cluster.push(&seats, at, &batch);
                 continue;
             }

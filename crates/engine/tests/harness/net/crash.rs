@@ -95,6 +95,7 @@ impl Net {
         self.unshipped = vec![true; count];
         self.shipping = vec![None; count];
         self.held.clear();
+        self.behind.clear();
         self.asked.clear();
         self.challenged.clear();
         self.paged.clear();

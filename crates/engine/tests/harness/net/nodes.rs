@@ -201,6 +201,7 @@ impl Net {
             }
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
+        self.forget_behind(node);
         self.nodes.introduce(&mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }

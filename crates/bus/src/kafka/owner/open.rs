@@ -1,0 +1,159 @@
+//! A transaction that stays open. What a record waits for is that all replicas have it, not the end of a transaction, which takes the
+//! coordinator several writes and the client some pauses. That only the newest producer of an id can write does not depend on the end:
+//! a newer one has the coordinator end the transaction, and its claim carries an epoch behind which the partition takes none of an older.
+//! Readers of such a log take what is stored, however its transaction ended.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::Producer as _;
+
+use super::super::client::is_fenced;
+use super::super::producer::{Producer, Report};
+use super::{again, until};
+use crate::Position;
+
+/// How often it is seen whether the producer still works, as long as something is not confirmed.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long it is waited for the end of a transaction at a time.
+const END_WITHIN: Duration = Duration::from_millis(200);
+/// A transaction without records for so long ends, so that none is open for ever.
+const IDLE: Duration = Duration::from_secs(1);
+/// Which part of its timeout a transaction is open for at most.
+const PART_OF_TIMEOUT: u32 = 4;
+
+/// A transaction that stays open.
+pub(super) struct Open {
+    /// Since when it is open, if it is.
+    since: Option<Instant>,
+    /// Whether its end was asked for and not answered: nothing can be sent until it is.
+    ends: bool,
+    /// When the last record was sent.
+    last: Instant,
+    timeout: Duration,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// What was sent and is not confirmed.
+#[derive(Default)]
+struct Waiting {
+    /// Until when each may wait, in their order.
+    deadlines: VecDeque<Instant>,
+    failed: Option<String>,
+    is_fenced: bool,
+}
+
+/// What is to be done about it.
+pub(super) enum Turn {
+    /// Nothing.
+    Goes,
+    /// It is to be ended.
+    Due,
+    /// Nothing can be sent any more, and why.
+    Failed(String),
+}
+
+impl Open {
+    /// One that Kafka aborts after a timeout.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { since: None, ends: false, last: Instant::now(), timeout, waiting: Arc::default() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        lock(&self.waiting)
+    }
+
+    /// How long the next look may wait; without a limit while there is nothing to look for.
+    pub(super) fn pause(&self) -> Option<Duration> {
+        let since = self.since?;
+        if self.ends || !self.waiting().deadlines.is_empty() {
+            return Some(LOOK_EVERY);
+        }
+        let end = (self.last + IDLE).min(since + self.timeout / PART_OF_TIMEOUT);
+        Some(end.saturating_duration_since(Instant::now()).max(LOOK_EVERY))
+    }
+
+    /// When the oldest record that is not confirmed has waited for too long.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.waiting().deadlines.front().copied()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.waiting().failed.is_some()
+    }
+
+    /// Begins it, unless it is open.
+    pub(super) fn begin(&mut self, producer: &Producer, deadline: Instant) -> Result<(), KafkaError> {
+        if self.ends {
+            again(deadline, || producer.commit_transaction(until(deadline)))?;
+            (self.since, self.ends) = (None, false);
+        }
+        if self.since.is_none() {
+            producer.begin_transaction()?;
+            self.since = Some(Instant::now());
+        }
+        self.last = Instant::now();
+        Ok(())
+    }
+
+    /// What a record is to tell, and whether it was since another owner has begun.
+    pub(super) fn report(
+        &self,
+        deadline: Instant,
+        tell: impl FnOnce(Result<Position, KafkaError>, bool) + Send + 'static,
+    ) -> Report {
+        self.waiting().deadlines.push_back(deadline);
+        let waiting = Arc::clone(&self.waiting);
+        Report::new(move |outcome| {
+            let is_fenced = {
+                let mut waiting = lock(&waiting);
+                waiting.deadlines.pop_front();
+                if let Err(error) = &outcome {
+                    waiting.is_fenced |= is_fenced(error);
+                    waiting.failed.get_or_insert_with(|| error.to_string());
+                }
+                waiting.is_fenced
+            };
+            tell(outcome, is_fenced);
+        })
+    }
+
+    /// Looks at it.
+    pub(super) fn turn(&mut self, producer: &Producer, is_up: bool) -> Turn {
+        let (now, mut waiting) = (Instant::now(), lock(&self.waiting));
+        if let Some((code, reason)) = producer.client().fatal_error() {
+            let codes =
+                [RDKafkaErrorCode::Fenced, RDKafkaErrorCode::ProducerFenced, RDKafkaErrorCode::InvalidProducerEpoch];
+            waiting.is_fenced |= codes.contains(&code);
+            return Turn::Failed(reason);
+        }
+        if let Some(reason) = &waiting.failed {
+            return Turn::Failed(reason.clone());
+        }
+        if waiting.deadlines.front().is_some_and(|deadline| *deadline <= now) {
+            return Turn::Failed("the brokers do not confirm what was sent".to_owned());
+        }
+        let Some(since) = self.since.filter(|_| is_up) else { return Turn::Goes };
+        let is_idle = waiting.deadlines.is_empty() && now.duration_since(self.last) >= IDLE;
+        let is_old = now.duration_since(since) >= self.timeout / PART_OF_TIMEOUT;
+        if self.ends || is_idle || is_old { Turn::Due } else { Turn::Goes }
+    }
+
+    /// Ends it, or goes on with that; the next record begins another one. The brokers may be away without anybody knowing yet: so it is
+    /// waited for their answer only for a moment.
+    pub(super) fn end(&mut self, producer: &Producer) -> Result<(), KafkaError> {
+        self.ends = true;
+        match producer.commit_transaction(END_WITHIN) {
+            Ok(()) => (self.since, self.ends) = (None, false),
+            Err(KafkaError::Transaction(error)) if error.is_retriable() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,47 @@
+//! What leaves for other nodes only behind a commit.
+
+use std::collections::VecDeque;
+
+use tidegate_engine::Batch;
+
+use super::Net;
+
+/// Batches in their order, each with how much of the store has to be committed before, and from and for which shard it is.
+pub(super) type Behind = VecDeque<(u64, usize, usize, Batch)>;
+
+impl Net {
+    /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written before.
+    pub(super) fn send_batch(&mut self, from: usize, to: usize, batch: Batch) {
+        let promises = batch.promises() && !self.store.waiting.is_empty();
+        let follows = self.behind.iter().any(|(_, before, its, _)| (*before, *its) == (from, to));
+        let is_elsewhere = self.nodes.node_of(from) != self.nodes.node_of(to);
+        let batch = self.nodes.carry(batch, from, to);
+        if is_elsewhere && (promises || follows) {
+            let until = self.store.done + self.store.waiting.len() as u64;
+            self.trace.note(format!("shard {from}: {} bytes for shard {to} wait for the store", batch.bytes_len()));
+            self.behind.push_back((until, from, to, batch));
+        } else {
+            self.trace.note(format!("shard {from}: sends {} bytes to shard {to}", batch.bytes_len()));
+            self.inboxes[to].push_back((from, batch));
+        }
+    }
+
+    /// What waited for what is committed by now goes on its way.
+    pub(super) fn release_behind(&mut self) {
+        while self.behind.front().is_some_and(|(until, ..)| *until <= self.store.done)
+            && let Some((_, from, to, batch)) = self.behind.pop_front()
+        {
+            self.inboxes[to].push_back((from, batch));
+        }
+    }
+
+    /// A node has died: what had not left is lost, and nobody is there to get the rest.
+    pub(super) fn forget_behind(&mut self, node: usize) {
+        let nodes = self.nodes;
+        self.behind.retain(|(_, from, to, _)| nodes.node_of(*from) != node && nodes.node_of(*to) != node);
+        let before = self.store.waiting.len();
+        self.store.waiting.retain(|(shard, _)| nodes.node_of(*shard) != node);
+        self.store.done += (before - self.store.waiting.len()) as u64;
+        self.release_behind();
+    }
+}
