@@ -43,6 +43,8 @@ const QUANTUM_NS: u64 = 50_000;
 /// How long the end of connections is waited for, in nanoseconds.
 const LINGER_NS: u64 = 2_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Over less than this, what a process took of a core says nothing.
+const SHORTEST_SHARE_NS: u64 = 10_000_000;
 
 /// The clients of one process, running.
 pub(crate) struct Shell<'a> {
@@ -213,7 +215,9 @@ impl<'a> Shell<'a> {
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than a float has")]
             let share = to.1.saturating_sub(from.1) as f64 / to.0.saturating_sub(from.0).max(1) as f64;
             outcome.generator.cpu_ns = to.1.saturating_sub(from.1);
-            outcome.generator.busiest = share;
+            if to.0.saturating_sub(from.0) >= SHORTEST_SHARE_NS {
+                outcome.generator.busiest = share;
+            }
         }
         outcome
     }
