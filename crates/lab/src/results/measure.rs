@@ -296,7 +296,13 @@ fn before_load(run: &Run, column: &[u64]) -> Option<u64> {
 fn cpu_while_measured(run: &Run) -> Option<f64> {
     let time = |ns: u64| run.load_zero_s + float(ns) / 1e9;
     let end = run.load.last_ns.max(run.load.measured_to_ns);
-    Some(cpu_at(&run.broker, time(end))? - cpu_at(&run.broker, time(run.load.measured_from_ns))?)
+    cpu_between(&run.broker, time(run.load.measured_from_ns), time(end))
+}
+
+/// CPU seconds between two times; unknown where nobody has looked since the first, as in a run that was over before that.
+fn cpu_between(sampled: &Sampled, from: f64, to: f64) -> Option<f64> {
+    sampled.at_s.last().filter(|looked| **looked > from)?;
+    Some(cpu_at(sampled, to)? - cpu_at(sampled, from)?)
 }
 
 /// CPU seconds at a time, between two looks in proportion.
@@ -338,6 +344,8 @@ mod tests {
         let close = |at: f64, due: f64| (cpu_at(&sampled, at).unwrap() - due).abs() < 1e-9;
         assert!(close(0.5, 0.2) && close(1.5, 0.4) && close(9.0, 0.4) && close(0.0, 0.0));
         assert_eq!(cpu_at(&Sampled::default(), 1.0), None);
+        assert!(cpu_between(&sampled, 0.5, 3.0).is_some_and(|cpu| (cpu - 0.2).abs() < 1e-9));
+        assert_eq!(cpu_between(&sampled, 2.0, 2.1), None, "not nothing");
     }
 
     #[test]
