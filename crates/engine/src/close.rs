@@ -337,6 +337,7 @@ impl Engine {
         self.end_fetches(key);
         self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
+        self.desk.end_exchanges(key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));

@@ -7,7 +7,7 @@
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Attempt;
-use crate::ids::{ConnectionKey, ShardId, TenantId, partition_of};
+use crate::ids::{ConnectionKey, PARTITIONS, PartitionId, ShardId, TenantId, partition_of};
 use crate::link::envelope::Ticket;
 use crate::link::record::Record;
 use crate::now::Now;
@@ -31,6 +31,7 @@ impl Engine {
     /// The shell takes all batches for a shard before it leaves the roster, and hands none of a shard in that is not in it.
     pub fn set_roster(&mut self, now: Now, roster: Roster) {
         self.desk.journal.now = now;
+        self.is_blind |= self.does_not_know(&roster);
         let (before, after) = (self.roster.peers(), roster.peers());
         for peer in before.without(after) {
             self.end_peer(now, peer);
@@ -38,9 +39,12 @@ impl Engine {
             // As long as somebody is to go on with what it owed, what was wanted there is remembered.
             self.gone.add(peer);
         }
+        self.desk.exchanges.set_roster(self.place, &roster);
         let old = std::mem::replace(&mut self.roster, roster);
         self.end_cuts(&old);
         for peer in after.without(before) {
+            // It comes back, and says anew what is wanted there.
+            self.is_blind |= self.gone.has(peer);
             self.forget_gone(Shards::of(peer));
             self.welcome_peer(peer);
         }
@@ -50,6 +54,15 @@ impl Engine {
         self.forget_those_replaced(now);
         self.deal_waiting(now);
         self.after_frame(now);
+    }
+
+    /// Whether a roster misses partitions of which this shard has never heard what is wanted there: it has started while their node was
+    /// dead, or that has died too soon.
+    fn does_not_know(&self, roster: &Roster) -> bool {
+        let is_new = |partition: &PartitionId| roster.misses(*partition) && !self.roster.misses(*partition);
+        let missed = (0..PARTITIONS).map(PartitionId).filter(is_new);
+        let home = |partition| self.roster.home_of(partition);
+        missed.into_iter().any(|partition| !self.heard.has(home(partition)) || self.roster.is_own(home(partition)))
     }
 
     /// Tells a new shard of another node all that is wanted here.
@@ -79,6 +92,7 @@ impl Engine {
         if self.roster.misses_any() || self.groups.dealers.miss_any() || unheard != Shards::default() {
             return;
         }
+        self.is_blind = false;
         self.forget_gone(self.gone);
         for publisher in std::mem::take(&mut self.groups.dealers.waiting) {
             self.unpark(now, publisher);
@@ -100,13 +114,13 @@ impl Engine {
         let (topic, route) = self.cache.get(slot);
         let remote = route.remote_bits();
         let is_home_gone = || retain && self.roster.misses(partition_of(tenant, topic));
-        self.misses_somebody() && (remote != self.roster.living(remote) || is_home_gone())
+        self.is_blind || self.misses_somebody() && (remote != self.roster.living(remote) || is_home_gone())
     }
 
     /// Whether there is somebody whom messages may miss.
     #[inline]
     pub(crate) fn misses_somebody(&self) -> bool {
-        self.roster.misses_any() || self.gone != Shards::default()
+        self.roster.misses_any() || self.gone != Shards::default() || self.is_blind
     }
 
     /// The publisher of a message that would miss somebody waits until all is known that is wanted, which is soon: where it is to take

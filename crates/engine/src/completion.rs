@@ -102,6 +102,8 @@ impl Engine {
             Answer::PubRec(outcome) => {
                 if outcome.is_err() {
                     self.forget_received(key, packet_id);
+                } else if let Some(session) = self.desk.session_of(key) {
+                    self.desk.note_exchange_answered(session, packet_id);
                 }
                 self.send_pub_rec(key, packet_id, outcome, promises);
             }

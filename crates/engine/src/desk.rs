@@ -15,8 +15,9 @@ use crate::counters::Counters;
 use crate::dead_letter::DeadLetters;
 use crate::durable::{Crossings, Journal, Key, SessionRecord, put_subscription};
 use crate::event::Event;
+use crate::exchanges::Exchanges;
 use crate::hash::hash_name;
-use crate::ids::{ConnectionKey, ListenerId, Partitions, SessionKey, ShardId, TenantId};
+use crate::ids::{ConnectionKey, ListenerId, Partitions, Place, SessionKey, ShardId, TenantId};
 use crate::loop_lag::LoopLag;
 use crate::now::{Millis, Now};
 use crate::output::{Output, OutputPool};
@@ -140,6 +141,8 @@ pub(crate) struct Desk {
     pub to_read: VecDeque<(u64, SessionKey)>,
     /// Messages on their way to other shards that are stored until they have arrived.
     pub crossings: Crossings,
+    /// QoS 2 messages that cross between nodes.
+    pub exchanges: Exchanges,
     /// The brokers of a fleet, where there is one.
     pub uplinks: Uplinks,
 }
@@ -199,6 +202,7 @@ impl Desk {
             stored_bytes: 0,
             to_read: VecDeque::new(),
             crossings: Crossings::default(),
+            exchanges: Exchanges::new(0, Place::ALONE),
             uplinks: Uplinks::default(),
         }
     }

@@ -11,6 +11,7 @@ use crate::counters::{Counters, Gauges};
 use crate::desk::{Desk, Timer, high_water};
 use crate::durable::{JournalBatch, Replay, Restoration};
 use crate::event::Event;
+use crate::exchanges::Exchanges;
 use crate::fan_out::FanOuts;
 use crate::groups::Groups;
 use crate::homes::HomesInForce;
@@ -67,6 +68,8 @@ pub struct Engine {
     pub(crate) welcomes: u64,
     /// Shards of other nodes that are no more, and what was wanted there is still owed.
     pub(crate) gone: Shards,
+    /// Whether there are nodes, dead ones or such that have come back, of which is not known what is wanted there.
+    pub(crate) is_blind: bool,
     /// Shards of other nodes that have told all that is wanted there.
     pub(crate) heard: Shards,
     /// For client ids that the server assigns.
@@ -135,6 +138,7 @@ impl Engine {
         let mut retained = Retained::new(settings.retained.max_messages, settings.retained.max_bytes);
         let mut desk = Desk::new(Arc::clone(&settings), place.shard, now);
         desk.uplinks = Uplinks::new(settings.uplinks.clone(), seed);
+        desk.exchanges = Exchanges::new(seed, place);
         retained.limit_tenants(&settings);
         Self {
             place,
@@ -156,6 +160,7 @@ impl Engine {
             interest_under_way: 0,
             welcomes: 0,
             gone: Shards::default(),
+            is_blind: false,
             heard: Shards::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,

@@ -37,6 +37,11 @@ impl Partitions {
     /// None of them.
     pub const NONE: Self = Self(0);
 
+    /// One alone.
+    pub(crate) fn of(partition: PartitionId) -> Self {
+        std::iter::once(partition).collect()
+    }
+
     /// Whether it is among them.
     #[inline]
     pub fn has(self, partition: PartitionId) -> bool {

@@ -77,6 +77,7 @@ mod durable;
 mod engine;
 mod enhanced;
 mod event;
+mod exchanges;
 mod fan_out;
 mod groups;
 mod hash;

@@ -5,16 +5,17 @@ use tidegate_mqtt::QoS;
 use crate::admission::Wanted;
 use crate::cluster::WELCOME_INDEX;
 use crate::desk::Desk;
-use crate::dispatch::{Source, reach};
+use crate::dispatch::Source;
 use crate::durable::RESTORING_INDEX;
 use crate::engine::Engine;
 use crate::event::Delay;
 use crate::groups::{JOINING_INDEX, Seat, Taker};
-use crate::ids::{SessionKey, ShardId, TenantId};
+use crate::ids::{Partitions, SessionKey, ShardId, TenantId, partition_of};
 use crate::link::Batch;
 use crate::link::envelope::{DELIVER, Envelope, FROM_RETAINED, RETAIN_AT_HOME, ReadHead, Ticket};
 use crate::link::promised::Promised;
 use crate::link::record::{PUBLISH_KIND, Record};
+use crate::message::Publication;
 use crate::now::Now;
 use crate::reason::Reason;
 use crate::session::BlockedPublisher;
@@ -115,6 +116,7 @@ impl Engine {
             Record::Marked { number } => self.links.marked(from, number),
             Record::Transfer(word) => self.handle_transfer(now, from, word),
             Record::Dealing(word) => self.handle_dealing(now, from, word),
+            Record::Exchange(word) => self.desk.exchanges.note_coming(word),
             Record::RetainedQuery { fetch, tenant, filter, after } => {
                 self.answer_retained_query(now, from, fetch, tenant, filter, after);
             }
@@ -178,6 +180,7 @@ impl Engine {
     /// A message from another shard: retained if its topic's home is here, delivered if someone here wants it.
     #[inline]
     fn handle_envelope(&mut self, now: Now, from: ShardId, mut envelope: Envelope<'_>) {
+        let named = self.desk.exchanges.take_coming();
         if !self.links.is_new(from, envelope.sequence) {
             return;
         }
@@ -185,11 +188,14 @@ impl Engine {
         self.desk.reservations.use_committed(from);
         let source = source_of(&envelope);
         let mark = self.desk.journal.mark();
+        // These have got it, when it was on its way before.
+        let known = named.map_or(Partitions::NONE, |word| self.mark_coming(word));
         let mut refused = None;
         envelope.publication.from_retained = envelope.purpose & FROM_RETAINED != 0;
         envelope.publication.retain_is_done = true;
         self.desk.transfers.source = from;
-        if envelope.purpose & RETAIN_AT_HOME != 0 {
+        let is_kept = |it: &Publication<'_>| !known.is_empty() && known.has(partition_of(it.tenant, it.topic));
+        if envelope.purpose & RETAIN_AT_HOME != 0 && !is_kept(&envelope.publication) {
             let publication = &mut envelope.publication;
             let kept_by_a_broker = publication.from_retained && publication.tenant == TenantId::UPLINK;
             refused =
@@ -200,10 +206,9 @@ impl Engine {
             self.desk.discard_publication(Reason::MessageExpired, &mut envelope.publication);
         } else if envelope.purpose & DELIVER != 0 && envelope.hops < HOPS_MAX {
             let slot = self.route_of(envelope.publication.tenant, envelope.publication.topic);
-            let (_, route) = self.cache.get(slot);
-            let receivers = route.targets().len();
+            let receivers = self.cache.get(slot).1.targets().len();
             self.desk.gave_up = false;
-            reach!(self).dispatch_here(now, route, &mut envelope.publication, &source);
+            self.dispatch_coming(now, slot, &mut envelope.publication, &source, known);
             let gave_up = self.desk.gave_up && envelope.publication.qos == QoS::AtLeastOnce;
             refused = refused.or(gave_up.then_some(Reason::BlockedTooLong));
             self.desk.charge_others_loop_lag(now, &source, receivers, &envelope.publication);

@@ -21,9 +21,17 @@ use crate::topics::RouteSlot;
 use crate::uplink::AtGate;
 
 /// What the properties of a PUBLISH say about passing it on.
-struct Forwarding<'a> {
-    properties: &'a [u8],
+pub(crate) struct Forwarding<'a> {
+    pub(crate) properties: &'a [u8],
     expires_at: Millis,
+}
+
+impl Forwarding<'_> {
+    /// The message as it goes on.
+    #[inline]
+    pub(crate) fn publication<'p>(&'p self, tenant: TenantId, topic: &'p str, raw: &RawPublish<'p>) -> Publication<'p> {
+        Publication::new(tenant, topic, raw.qos, raw.retain, self.properties, self.expires_at, raw.payload, 0)
+    }
 }
 
 impl Engine {
@@ -171,6 +179,9 @@ impl Engine {
         if self.waits_for_line(now, key, self.cache.get(slot).1.targets().len()) && !self.is_repeated(session, raw) {
             return self.hold_back(raw);
         }
+        if self.goes_again(now, key, session, tenant, slot, raw, forwarding) {
+            return;
+        }
         let traits = self.cache.traits(slot);
         if (traits.may_reject || self.desk.journal.full || self.misses_somebody())
             && self.is_kept_out(now, key, session, tenant, slot, raw, forwarding)
@@ -197,22 +208,15 @@ impl Engine {
         if raw.retain {
             refused = self.retain_published(now, slot, raw, forwarding, tenant, session);
         }
+        self.begin_exchange(session, slot, raw);
         let first = self.first_receivers(now, key, raw, self.cache.get(slot).1.targets().len());
         let (topic, route) = self.cache.get(slot);
-        let mut publication = Publication::new(
-            tenant,
-            topic,
-            raw.qos,
-            raw.retain,
-            forwarding.properties,
-            forwarding.expires_at,
-            raw.payload,
-            0,
-        );
+        let mut publication = forwarding.publication(tenant, topic, raw);
         publication.priority = traits.priority.level(forwarding.properties);
         let deliveries = route.targets().len();
         self.desk.gave_up = false;
         let done = reach!(self).dispatch_first(now, route, first, &mut publication, &source);
+        self.links.exchange = None;
         self.desk.memory += self.fan_outs.begin(&mut publication, source, route, first);
         if let Some(share) = self.turn_share.charge(now, deliveries, &self.desk) {
             self.wait_for_next_turn(now, key, share);
@@ -232,7 +236,7 @@ impl Engine {
     /// What a publisher is told of a message that has gone its way. A QoS 2 message that others have got may not come again, which
     /// an error would invite; so nobody is told of the one subscriber who did not get it.
     #[inline]
-    fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
+    pub(crate) fn outcome_of(&self, qos: QoS, refused: Option<Reason>, reached: bool) -> Outcome {
         let gave_up = self.desk.gave_up && qos == QoS::AtLeastOnce;
         let taken = if reached { ReasonCode::Success } else { ReasonCode::NoMatchingSubscribers };
         refused.or(gave_up.then_some(Reason::BlockedTooLong)).map_or(Ok(taken), Err)
@@ -279,6 +283,9 @@ impl Engine {
             }
             return true;
         }
+        if !self.cache.traits(slot).may_reject && !self.desk.journal.full {
+            return false;
+        }
         let properties = forwarding.properties;
         let expires_at = forwarding.expires_at;
         let publication = Publication::new(tenant, &topic, raw.qos, raw.retain, properties, expires_at, raw.payload, 0);
@@ -318,14 +325,14 @@ impl Engine {
 
     /// The message at hand is the first of those that wait with their publisher. It is counted when it comes again.
     #[cold]
-    fn hold_back(&mut self, raw: &RawPublish<'_>) {
+    pub(crate) fn hold_back(&mut self, raw: &RawPublish<'_>) {
         self.held_back = true;
         self.desk.counters.messages_in[raw.qos as usize] -= 1;
         self.desk.counters.payload_bytes_in -= raw.payload.len() as u64;
     }
 
     #[cold]
-    fn retain_published(
+    pub(crate) fn retain_published(
         &mut self,
         now: Now,
         slot: RouteSlot,
@@ -369,7 +376,7 @@ impl Engine {
         let stored = session.stored;
         if session.flow_mut().received.insert(id) {
             if let Some(stored) = stored {
-                self.desk.journal.put(Key::Received(stored, id), |_| {});
+                self.desk.journal.put_received(stored, id, None);
             }
             return true;
         }
@@ -407,8 +414,9 @@ impl Engine {
 
     /// A QoS 2 exchange that ends with an error code leaves its packet identifier free ([MQTT-4.3.3-9]).
     pub(crate) fn forget_received(&mut self, key: ConnectionKey, id: PacketId) {
-        let session = self.desk.session_of(key);
-        let Some(session) = session.and_then(|session| self.desk.sessions.get_mut(session.0)) else { return };
+        let Some(session) = self.desk.session_of(key) else { return };
+        self.desk.end_exchange(session, id);
+        let Some(session) = self.desk.sessions.get_mut(session.0) else { return };
         let known = session.flow.as_mut().is_some_and(|flow| flow.received.remove(id));
         if let Some(stored) = session.stored.filter(|_| known) {
             self.desk.journal.delete(Key::Received(stored, id));

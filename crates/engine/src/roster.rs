@@ -111,6 +111,12 @@ impl Roster {
         self.live.is_power_of_two()
     }
 
+    /// Whether there is no shard of another node.
+    #[inline]
+    pub(crate) fn has_no_peers(&self) -> bool {
+        self.peers().0 == 0
+    }
+
     /// How many shards there are.
     pub(crate) fn count(&self) -> u32 {
         self.live.count_ones()

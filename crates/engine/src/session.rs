@@ -6,9 +6,10 @@ use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tidegate_mqtt::QoS;
+use tidegate_mqtt::{PacketId, QoS};
 
 use crate::durable::{Numbers, StoredSession};
+use crate::exchanges::Exchange;
 use crate::groups::kept::Promise;
 use crate::hash::NameHasher;
 use crate::identity::Identity;
@@ -269,6 +270,8 @@ pub(crate) struct Rare {
     pub paged: Option<Paged>,
     /// SUBACKs that wait, and fetches behind them.
     pub fetches_expected: u32,
+    /// QoS 2 messages of the client that have crossed to other nodes, by their packet ids.
+    pub exchanges: Vec<(PacketId, Exchange)>,
     /// Topics that arrived live while a fetch was under way or expected: the fetched value is older.
     pub fresh_topics: HashSet<Box<str>, BuildHasherDefault<NameHasher>>,
 }
@@ -291,6 +294,7 @@ impl Rare {
             && self.fetches.is_empty()
             && self.fetches_expected == 0
             && self.paged.is_none()
+            && self.exchanges.is_empty()
     }
 }
 

@@ -81,6 +81,7 @@ impl Engine {
     /// waited, in their orders.
     fn empty_into_mailbox(&mut self, now: Now, key: SessionKey, reason: Reason) {
         let reason = if reason == Reason::SessionExpired { reason } else { Reason::SessionDiscarded };
+        self.desk.end_exchanges(key);
         let Some(session) = self.desk.sessions.get_mut(key.0) else { return };
         let (stored, client_id) = (session.stored, session.client_id.clone());
         let Some(mut flow) = session.flow.take() else { return };

@@ -24,6 +24,7 @@ pub fn name_of_kind(key: &[u8]) -> Option<&'static str> {
         Key::Body(_) => "messages that several sessions share",
         Key::Crossing(_) => "messages between shards",
         Key::Crossed(..) => "arrivals of those",
+        Key::Mark(..) => "QoS 2 messages of other nodes that were taken",
         Key::Retained(..) => "retained messages",
         Key::Foreign => return None,
     })
@@ -92,6 +93,11 @@ pub fn describe(key: &[u8], value: &[u8]) -> Option<String> {
         }
         Key::Crossed(number, place) => {
             Some(format!("message {number}: has arrived at {} of {}", place.shard, place.shards))
+        }
+        Key::Mark(name, _) => {
+            let by = crate::link::transfer_word::read_partitions(&mut WireReader::new(value)).ok()?;
+            let count = by.iter().count();
+            Some(format!("message {:016x}/{} of another node: taken for {count} partitions", name.origin, name.number))
         }
         Key::Retained(tenant, topic) => {
             let message = read_message(&mut WireReader::new(value), clock, tenant).ok()?;

@@ -5,6 +5,7 @@ use std::num::NonZeroU64;
 
 use tidegate_mqtt::PacketId;
 
+use crate::exchanges::ExchangeName;
 use crate::ids::{MAX_SHARDS, Place, ShardId, TenantId};
 use crate::wire::{WireError, WireReader};
 
@@ -13,6 +14,7 @@ const SESSION: u8 = 0x10;
 const WILL: u8 = 0x18;
 const BODY: u8 = 0x20;
 const CROSSING: u8 = 0x28;
+const MARK: u8 = 0x2c;
 const RETAINED: u8 = 0x30;
 /// Keys from here on are not the engine's: whoever embeds it may use them.
 const FOREIGN: u8 = 0x80;
@@ -53,6 +55,8 @@ pub(crate) enum Key<'a> {
     Crossing(u64),
     /// Such a message has arrived at a shard of so many.
     Crossed(u64, Place),
+    /// What a shard knows of a QoS 2 message of another node: who has got it.
+    Mark(ExchangeName, ShardId),
     /// The retained message of a topic.
     Retained(TenantId, &'a str),
     /// Not the engine's.
@@ -97,6 +101,11 @@ impl Key<'_> {
                 out.extend_from_slice(&place.shards.to_be_bytes());
                 out.extend_from_slice(&place.shard.0.to_be_bytes());
             }
+            Self::Mark(name, shard) => {
+                put_number(out, MARK, name.origin);
+                out.extend_from_slice(&name.number.to_be_bytes());
+                out.extend_from_slice(&shard.0.to_be_bytes());
+            }
             Self::Retained(tenant, topic) => {
                 out.push(RETAINED);
                 out.extend_from_slice(&tenant.0.to_be_bytes());
@@ -118,6 +127,10 @@ impl Key<'_> {
             WILL => Key::Will(read_session_number(&mut reader)?),
             BODY => Key::Body(read_number(&mut reader)?),
             CROSSING => return read_crossing_key(&mut reader),
+            MARK => {
+                let name = ExchangeName { origin: read_number(&mut reader)?, number: read_number(&mut reader)? };
+                Key::Mark(name, ShardId(u16::from_be_bytes(reader.array("a shard")?)))
+            }
             RETAINED => {
                 let tenant = TenantId(u16::from_be_bytes(reader.array("a tenant")?));
                 return Ok(Key::Retained(tenant, rest_text(&mut reader, "a topic name")?));
@@ -216,6 +229,7 @@ mod tests {
             Key::Body(7),
             Key::Crossing(8),
             Key::Crossed(8, Place { shard: ShardId(2), shards: 3 }),
+            Key::Mark(ExchangeName { origin: u64::MAX, number: 9 }, ShardId(3)),
             Key::Retained(TenantId(3), "a/b"),
         ] {
             let mut bytes = Vec::new();

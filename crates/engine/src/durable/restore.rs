@@ -7,10 +7,12 @@ use std::rc::Rc;
 use crate::addresses::{NODE_GROUP, group_of_stored};
 use crate::desk::Timer;
 use crate::engine::Engine;
+use crate::exchanges::Exchange;
 use crate::hash::NameHasher;
 use crate::ids::{ConnectionKey, SessionKey, TenantId};
 use crate::link::envelope::Ticket;
 use crate::link::record::{GroupName, MemberOptions, Record};
+use crate::link::transfer_word::read_partitions;
 use crate::message::MessageRef;
 use crate::now::{Millis, Now};
 use crate::packet_ids::{Inflight, State};
@@ -215,6 +217,10 @@ impl Engine {
                 let known = all.current.as_ref().map(|(_, restoring)| restoring.key);
                 if let Some(session) = known.and_then(|key| self.desk.sessions.get_mut(key.0)) {
                     session.flow_mut().received.insert(id);
+                    if !value.is_empty() {
+                        let exchange = Exchange::read(&mut WireReader::new(value)).map_err(wrong)?;
+                        session.rare_mut().exchanges.push((id, exchange));
+                    }
                 }
             }
             Key::Entry(session, number) => {
@@ -245,6 +251,10 @@ impl Engine {
             }
             Key::Crossing(number) => all.replay.add(number, value, now).map_err(wrong)?,
             Key::Crossed(number, place) => all.replay.add_crossed(number, place).map_err(wrong)?,
+            Key::Mark(name, shard) => {
+                let by = read_partitions(&mut WireReader::new(value)).map_err(wrong)?;
+                self.desk.exchanges.marks.restore(name, shard, by);
+            }
             Key::Retained(tenant, topic) => {
                 let message = read_retained(value, now, tenant, topic).map_err(wrong)?;
                 all.done.retained += 1;

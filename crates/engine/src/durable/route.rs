@@ -59,7 +59,7 @@ impl RestoreRoute {
                 let home = self.homes.get(&session.0.get()).copied();
                 Takers::One(home.ok_or(RestoreError::NoSession { session: session.0.get() })?)
             }
-            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) => Takers::All,
+            Key::Body(_) | Key::Numbers(_) | Key::Crossing(_) | Key::Crossed(..) | Key::Mark(..) => Takers::All,
             Key::Retained(tenant, topic) => Takers::One(self.place.home_of(partition_of(tenant, topic))),
             Key::Foreign => Takers::None,
         })

@@ -4,12 +4,14 @@ use super::fields::{put_delivery, put_message};
 use super::{ImageError, begin, seal};
 use crate::durable::Key;
 use crate::engine::Engine;
+use crate::exchanges::{Exchange, ExchangeName};
 use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId};
 use crate::now::{Millis, Now};
 use crate::packet_ids::{InflightEntry, State};
 use crate::reason::Reason;
 use crate::session::{Flow, InFlight, Session, Standing, Will};
 use crate::wire::WireWrite;
+use tidegate_mqtt::PacketId;
 
 /// A client that was moved has at least this long, in seconds, to find its new place before its will is published there.
 const MOVED_WILL_DELAY_SECONDS: u32 = 10;
@@ -50,6 +52,7 @@ impl Engine {
             }
         }
         self.take_retained(&mut out, now, partition);
+        self.put_marks(&mut out, partition);
         for key in sessions {
             self.forget_session(now, key);
         }
@@ -75,6 +78,15 @@ impl Engine {
         for (tenant, message) in kept {
             out.put_u16(tenant.0);
             put_message(out, now, message);
+        }
+    }
+
+    /// Writes the names of messages of other nodes that the partition has got.
+    pub(super) fn put_marks(&self, out: &mut Vec<u8>, partition: PartitionId) {
+        let names: Vec<ExchangeName> = self.desk.exchanges.marks.of_partition(partition).collect();
+        out.put_u32(names.len() as u32);
+        for name in names {
+            name.write(out);
         }
     }
 
@@ -126,7 +138,8 @@ impl Engine {
         let paged = rare.and_then(|rare| rare.paged.as_ref());
         out.put_u64(paged.map_or(0, |paged| paged.messages));
         out.put_u64(paged.map_or(0, |paged| paged.checksum));
-        put_flow(out, now, session.flow.as_deref());
+        let exchanges = rare.map_or(&[][..], |rare| &rare.exchanges);
+        put_flow(out, now, session.flow.as_deref(), exchanges);
     }
 
     /// Writes whether it is a mobile node's, and the groups that the node is in.
@@ -149,6 +162,7 @@ impl Engine {
         self.end_fetches(key);
         self.set_standing(now, key, Standing::Client);
         self.remove_subscriptions(now, key);
+        self.desk.end_answered_exchanges(key);
         let Some(session) = self.desk.remove_session(key) else { return };
         if let Some(stored) = session.stored {
             self.desk.journal.delete(Key::Session(stored));
@@ -178,7 +192,7 @@ fn put_will(out: &mut Vec<u8>, now: Now, expiry_seconds: u32, will: Option<&Will
     out.put_u64(now.to_unix(due));
 }
 
-fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
+fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(PacketId, Exchange)]) {
     let sent: Vec<_> = flow.into_iter().flat_map(|flow| flow.inflight.iter()).filter(|entry| is_whole(entry)).collect();
     out.put_u32(sent.len() as u32);
     for entry in sent {
@@ -199,6 +213,11 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>) {
     out.put_u32(flow.map_or(0, |flow| flow.received.len() as u32));
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
+        let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
+        out.put_u8(exchange.map_or(0, |exchange| 1 + u8::from(exchange.answered)));
+        if let Some(exchange) = exchange {
+            exchange.write(out);
+        }
     }
 }
 

@@ -6,7 +6,8 @@ use super::{ImageError, open};
 use crate::connection::FetchRequest;
 use crate::desk::Timer;
 use crate::engine::Engine;
-use crate::ids::{PARTITIONS, PartitionId, SessionKey, TenantId, partition_of};
+use crate::exchanges::ExchangeName;
+use crate::ids::{PARTITIONS, PartitionId, Partitions, SessionKey, TenantId, partition_of};
 use crate::message::MessageRef;
 use crate::now::Now;
 use crate::publish::is_own_topic;
@@ -34,8 +35,15 @@ impl Engine {
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
         }
+        let mut marks = Vec::new();
+        for _ in 0..reader.u32("a number of exchanges")? {
+            marks.push(ExchangeName::read(&mut reader)?);
+        }
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
+        }
+        for name in marks {
+            self.put_mark(name, Partitions::of(partition));
         }
         for session in sessions {
             self.adopt_session(now, session);

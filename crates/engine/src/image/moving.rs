@@ -113,6 +113,7 @@ impl Engine {
             }
         }
         self.put_retained(&mut out, now, partition);
+        self.put_marks(&mut out, partition);
         seal(out)
     }
 
@@ -122,6 +123,7 @@ impl Engine {
         self.desk.journal.now = now;
         self.abandon_transfers(now, partitions);
         self.send_on_all_of(now, partitions);
+        self.desk.exchanges.note_left(partitions);
         let mut all = Owed::default();
         for partition in self.own(partitions) {
             all.add(&Owed { retained: 0, ..self.owed(partition) });
@@ -172,6 +174,7 @@ impl Engine {
             }
             owed.push((image.partition, self.owed(image.partition)));
         }
+        self.desk.exchanges.note_arrived(owed.iter().map(|(partition, _)| *partition).collect());
         if self.has_uplinks_here() && self.place.shards == 1 {
             self.begin_rest(partitions, true);
         } else if self.has_uplinks_here() {
@@ -199,8 +202,10 @@ impl Engine {
         let Some(session) = desk.sessions.get_mut(key.0) else { return };
         let (Some(stored), Some(flow)) = (session.stored, session.flow.as_mut()) else { return };
         let journal = &mut desk.journal;
+        let exchanges = session.rare.as_ref().map_or(&[][..], |rare| &rare.exchanges);
         for id in flow.received.iter() {
-            journal.put(Key::Received(stored, id), |_| {});
+            let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
+            journal.put_received(stored, id, exchange);
         }
         let mut number = flow.next_number;
         let sent: Vec<_> = flow.inflight.drain().collect();

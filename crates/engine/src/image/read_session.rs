@@ -9,6 +9,7 @@ use tidegate_mqtt::{PacketId, QoS, TopicFilter};
 use super::fields::{read_delivery, read_message, read_subscription_id};
 use crate::addresses::is_group_name;
 use crate::durable::Numbers;
+use crate::exchanges::Exchange;
 use crate::identity::Identity;
 use crate::ids::{ListenerId, TenantId};
 use crate::link::record::{GroupName, MemberOptions};
@@ -222,6 +223,7 @@ fn read_flow(
     memberships: &[Rc<Membership>],
 ) -> Result<(), WireError> {
     let tenant = session.tenant;
+    let mut exchanges = Vec::new();
     let flow = session.flow_mut();
     let mut sent = Vec::new();
     for _ in 0..reader.u32("a number of messages in flight")? {
@@ -238,9 +240,20 @@ fn read_flow(
     }
     flow.queue = queued.into_iter().collect();
     for _ in 0..reader.u32("a number of received packet ids")? {
-        if !flow.received.insert(read_packet_id(reader)?) {
+        let id = read_packet_id(reader)?;
+        if !flow.received.insert(id) {
             return Err(WireError { reading: "a packet id received once" });
         }
+        let answered = match reader.u8("what is known of an exchange")? {
+            0 => continue,
+            1 => false,
+            2 => true,
+            _ => return Err(WireError { reading: "what is known of an exchange" }),
+        };
+        exchanges.push((id, Exchange { answered, ..Exchange::read(reader)? }));
+    }
+    if !exchanges.is_empty() {
+        session.rare_mut().exchanges = exchanges;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ pub(crate) mod awaited;
 mod between_nodes;
 pub(crate) mod dealing_word;
 pub(crate) mod envelope;
+pub(crate) mod exchange_word;
 mod marks;
 pub(crate) mod promised;
 pub(crate) mod record;
@@ -22,6 +23,7 @@ use crate::now::Millis;
 use crate::roster::Shards;
 use awaited::{Awaited, AwaitedAnswers};
 use envelope::{BatchHead, Passage, Ticket};
+use exchange_word::ExchangeWord;
 use marks::Marks;
 use promised::PromisedAnswers;
 use record::{PUBLISH_KIND, Record};
@@ -121,6 +123,8 @@ pub(crate) struct Links {
     noted: Vec<Noted>,
     marks: Marks,
     promised: PromisedAnswers,
+    /// The name of the message that is being sent.
+    pub(crate) exchange: Option<ExchangeWord>,
 }
 
 impl Links {
@@ -136,6 +140,7 @@ impl Links {
             noted: Vec::new(),
             marks: Marks::default(),
             promised: PromisedAnswers::new(),
+            exchange: None,
         }
     }
 
@@ -267,6 +272,9 @@ impl Links {
             && let Some(link) = self.link(shard)
         {
             link.awaited.add(Awaited { ticket, interest: false });
+        }
+        if let Some(word) = self.exchange.filter(|word| self.peers.has(shard) || word.is_again()) {
+            self.append(shard, None, |head, bytes, shared| Record::Exchange(word).write(head, bytes, shared));
         }
         self.append(shard, Some(passage.entered_at), |head, bytes, shared| {
             bytes.push(PUBLISH_KIND);

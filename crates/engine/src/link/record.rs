@@ -12,6 +12,7 @@ use crate::link::dealing_word::{DEALING_KIND, DealingWord};
 use crate::link::envelope::{
     BatchHead, Envelope, ReadHead, Ticket, put_connection, put_ticket, read_connection, read_ticket,
 };
+use crate::link::exchange_word::{EXCHANGE_KIND, ExchangeWord};
 use crate::link::transfer_word::{TRANSFER_KIND, TransferWord};
 use crate::reason::Reason;
 use crate::wire::{WireError, WireReader, WireWrite};
@@ -118,6 +119,8 @@ pub(crate) enum Record<'a> {
     Transfer(TransferWord),
     /// Who deals for groups.
     Dealing(DealingWord),
+    /// The name of the message that comes next.
+    Exchange(ExchangeWord),
 }
 
 fn put_group(out: &mut Vec<u8>, group: &GroupName<'_>) {
@@ -270,6 +273,7 @@ impl<'a> Record<'a> {
             Self::Marked { number } => put_numbered(out, 42, *number),
             Self::Transfer(word) => word.write(out),
             Self::Dealing(word) => word.write(out),
+            Self::Exchange(word) => word.write(out),
             group => group.write_group(head, out, shared),
         }
     }
@@ -480,6 +484,7 @@ impl<'a> Record<'a> {
             },
             TRANSFER_KIND => Self::Transfer(TransferWord::read(reader)?),
             DEALING_KIND => Self::Dealing(DealingWord::read(reader)?),
+            EXCHANGE_KIND => Self::Exchange(ExchangeWord::read(reader)?),
             41 => Self::Mark { number: reader.u64("a mark")? },
             42 => Self::Marked { number: reader.u64("a mark")? },
             60 => Self::Counted { number: reader.u64("a message's number")?, counts: Counts::read(reader)? },

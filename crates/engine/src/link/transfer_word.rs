@@ -17,11 +17,11 @@ pub(crate) enum TransferWord {
     End { id: u64 },
 }
 
-pub(super) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
+pub(crate) fn put_partitions(out: &mut Vec<u8>, partitions: Partitions) {
     out.put_u64(partitions.iter().fold(0, |bits, partition| bits | 1 << partition.0));
 }
 
-pub(super) fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
+pub(crate) fn read_partitions(reader: &mut WireReader<'_>) -> Result<Partitions, WireError> {
     let bits = reader.u64("partitions")?;
     Ok((0..crate::ids::PARTITIONS).filter(|at| bits >> at & 1 != 0).map(PartitionId).collect())
 }

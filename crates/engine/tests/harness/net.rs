@@ -5,6 +5,7 @@ pub(crate) mod crash;
 mod fleet;
 pub(crate) mod moves;
 pub(crate) mod nodes;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -263,7 +264,10 @@ impl Net {
 
     /// Opens a socket to the given shard, or to the next in turn.
     pub(crate) fn open(&mut self, side: Side, connecting: &Connecting) -> SocketId {
-        let shard = connecting.accept_on.map_or(self.next_acceptor % self.engines.len(), usize::from);
+        let asked = connecting.accept_on.map_or(self.next_acceptor % self.engines.len(), usize::from);
+        let mut those = (asked..self.engines.len()).chain(0..asked);
+        let lives = |shard: &usize| self.nodes.lives(self.nodes.node_of(*shard));
+        let shard = those.find(lives).expect("a node that lives");
         self.next_acceptor += 1;
         let id = self.sockets.len();
         self.trace.note(format!("{} opens socket {id} at shard {shard}", side.client_id));
@@ -535,22 +539,38 @@ impl Net {
                 self.write(id, part);
             }
             Step::Finish(id) => self.finish(id),
-            Step::Commit => {
-                let all = self.store.waiting.len();
-                let count = match &mut self.schedule {
-                    Schedule::InTurn => all,
-                    Schedule::Seeded(random) => 1 + random.below(all),
-                };
-                self.commit(count);
-            }
+            Step::Commit => self.commit_some(),
         }
+    }
+
+    /// All of what waits, or a part of it; in a cluster of what one of its stores is given.
+    fn commit_some(&mut self) {
+        let nodes = self.nodes;
+        let first = |net: &Self, at: usize| net.store.waiting.get(at).map(|(shard, _)| nodes.node_of(*shard));
+        let of = match &mut self.schedule {
+            Schedule::Seeded(random) if nodes.are_several() => {
+                let at = random.below(self.store.waiting.len());
+                first(self, at)
+            }
+            _ => None,
+        };
+        let all = of.map_or(self.store.waiting.len(), |node| self.store.waiting_of(node));
+        let count = match &mut self.schedule {
+            Schedule::InTurn => all,
+            Schedule::Seeded(random) => 1 + random.below(all),
+        };
+        self.commit_of(of, count);
     }
 
     /// Commits so many of the batches that wait, and tells their shards.
     pub(crate) fn commit(&mut self, count: usize) {
+        self.commit_of(None, count);
+    }
+
+    fn commit_of(&mut self, node: Option<usize>, count: usize) {
         let mut committed = BTreeMap::new();
         for _ in 0..count {
-            let Some((shard, sequence)) = self.store.commit_one() else { break };
+            let Some((shard, sequence)) = self.store.commit_one(self.nodes, node) else { break };
             committed.insert(shard, sequence);
         }
         self.trace.note(format!("committed: {committed:?}"));
@@ -621,7 +641,8 @@ impl Net {
         let Some((shard, wanted)) = self.reading.pop_front() else { return };
         let mut bytes = 0;
         let mut entries = Vec::new();
-        for (key, value) in self.store.pairs.range(wanted.from..wanted.to) {
+        let node = self.nodes.node_of(shard);
+        for (key, value) in self.store.pairs_of_mut(node).range(wanted.from..wanted.to) {
             bytes += key.len() + value.len();
             if !entries.is_empty() && bytes > wanted.max_bytes {
                 break;
@@ -730,7 +751,7 @@ impl Net {
         {
             // Before anyone else can know of what it says.
             self.trace.note(format!("shard {shard}: writes batch {} for the store", batch.sequence));
-            self.store.waiting.push_back((shard, batch));
+            self.store.hand_in(self.nodes, shard, batch);
         }
         let to = self.shipping[shard].unwrap_or(0);
         let taken = self.engines[shard].take_batch(self.nodes.number(shard, to));
@@ -777,7 +798,8 @@ impl Net {
             Event::HandOver { key, home, listener, bytes } => {
                 let id = self.by_key[shard].remove(&key).expect("HandOver names a connection that the shell has");
                 assert_eq!(self.sockets[id].listener, listener, "the listener of socket {id}");
-                self.sockets[id].stand = Stand::Moving { home: usize::from(home.0), bytes };
+                let first = self.nodes.engines_of(self.nodes.node_of(shard)).start;
+                self.sockets[id].stand = Stand::Moving { home: first + usize::from(home.0), bytes };
                 self.sockets[id].dirty = false;
             }
             Event::PauseReading { key } => {

@@ -4,40 +4,80 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_engine::{JournalBatch, Sweep};
 
+use super::net::nodes::Nodes;
+
 /// Pairs as a store keeps them.
 pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys and values that survive, and what does not yet.
+/// Keys and values that survive, and what does not yet: of one process, or of each node of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
+    /// Those of the process, or of the first node.
     pub pairs: Pairs,
+    /// Those of the other nodes.
+    others: BTreeMap<usize, Pairs>,
+    /// Batches of each node that were handed in so far, and how many of them were committed, or lost.
+    counts: BTreeMap<usize, (u64, u64)>,
     /// Batches that were handed in and are not committed, with the shard that wrote them.
     pub waiting: VecDeque<(usize, JournalBatch)>,
     /// Nothing is committed for the time being.
     pub held: bool,
-    /// Batches that were committed, or lost.
-    pub done: u64,
-    /// Those of them that said something.
+    /// Batches that were committed and said something.
     pub written: u64,
 }
 
 impl Store {
-    /// Commits the oldest batch; returns its shard and sequence.
-    pub(crate) fn commit_one(&mut self) -> Option<(usize, u64)> {
-        let (shard, batch) = self.waiting.pop_front()?;
-        apply(&mut self.pairs, &batch.operations);
-        self.done += 1;
+    /// Hands a batch in.
+    pub(crate) fn hand_in(&mut self, nodes: Nodes, shard: usize, batch: JournalBatch) {
+        self.counts.entry(nodes.node_of(shard)).or_default().0 += 1;
+        self.waiting.push_back((shard, batch));
+    }
+
+    /// Commits the oldest batch, of this node where one is named; returns its shard and sequence.
+    pub(crate) fn commit_one(&mut self, nodes: Nodes, of: Option<usize>) -> Option<(usize, u64)> {
+        let is_its = |shard: usize| of.is_none_or(|node| nodes.node_of(shard) == node);
+        let first = self.waiting.iter().position(|(shard, _)| is_its(*shard))?;
+        let (shard, batch) = self.waiting.remove(first)?;
+        let node = nodes.node_of(shard);
+        apply(self.pairs_of_mut(node), &batch.operations);
+        self.counts.entry(node).or_default().1 += 1;
         self.written += u64::from(!batch.operations.is_empty());
         Some((shard, batch.sequence))
     }
 
-    /// The process is gone: so many of the batches that were on their way have still been written.
-    pub(crate) fn crash(&mut self, kept: usize) {
+    /// A process is gone: so many of the batches that were on their way have still been written.
+    pub(crate) fn crash(&mut self, nodes: Nodes, node: usize, kept: usize) {
         for _ in 0..kept {
-            self.commit_one();
+            self.commit_one(nodes, Some(node));
         }
-        self.done += self.waiting.len() as u64;
-        self.waiting.clear();
+        let before = self.waiting.len();
+        self.waiting.retain(|(shard, _)| nodes.node_of(*shard) != node);
+        self.counts.entry(node).or_default().1 += (before - self.waiting.len()) as u64;
+    }
+
+    /// Batches that a node has handed in so far.
+    pub(crate) fn handed_in(&self, node: usize) -> u64 {
+        self.counts.get(&node).map_or(0, |counts| counts.0)
+    }
+
+    /// How many of them are committed or lost.
+    pub(crate) fn done(&self, node: usize) -> u64 {
+        self.counts.get(&node).map_or(0, |counts| counts.1)
+    }
+
+    /// Batches of a node on their way.
+    pub(crate) fn waiting_of(&self, node: usize) -> usize {
+        (self.handed_in(node) - self.done(node)) as usize
+    }
+
+    /// What the store of a node holds.
+    pub(crate) fn pairs_of_mut(&mut self, node: usize) -> &mut Pairs {
+        if node == 0 { &mut self.pairs } else { self.others.entry(node).or_default() }
+    }
+
+    /// Takes what the store of a node holds away.
+    pub(crate) fn take_pairs(&mut self, node: usize) -> Pairs {
+        std::mem::take(self.pairs_of_mut(node))
     }
 
     /// What is somebody's, in the order of the keys.

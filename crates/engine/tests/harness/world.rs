@@ -11,7 +11,7 @@ use tidegate_engine::{
 use super::client::Client;
 use super::net::crash::Crash;
 use super::net::nodes::Nodes;
-use super::net::{Net, Schedule};
+use super::net::{Net, Schedule, Step};
 use super::side::Side;
 use super::store::Pairs;
 use super::{Connecting, Random};
@@ -318,6 +318,86 @@ impl World {
         self.run();
     }
 
+    /// The same of a node whose store is on the bus, with so many of the batches that it has not committed; of what was under way from it
+    /// so many batches of each shard still arrive. Nothing else happens yet.
+    pub(crate) fn fall(&self, node: usize, kept: usize, arrive: usize) {
+        self.0.borrow_mut().fall(node, kept, arrive);
+    }
+
+    /// Others take in what it had, and do not serve it yet.
+    pub(crate) fn fetch_of(&self, node: usize) {
+        self.0.borrow_mut().fetch_of(node);
+    }
+
+    /// They serve it.
+    pub(crate) fn serve_for(&self, node: usize) {
+        self.0.borrow_mut().serve_for(node);
+    }
+
+    /// It comes back with its data before they do.
+    pub(crate) fn revive(&self, node: usize) {
+        self.0.borrow_mut().revive(node);
+    }
+
+    /// Batches of a node on their way to its store.
+    pub(crate) fn uncommitted_of(&self, node: usize) -> usize {
+        self.0.borrow().store.waiting_of(node)
+    }
+
+    /// It joins with nothing.
+    pub(crate) fn rejoin(&self, node: usize) {
+        self.0.borrow_mut().begin_node(node);
+    }
+
+    /// Half of the partitions that the first node works are a node's from now on; nothing is in them.
+    pub(crate) fn give_some(&self, node: usize) {
+        self.0.borrow_mut().give_some(node);
+        self.run();
+    }
+
+    /// How many nodes there are, and of how many shards.
+    pub(crate) fn nodes(&self) -> (usize, u16) {
+        let nodes = self.0.borrow().nodes;
+        (usize::from(nodes.count()), nodes.engines() / nodes.count())
+    }
+
+    /// All of that.
+    pub(crate) fn take_over(&self, node: usize) {
+        self.fetch_of(node);
+        self.run();
+        self.serve_for(node);
+        self.run();
+    }
+
+    /// Lets things happen until a shard has worked off a batch of another one, and what it wrote for that is not committed.
+    pub(crate) fn until_it_has(&self, to: u16, from: u16) {
+        let mut net = self.0.borrow_mut();
+        while let Some(step) = net.steps().first().copied() {
+            net.take(step);
+            if step == (Step::Deliver { from: usize::from(from), to: usize::from(to) }) {
+                return;
+            }
+        }
+        panic!("nothing comes from shard {from} to shard {to}");
+    }
+
+    /// The link between two nodes breaks.
+    pub(crate) fn break_link(&self, one: usize, two: usize) {
+        self.0.borrow_mut().break_link(one, two);
+        self.run();
+    }
+
+    /// It is there again.
+    pub(crate) fn mend_link(&self) {
+        self.0.borrow_mut().mend_link();
+        self.run();
+    }
+
+    /// What the store of a node holds.
+    pub(crate) fn pairs_of(&self, node: usize) -> Pairs {
+        self.0.borrow_mut().store.pairs_of_mut(node).clone()
+    }
+
     /// They do.
     pub(crate) fn replace_node(&self, node: usize) {
         self.0.borrow_mut().replace_node(node);
@@ -368,10 +448,19 @@ impl World {
         self.0.borrow().nodes.home_of(partition_of(TenantId::DEFAULT, name)) as u16
     }
 
+    /// Whether a shard works any partition.
+    pub(crate) fn works_something(&self, shard: u16) -> bool {
+        let nodes = self.0.borrow().nodes;
+        (0..tidegate_engine::PARTITIONS).any(|at| nodes.home_of(tidegate_engine::PartitionId(at)) == usize::from(shard))
+    }
+
     /// A name that starts with `stem` and whose home is the given shard.
     pub(crate) fn name_on(&self, shard: u16, stem: &str) -> String {
         let shard = shard % self.shards();
-        let name = (0..100_000).map(|number| format!("{stem}{number}")).find(|name| self.home_of(name) == shard);
+        let absent = self.0.borrow().nodes.absent();
+        let is_there =
+            |name: &String| self.home_of(name) == shard && !absent.has(partition_of(TenantId::DEFAULT, name));
+        let name = (0..100_000).map(|number| format!("{stem}{number}")).find(is_there);
         name.expect("one of many names")
     }
 

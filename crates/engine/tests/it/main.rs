@@ -14,6 +14,7 @@ mod addresses;
 mod authentication;
 mod cluster;
 mod connections;
+mod deaths;
 mod durable;
 mod dying;
 mod enhanced;

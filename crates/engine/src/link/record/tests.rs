@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::exchanges::ExchangeName;
 use crate::ids::{PartitionId, Partitions};
 use crate::link::envelope::tests::{Content, HEAD, connection, content, same};
 
@@ -86,6 +87,10 @@ impl Fields {
             27 => Record::Dealing(DealingWord::Elsewhere { partitions: partitions(client) }),
             28 => Record::Dealing(DealingWord::Seats { partitions: partitions(client), round: session, all: online }),
             29 => Record::Dealing(DealingWord::Ready { partitions: partitions(client), round: session }),
+            30 => {
+                let name = ExchangeName { origin: client, number: self.long };
+                Record::Exchange(ExchangeWord { name, done_below: client / 2, covered: partitions(client) })
+            }
             _ => Record::InterestRefused {
                 ticket: some_ticket,
                 filter,

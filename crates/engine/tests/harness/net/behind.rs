@@ -6,18 +6,19 @@ use tidegate_engine::Batch;
 
 use super::Net;
 
-/// Batches in their order, each with how much of the store has to be committed before, and from and for which shard it is.
+/// Batches in their order, each with how much of its node's store has to be committed before, and from and for which shard it is.
 pub(super) type Behind = VecDeque<(u64, usize, usize, Batch)>;
 
 impl Net {
     /// Hands a batch over as the shell does: to another node what promises something goes behind all that was written before.
     pub(super) fn send_batch(&mut self, from: usize, to: usize, batch: Batch) {
-        let promises = batch.promises() && !self.store.waiting.is_empty();
+        let node = self.nodes.node_of(from);
+        let promises = batch.promises() && self.store.waiting_of(node) > 0;
         let follows = self.behind.iter().any(|(_, before, its, _)| (*before, *its) == (from, to));
         let is_elsewhere = self.nodes.node_of(from) != self.nodes.node_of(to);
         let batch = self.nodes.carry(batch, from, to);
         if is_elsewhere && (promises || follows) {
-            let until = self.store.done + self.store.waiting.len() as u64;
+            let until = self.store.handed_in(node);
             self.trace.note(format!("shard {from}: {} bytes for shard {to} wait for the store", batch.bytes_len()));
             self.behind.push_back((until, from, to, batch));
         } else {
@@ -28,9 +29,11 @@ impl Net {
 
     /// What waited for what is committed by now goes on its way.
     pub(super) fn release_behind(&mut self) {
-        while self.behind.front().is_some_and(|(until, ..)| *until <= self.store.done)
-            && let Some((_, from, to, batch)) = self.behind.pop_front()
-        {
+        let (nodes, store) = (self.nodes, &self.store);
+        let ready = |(until, from, ..): &(u64, usize, usize, Batch)| *until <= store.done(nodes.node_of(*from));
+        let (leave, stay): (Behind, Behind) = std::mem::take(&mut self.behind).into_iter().partition(ready);
+        self.behind = stay;
+        for (_, from, to, batch) in leave {
             self.inboxes[to].push_back((from, batch));
         }
     }
@@ -39,9 +42,5 @@ impl Net {
     pub(super) fn forget_behind(&mut self, node: usize) {
         let nodes = self.nodes;
         self.behind.retain(|(_, from, to, _)| nodes.node_of(*from) != node && nodes.node_of(*to) != node);
-        let before = self.store.waiting.len();
-        self.store.waiting.retain(|(shard, _)| nodes.node_of(*shard) != node);
-        self.store.done += (before - self.store.waiting.len()) as u64;
-        self.release_behind();
     }
 }

@@ -69,7 +69,8 @@ impl Net {
         }
         self.live.clear();
         self.break_from_brokers();
-        self.store.crash(kept);
+        let nodes = self.nodes;
+        self.store.crash(nodes, 0, kept);
         if crash.swept {
             self.store.pairs = self.store.swept();
         }

@@ -19,8 +19,10 @@ pub(crate) struct Nodes {
     shards: u16,
     /// Those that are dead, one bit each.
     dead: u64,
-    /// Those of them whose place another one is to take, one bit each.
-    awaited: u64,
+    /// Partitions that nobody serves, since their node is dead and another one is to take its place.
+    absent: Partitions,
+    /// Two nodes that do not reach each other.
+    parted: Option<(usize, usize)>,
     /// Partitions that nobody serves, since they move.
     moving: Partitions,
     /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
@@ -34,7 +36,8 @@ impl Nodes {
             count: 1,
             shards,
             dead: 0,
-            awaited: 0,
+            absent: Partitions::NONE,
+            parted: None,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -45,7 +48,8 @@ impl Nodes {
             count: nodes,
             shards,
             dead: 0,
-            awaited: 0,
+            absent: Partitions::NONE,
+            parted: None,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -68,6 +72,12 @@ impl Nodes {
     /// These are at home on a node from now on.
     pub(crate) fn give(&mut self, partitions: Partitions, node: usize) {
         partitions.iter().for_each(|partition| self.given[usize::from(partition.0)] = node as u8);
+    }
+
+    /// A node lives again, and works what it did.
+    pub(crate) fn begin(&mut self, node: usize) {
+        self.dead &= !(1 << node);
+        self.absent = Partitions::NONE;
     }
 
     /// Whether a node lives.
@@ -121,12 +131,35 @@ impl Nodes {
         let engines = usize::from(self.engines());
         let first = usize::from(partition.0) % engines;
         let given = self.given[usize::from(partition.0)];
-        if given != NOT_GIVEN {
-            return usize::from(given) * usize::from(self.shards) + first % usize::from(self.shards);
-        }
+        let first = match given {
+            NOT_GIVEN => first,
+            node => usize::from(node) * usize::from(self.shards) + first % usize::from(self.shards),
+        };
         // What a dead node worked goes to the shard of the same number on the next one.
         let on_nodes = (0..usize::from(self.count)).map(|step| (first + step * usize::from(self.shards)) % engines);
         on_nodes.into_iter().find(|engine| self.lives(self.node_of(*engine))).expect("a node that lives")
+    }
+
+    /// Partitions that a node works.
+    pub(crate) fn at_home(self, node: usize) -> Partitions {
+        let all = (0..PARTITIONS).map(PartitionId);
+        all.filter(|partition| self.node_of(self.home_of(*partition)) == node).collect()
+    }
+
+    /// Those that nobody serves until another node has taken the place of theirs.
+    pub(crate) fn absent(self) -> Partitions {
+        self.absent
+    }
+
+    /// Whether nobody serves a partition, since its node is dead and another one has yet to take its place.
+    pub(crate) fn is_awaited(self, partition: PartitionId) -> bool {
+        self.absent.has(partition)
+    }
+
+    /// Whether a node has a session with another one, or is that.
+    fn reaches(self, node: usize, other: usize) -> bool {
+        let parted = self.parted.is_some_and(|(one, two)| (node, other) == (one, two) || (node, other) == (two, one));
+        self.lives(other) && !parted
     }
 
     /// Tells the engines of the nodes that live who else does, and who works what.
@@ -143,18 +176,18 @@ impl Nodes {
     pub(crate) fn introduce_to(self, node: usize, engines: &mut [Engine], now: Now) {
         for of in self.engines_of(node) {
             let mut roster = Roster::alone(self.place(of as u16));
-            for other in (0..engines.len()).filter(|other| self.lives(self.node_of(*other))) {
+            for other in (0..engines.len()).filter(|other| self.reaches(node, self.node_of(*other))) {
                 roster = roster.with_peer(self.number(of, other));
             }
             let mut homes = [Home::Here; PARTITIONS as usize];
             for partition in (0..PARTITIONS).map(PartitionId) {
                 let home = self.home_of(partition);
-                let first = usize::from(partition.0) % usize::from(self.engines());
-                if self.awaited >> self.node_of(first) & 1 != 0 {
+                let at = self.node_of(home);
+                if self.is_awaited(partition) || !self.reaches(node, at) {
                     roster = roster.with_absent(partition);
                 }
                 roster = roster.with_home(partition, self.number(of, home));
-                if self.moving.has(partition) {
+                if self.moving.has(partition) || self.is_awaited(partition) {
                     homes[usize::from(partition.0)] = Home::Nowhere;
                 } else if self.node_of(home) != self.node_of(of) {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
@@ -175,6 +208,7 @@ impl Net {
         self.nodes.dead |= 1 << node;
         for engine in self.nodes.engines_of(node) {
             self.past.add(self.engines[engine].counters());
+            self.broken += self.engines[engine].gauges().sessions_connected;
             let place = self.nodes.place(engine as u16);
             self.engines[engine] = Engine::new(Arc::clone(&self.settings), place, 1000 + self.trace.steps, self.now);
             self.by_key[engine] = BTreeMap::new();
@@ -202,6 +236,7 @@ impl Net {
         }
         self.held.retain(|(from, to)| self.nodes.node_of(*from) != node && self.nodes.node_of(*to) != node);
         self.forget_behind(node);
+        self.store.crash(self.nodes, node, 0);
         self.nodes.introduce(&mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
@@ -221,14 +256,43 @@ impl Net {
 
     /// A node dies, and others will go on with what it owed.
     pub(crate) fn await_node(&mut self, node: usize) {
-        self.nodes.awaited |= 1 << node;
+        self.nodes.absent = self.nodes.at_home(node);
         self.end_node(node);
     }
 
     /// Others go on with what a dead node owed.
     pub(crate) fn replace_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} is replaced"));
-        self.nodes.awaited &= !(1 << node);
+        for partition in std::mem::take(&mut self.nodes.absent).iter() {
+            let taker = self.nodes.node_of(self.nodes.home_of(partition));
+            self.nodes.give(std::iter::once(partition).collect(), taker);
+        }
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+
+    /// The link between two nodes breaks, and both live. What was under way is lost.
+    pub(crate) fn break_link(&mut self, one: usize, two: usize) {
+        self.trace.note(format!("nodes {one} and {two} are parted"));
+        self.nodes.parted = Some((one, two));
+        let nodes = self.nodes;
+        let is_theirs = |from: usize, to: usize| {
+            let (from, to) = (nodes.node_of(from), nodes.node_of(to));
+            (from, to) == (one, two) || (from, to) == (two, one)
+        };
+        for (to, inbox) in self.inboxes.iter_mut().enumerate() {
+            inbox.retain(|(from, _)| !is_theirs(*from, to));
+        }
+        self.behind.retain(|(_, from, to, _)| !is_theirs(*from, *to));
+        self.held.retain(|(from, to)| !is_theirs(*from, *to));
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+
+    /// It is there again.
+    pub(crate) fn mend_link(&mut self) {
+        self.trace.note("they reach each other again".to_owned());
+        self.nodes.parted = None;
         self.nodes.introduce(&mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }
@@ -237,6 +301,10 @@ impl Net {
     pub(crate) fn begin_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} joins"));
         self.nodes.dead &= !(1 << node);
+        self.introduce_all();
+    }
+
+    pub(super) fn introduce_all(&mut self) {
         self.nodes.introduce(&mut self.engines, self.now);
         (0..self.engines.len()).for_each(|shard| self.gather(shard));
     }

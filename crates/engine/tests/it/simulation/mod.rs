@@ -6,6 +6,7 @@
 //! - `TIDEGATE_TRACE_LINES=100000` shows so many of the last steps when one fails.
 
 mod checks;
+mod falls;
 mod profile;
 
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ struct Simulation {
     published: Vec<Sent>,
     /// Every subscription that was ever asked for: device, filter and the highest QoS.
     wanted: Vec<(usize, &'static str, SubscriptionOptions)>,
+    falls: falls::Falls,
 }
 
 impl Simulation {
@@ -56,7 +58,16 @@ impl Simulation {
         };
         let name = |number: usize| world.name_on(number as u16, &format!("device {number} "));
         let devices = (0..profile.devices).map(|number| Device::new(&world, &name(number))).collect();
-        Self { seed, profile, world, random, devices, published: Vec::new(), wanted: Vec::new() }
+        Self {
+            seed,
+            profile,
+            world,
+            random,
+            devices,
+            published: Vec::new(),
+            wanted: Vec::new(),
+            falls: falls::Falls::default(),
+        }
     }
 
     /// Plays the whole of it and checks it; returns a digest of everything that happened.
@@ -73,6 +84,7 @@ impl Simulation {
             self.check_bounds();
         }
         self.calm_down();
+        assert!(!self.profile.kind.falls() || self.falls.count > 0, "seed {}: nobody dies", self.seed);
         assert!(!self.profile.kind.moves() || self.world.moves() > 0, "seed {}: nothing moves", self.seed);
         self.check_outcome();
         self.go_home();
@@ -98,7 +110,8 @@ impl Simulation {
             92..=93 => self.change_acknowledging(device),
             94..=95 => self.let_time_pass(),
             _ if self.profile.kind.moves() && self.random.percent(30) => self.world.step_move(&mut self.random),
-            96 if self.profile.kind.moves() => self.process(device),
+            96 if self.profile.kind.moves() || self.profile.kind.falls() => self.process(device),
+            98 | 99 if self.profile.kind.falls() => self.step_fall(),
             96 => {
                 self.world.page_out(&self.devices[device].name.clone());
             }
@@ -267,6 +280,7 @@ impl Simulation {
         self.world.note("the weather is over".to_owned());
         self.world.release_commits();
         self.world.end_move(&mut self.random);
+        self.end_fall();
         for _ in 0..200 {
             for device in 0..self.devices.len() {
                 if let Some(client) = self.devices[device].client() {
@@ -324,12 +338,17 @@ impl Simulation {
 
 /// The seeds that a test plays.
 pub(crate) fn seeds() -> impl Iterator<Item = u64> {
+    at_least(SEEDS)
+}
+
+/// As many of them as a test plays that is not asked for more.
+fn at_least(seeds: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let begun = Instant::now();
     let time = Duration::from_secs(number("TIDEGATE_SIM_SECONDS").unwrap_or(0));
     let only = number("TIDEGATE_SEED");
     (only.unwrap_or(0)..).enumerate().map_while(move |(place, seed)| {
-        let wanted = if only.is_some() { place == 0 } else { seed < SEEDS || begun.elapsed() < time };
+        let wanted = if only.is_some() { place == 0 } else { seed < seeds || begun.elapsed() < time };
         wanted.then_some(seed)
     })
 }
@@ -373,6 +392,13 @@ fn every_message_comes_exactly_once_whatever_moves_in_between() {
 fn nothing_is_lost_invented_or_repeated_while_partitions_move() {
     for seed in seeds() {
         Simulation::new(Kind::MovingMixed, seed).play();
+    }
+}
+
+#[test]
+fn every_message_comes_exactly_once_whichever_nodes_die_when_others_take_their_place() {
+    for seed in at_least(12) {
+        Simulation::new(Kind::Falling, seed).play();
     }
 }
 

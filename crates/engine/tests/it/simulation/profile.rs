@@ -21,17 +21,25 @@ pub(super) enum Kind {
     Moving,
     /// As [`Kind::Mixed`], in such a cluster.
     MovingMixed,
+    /// As [`Kind::Exact`] with limits that drop nothing, in a cluster whose nodes die with a store that others go on with: every message
+    /// has to be there, once.
+    Falling,
 }
 
 impl Kind {
     /// Whether all is QoS 2 and subscriptions stay.
     pub(super) fn is_exact(self) -> bool {
-        matches!(self, Self::Exact | Self::Lasting | Self::Moving)
+        matches!(self, Self::Exact | Self::Lasting | Self::Moving | Self::Falling)
     }
 
     /// Whether partitions move.
     pub(super) fn moves(self) -> bool {
         matches!(self, Self::Moving | Self::MovingMixed)
+    }
+
+    /// Whether nodes die and others take their place.
+    pub(super) fn falls(self) -> bool {
+        self == Self::Falling
     }
 
     /// Whether processes die.
@@ -67,7 +75,8 @@ const SHARED_FILTERS: [&str; 3] = ["$share/g/s/#", "$share/h/s/+", "$share/h/s/1
 impl Profile {
     pub(super) fn new(kind: Kind, random: &mut Random) -> Self {
         let mut settings = Settings::default();
-        let tight = kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting && !kind.moves());
+        let tight =
+            kind == Kind::Exact || (random.percent(50) && kind != Kind::Lasting && !kind.moves() && !kind.falls());
         let listener = &mut settings.listeners[0];
         listener.receive_maximum = random.pick(&[1, 3, 20, 1000]);
         listener.topic_alias_maximum_out = random.pick(&[0, 2, 16]);
@@ -107,9 +116,13 @@ impl Profile {
             }
             settings.queue.memory_bytes = random.pick(&[0, 300, 1_000_000]);
         }
+        if kind.falls() {
+            settings.durability = Durability::Commit;
+        }
         let causal = random.percent(50);
         let nodes = if kind.crashes() { 1 } else { random.pick(&[1, 1, 2, 3]) };
         let nodes = if kind.moves() { random.pick(&[2, 3]) } else { nodes };
+        let nodes = if kind.falls() { 3 } else { nodes };
         let shards = if nodes > 1 { random.pick(&[1, 1, 2]) } else { shards };
         Self { kind, nodes, shards, causal, devices: 6, settings, tight }
     }
@@ -149,7 +162,8 @@ impl Profile {
 
     /// A message to be published.
     pub(super) fn draft(&self, random: &mut Random) -> Draft {
-        let shared = random.percent(30);
+        // What groups deal is played in `dying`.
+        let shared = !self.kind.falls() && random.percent(30);
         let topic = if shared { random.pick(&SHARED_TOPICS) } else { random.pick(&TOPICS) };
         if self.kind.is_exact() {
             return Draft { topic, qos: QoS::ExactlyOnce, retain: false };

@@ -1,0 +1,39 @@
+//! What says under which name a QoS 2 message crosses between nodes.
+
+use crate::exchanges::ExchangeName;
+use crate::ids::Partitions;
+use crate::link::transfer_word::{put_partitions, read_partitions};
+use crate::wire::{WireError, WireReader, WireWrite};
+
+/// The kind of [`Record::Exchange`](super::record::Record::Exchange).
+pub(super) const EXCHANGE_KIND: u8 = 46;
+
+/// The name of the message that comes next on this link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ExchangeWord {
+    pub name: ExchangeName,
+    /// Nobody asks any more for those of this origin with lower numbers.
+    pub done_below: u64,
+    /// These partitions have the message. None of them when it is sent for the first time.
+    pub covered: Partitions,
+}
+
+impl ExchangeWord {
+    /// Whether the message may have come before.
+    pub(crate) fn is_again(self) -> bool {
+        !self.covered.is_empty()
+    }
+
+    pub(super) fn write(self, out: &mut Vec<u8>) {
+        out.put_u8(EXCHANGE_KIND);
+        out.put_u64(self.name.origin);
+        out.put_u64(self.name.number);
+        out.put_u64(self.done_below);
+        put_partitions(out, self.covered);
+    }
+
+    pub(super) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
+        let name = ExchangeName::read(reader)?;
+        Ok(Self { name, done_below: reader.u64("an exchange")?, covered: read_partitions(reader)? })
+    }
+}

@@ -1,0 +1,93 @@
+//! Nodes whose stores are on the bus: others go on with what a dead one had, or it comes back with it.
+
+use std::sync::Arc;
+
+use tidegate_engine::{Engine, PartitionImage, Partitions, Place, Snapshot, Sweep};
+
+use super::crash::restore;
+use super::{Net, Step};
+use crate::harness::store::Pairs;
+
+impl Net {
+    /// A node dies with a part of what it has not committed, and others will go on with what it has. Of what was under way from it only
+    /// so many batches of each shard still arrive.
+    pub(crate) fn fall(&mut self, node: usize, kept: usize, arrive: usize) {
+        let waiting = self.store.waiting_of(node);
+        self.trace.note(format!("node {node} falls: {kept} of {waiting} batches survive, {arrive} arrive"));
+        self.store.crash(self.nodes, node, kept.min(waiting));
+        self.lose_batches_of(node, arrive);
+        self.await_node(node);
+    }
+
+    /// Those who are to work what a dead node did fetch what its store holds and take it in.
+    pub(crate) fn fetch_of(&mut self, node: usize) {
+        let awaited = self.nodes.absent();
+        let pairs = self.store.take_pairs(node);
+        let images = self.images_of(&pairs, awaited);
+        let nodes = self.nodes;
+        for taker in (0..usize::from(nodes.count())).filter(|taker| nodes.lives(*taker)) {
+            let its = |image: &&PartitionImage| nodes.node_of(nodes.home_of(image.partition)) == taker;
+            let images: Vec<PartitionImage> = images.iter().filter(its).cloned().collect();
+            self.trace.note(format!("node {taker} takes in {} partitions of node {node}", images.len()));
+            for engine in nodes.engines_of(taker) {
+                self.with_engine(engine, |engine, now| engine.arrive(now, &images)).expect("images of a store");
+            }
+        }
+    }
+
+    /// They serve it, when it is committed.
+    pub(crate) fn serve_for(&mut self, node: usize) {
+        let taken = self.nodes.absent();
+        self.replace_node(node);
+        for engine in 0..self.engines.len() {
+            if self.nodes.lives(self.nodes.node_of(engine)) {
+                self.with_engine(engine, |engine, now| engine.release_partitions(now, taken));
+            }
+        }
+    }
+
+    /// A node that has died comes back with what its store holds, before anybody has taken its place.
+    pub(crate) fn revive(&mut self, node: usize) {
+        self.trace.note(format!("node {node} comes back with its data"));
+        let pairs = self.store.pairs_of_mut(node).clone();
+        let its = self.nodes.engines_of(node);
+        restore(&mut self.engines[its.clone()], self.now, &pairs).expect("what engines wrote can be taken in");
+        its.clone().for_each(|engine| self.gather(engine));
+        while !self.engines[its.clone()].iter().all(Engine::is_settled) {
+            let between = |step: &Step| match *step {
+                Step::Ship(shard) | Step::Timers(shard) => its.contains(&shard),
+                Step::Deliver { from, to } => its.contains(&from) && its.contains(&to),
+                _ => false,
+            };
+            match self.steps().into_iter().find(between) {
+                Some(step) => self.take(step),
+                None => its.clone().for_each(|engine| self.unshipped[engine] = true),
+            }
+        }
+        self.nodes.begin(node);
+        self.introduce_all();
+    }
+
+    /// Gives half of what the first node works to another one.
+    pub(crate) fn give_some(&mut self, node: usize) {
+        let half = self.nodes.at_home(0).iter().step_by(2).collect();
+        self.nodes.give(half, node);
+        self.introduce_all();
+    }
+
+    /// As `images_of` of the crate `node` makes them.
+    fn images_of(&self, pairs: &Pairs, partitions: Partitions) -> Vec<PartitionImage> {
+        let mut settings = (*self.settings).clone();
+        settings.queue.memory_bytes = u64::MAX;
+        let mut engine = Engine::new(Arc::new(settings), Place::ALONE, 0, self.now);
+        let mut sweep = Sweep::default();
+        let kept = pairs.iter().filter(|(key, value)| sweep.keep(key, value));
+        let kept: Pairs = kept.map(|(key, value)| (key.clone(), value.clone())).collect();
+        restore(std::slice::from_mut(&mut engine), self.now, &kept).expect("what engines wrote can be taken in");
+        engine.hold_partitions(self.now, partitions, None);
+        match engine.snapshot_partitions(self.now, partitions, u64::MAX) {
+            Ok(Snapshot::Taken(images)) => images,
+            other => panic!("no images: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! QoS 2 messages on their way between nodes, of which one dies.
+
+use tidegate_engine::{Reason, name_of_kind};
+use tidegate_mqtt::QoS::ExactlyOnce;
+use tidegate_mqtt::{PacketType, ReasonCode};
+
+use super::*;
+
+/// How far a message has come at the node that dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Come {
+    /// It is under way to it.
+    NotYet,
+    /// It is there, and not in its store.
+    Unwritten,
+    /// It is in its store, and nobody else knows.
+    Written,
+}
+
+/// A subscriber at node 1, which dies, one at node 2, and a publisher at node 0, whose message has come so far.
+fn under_way(come: Come) -> (World, [Connecting; 3]) {
+    let world = three();
+    let there = steady(&world, 1, "there ");
+    let survivor = steady(&world, 2, "survivor ");
+    let publisher = steady(&world, 0, "publisher ");
+    for subscriber in [&there, &survivor] {
+        let client = world.connect(subscriber.clone());
+        client.subscribe("t", ExactlyOnce);
+        client.lose();
+    }
+    let client = world.connect(publisher.clone());
+    if come == Come::NotYet {
+        world.hold(0, 1);
+    } else {
+        world.hold(1, 0);
+    }
+    client.send_publish(message("t", "x").qos2());
+    if come == Come::Unwritten {
+        world.until_it_has(1, 0);
+    } else {
+        world.run();
+    }
+    assert!(client.answers().is_empty(), "a node has not confirmed it");
+    world.fall(1, 0, 0);
+    world.run();
+    client.expect_disconnect(ReasonCode::ServerBusy);
+    assert_eq!(client.expect_closed(), Reason::NodeLost);
+    (world, [there, survivor, publisher])
+}
+
+/// The publisher sends its message again, and everybody comes back.
+fn all_come_back(world: &World, [there, survivor, publisher]: [Connecting; 3]) {
+    let client = world.connect(publisher.accept_on(0));
+    let id = client.next_id();
+    let mut again = message("t", "x").qos2();
+    again.dup = true;
+    again.id = Some(id);
+    client.send_publish(again);
+    world.run();
+    assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+    assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+    for subscriber in [there, survivor] {
+        let name = subscriber.client_id.clone();
+        let client = world.connect(subscriber.accept_on(2));
+        assert_eq!(client.payloads(), ["x"], "{name}");
+    }
+}
+
+#[test]
+fn a_message_to_a_node_that_dies_comes_once_when_another_has_taken_its_place() {
+    for come in [Come::NotYet, Come::Unwritten, Come::Written] {
+        let (world, clients) = under_way(come);
+        world.note(format!("{come:?}"));
+        world.take_over(1);
+        all_come_back(&world, clients);
+    }
+}
+
+#[test]
+fn a_message_comes_once_when_the_node_of_its_publisher_dies() {
+    // Node 1 dies with it, before anything has left, or when it has reached one of two others.
+    for reached in [false, true] {
+        let world = three();
+        let subscribers = [0, 1, 2].map(|node| steady(&world, node, "subscriber "));
+        for subscriber in &subscribers {
+            let client = world.connect(subscriber.clone());
+            client.subscribe("t", ExactlyOnce);
+            client.lose();
+        }
+        let publisher = steady(&world, 1, "publisher ");
+        let client = world.connect(publisher.clone());
+        world.hold(1, 0);
+        if !reached {
+            world.hold(1, 2);
+        }
+        let id = client.send_publish(message("t", "x").qos2());
+        world.run();
+        client.expect_nothing();
+        world.fall(1, 0, 0);
+        world.run();
+        world.take_over(1);
+        let client = world.connect(publisher.accept_on(2));
+        assert!(client.session_present());
+        let mut again = message("t", "x").qos2();
+        (again.dup, again.id) = (true, id);
+        client.send_publish(again);
+        let id = id.expect("a packet id");
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        for subscriber in subscribers {
+            let name = subscriber.client_id.clone();
+            assert_eq!(world.connect(subscriber.accept_on(0)).payloads(), ["x"], "{name}, {reached}");
+        }
+    }
+}
+
+#[test]
+fn a_message_that_was_on_a_link_that_breaks_comes_once_when_both_nodes_live() {
+    for come in [Come::NotYet, Come::Written] {
+        let world = three();
+        let subscriber = world.connect(steady(&world, 1, "there "));
+        subscriber.subscribe("t", ExactlyOnce);
+        let publisher = steady(&world, 0, "publisher ");
+        let client = world.connect(publisher.clone());
+        if come == Come::NotYet {
+            world.hold(0, 1);
+        } else {
+            world.hold(1, 0);
+        }
+        let id = client.send_publish(message("t", "x").qos2());
+        world.run();
+        world.break_link(0, 1);
+        client.expect_disconnect(ReasonCode::ServerBusy);
+        assert_eq!(client.expect_closed(), Reason::NodeLost);
+        world.mend_link();
+        let client = world.connect(publisher);
+        let mut again = message("t", "x").qos2();
+        (again.dup, again.id) = (true, id);
+        client.send_publish(again);
+        let id = id.expect("a packet id");
+        assert!(!client.expect_answer(PacketType::PubRec, id).is_error());
+        assert_eq!(client.expect_answer(PacketType::PubComp, id), ReasonCode::Success);
+        assert_eq!(subscriber.payloads(), ["x"], "{come:?}");
+    }
+}
+
+#[test]
+fn what_was_noted_of_messages_is_forgotten_when_their_publishers_have_released_them() {
+    let world = three();
+    let subscriber = world.connect(steady(&world, 1, "there "));
+    subscriber.subscribe("t", ExactlyOnce);
+    let publisher = world.connect(steady(&world, 0, "publisher "));
+    for _ in 0..20 {
+        publisher.publish(message("t", "x").qos2());
+        subscriber.expect_publish("t", "x");
+    }
+    let noted = world.pairs_of(1).into_keys().filter(|key| name_of_kind(key) == Some(NOTED)).count();
+    assert_eq!(noted, 1, "the last one");
+}
+
+/// The kind of notes of messages of other nodes.
+const NOTED: &str = "QoS 2 messages of other nodes that were taken";
