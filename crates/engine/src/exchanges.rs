@@ -21,6 +21,7 @@ use crate::ids::{PartitionId, Partitions, Place, SessionKey, partition_of};
 use crate::link::exchange_word::ExchangeWord;
 use crate::link::transfer_word::{put_partitions, read_partitions};
 use crate::roster::Roster;
+use crate::session::Session;
 use crate::topics::RouteSlot;
 use crate::wire::{WireError, WireReader, WireWrite};
 
@@ -53,8 +54,10 @@ pub(crate) struct Exchange {
     pub name: ExchangeName,
     /// The partitions of the publisher's node that have got it.
     pub covered: Partitions,
-    /// Whether all nodes have confirmed it. A process that comes later does not know.
+    /// Whether all nodes have confirmed it.
     pub answered: bool,
+    /// Whether a node may have died before it got it: one that lives gets it, also while partitions move.
+    pub doubtful: bool,
 }
 
 impl Exchange {
@@ -66,7 +69,8 @@ impl Exchange {
 
     pub(crate) fn read(reader: &mut WireReader<'_>) -> Result<Self, WireError> {
         let name = ExchangeName::read(reader)?;
-        Ok(Self { name, covered: read_partitions(reader)?, answered: false })
+        // A process that comes later does not know.
+        Ok(Self { name, covered: read_partitions(reader)?, answered: false, doubtful: true })
     }
 }
 
@@ -127,7 +131,7 @@ impl Exchanges {
         self.last += 1;
         self.open.insert(self.last);
         let name = ExchangeName { origin: self.origin, number: self.last };
-        Exchange { name, covered: self.of_process.with(self.arrived), answered: false }
+        Exchange { name, covered: self.of_process.with(self.arrived), answered: false, doubtful: false }
     }
 
     /// Nobody will send again what this exchange was about.
@@ -195,6 +199,19 @@ impl Desk {
         }
         if let Some(stored) = session.stored {
             self.journal.put_received(stored, id, Some(exchange));
+        }
+    }
+
+    /// A node is gone: what nobody has confirmed may not have come to it.
+    pub(crate) fn doubt_exchanges(&mut self) {
+        let crosses = |session: &Session| session.rare.as_ref().is_some_and(|rare| !rare.exchanges.is_empty());
+        let those: Vec<u32> =
+            self.sessions.iter().filter(|(_, session)| crosses(session)).map(|(key, _)| key).collect();
+        for key in those {
+            let rare = self.sessions.get_mut(key).and_then(|session| session.rare.as_mut());
+            for (_, exchange) in rare.into_iter().flat_map(|rare| &mut rare.exchanges) {
+                exchange.doubtful |= !exchange.answered;
+            }
         }
     }
 

@@ -39,7 +39,7 @@ impl Engine {
         forwarding: &Forwarding<'_>,
     ) -> bool {
         let Some(id) = raw.packet_id.filter(|_| raw.qos == QoS::ExactlyOnce) else { return false };
-        let Some(exchange) = self.desk.exchange_of(session, id).filter(|exchange| !exchange.answered) else {
+        let Some(exchange) = self.desk.exchange_of(session, id).filter(|exchange| exchange.doubtful) else {
             return false;
         };
         let extra = self.desk.connections.get(key).and_then(|connection| connection.extra.as_ref());

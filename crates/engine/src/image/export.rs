@@ -214,7 +214,7 @@ fn put_flow(out: &mut Vec<u8>, now: Now, flow: Option<&Flow>, exchanges: &[(Pack
     for id in flow.into_iter().flat_map(|flow| flow.received.iter()) {
         out.put_u16(id.get());
         let exchange = exchanges.iter().find(|(of, _)| *of == id).map(|(_, exchange)| *exchange);
-        out.put_u8(exchange.map_or(0, |exchange| 1 + u8::from(exchange.answered)));
+        out.put_u8(exchange.map_or(0, |exchange| 1 + u8::from(exchange.doubtful)));
         if let Some(exchange) = exchange {
             exchange.write(out);
         }

@@ -244,13 +244,13 @@ fn read_flow(
         if !flow.received.insert(id) {
             return Err(WireError { reading: "a packet id received once" });
         }
-        let answered = match reader.u8("what is known of an exchange")? {
+        let doubtful = match reader.u8("what is known of an exchange")? {
             0 => continue,
             1 => false,
             2 => true,
             _ => return Err(WireError { reading: "what is known of an exchange" }),
         };
-        exchanges.push((id, Exchange { answered, ..Exchange::read(reader)? }));
+        exchanges.push((id, Exchange { doubtful, ..Exchange::read(reader)? }));
     }
     if !exchanges.is_empty() {
         session.rare_mut().exchanges = exchanges;
