@@ -321,7 +321,7 @@ mod tests {
             wrapped("not valid: the generator was behind", 22),
             ["not valid: the", "  generator was", "  behind"]
         );
-        assert_eq!(wrapped("memory peak 37.3 MiB, p99 8 ms", 21), ["memory peak", "  37.3 MiB, p99", "  8 ms"]);
+        assert_eq!(wrapped("memory peak 37.3 MiB, p99 8 ms", 20), ["memory peak", "  37.3 MiB, p99", "  8 ms"]);
         assert_eq!(wrapped("", 80), [""]);
     }
 
