@@ -181,7 +181,9 @@ impl Http2 {
                 INITIAL_WINDOW_SIZE => {
                     // It holds for streams that are open, too [RFC 9113, 6.9.2].
                     let more = i64::from(value) - i64::from(self.stream_window);
-                    self.posts.values_mut().for_each(|post| post.window += more);
+                    for post in self.posts.values_mut() {
+                        post.window += more;
+                    }
                     self.stream_window = value;
                 }
                 _ => {}
@@ -281,8 +283,9 @@ impl Post {
             sent = end;
         }
         self.rest.drain(..sent);
-        self.window -= sent as i64;
-        sent as i64
+        let sent = i64::try_from(sent).unwrap_or(i64::MAX);
+        self.window -= sent;
+        sent
     }
 }
 

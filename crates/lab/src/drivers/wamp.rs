@@ -1,6 +1,5 @@
-//! WAMP's publish and subscribe over a raw socket with `MessagePack` [The Web Application Messaging Protocol, "Publish and Subscribe" and
-//! "RawSocket Transport"]: <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges what is published, and subscribers acknowledge
-//! nothing.
+//! WAMP's publish and subscribe over a raw socket, packed by `MessagePack`: <https://wamp-proto.org/wamp_latest_ietf.html>. A broker acknowledges
+//! what is published, and subscribers acknowledge nothing.
 
 mod reader;
 
@@ -95,7 +94,9 @@ impl Wamp {
         reader.array()?;
         match reader.number()? {
             EVENT => {
-                (reader.skip()?, reader.skip()?, reader.skip()?);
+                for _ in ["subscription", "publication", "details"] {
+                    reader.skip()?;
+                }
                 if reader.array()? == 0 {
                     return Err(Problem::new("an event has no payload; something else publishes to the lab's topic"));
                 }
@@ -108,7 +109,7 @@ impl Wamp {
                 message(&json!([AUTHENTICATE, ticket, {}]), out);
             }
             SUBSCRIBED => self.is_ready = true,
-            ERROR => self.on_error(&mut reader, sink)?,
+            ERROR => on_error(&mut reader, sink)?,
             ABORT | GOODBYE => {
                 reader.skip()?;
                 return Err(ended(&reader.text()?));
@@ -133,18 +134,19 @@ impl Wamp {
         }
         Ok(())
     }
+}
 
-    /// A message is refused, or whatever else was asked for.
-    fn on_error(&self, reader: &mut Reader<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
-        let asked = reader.number()?;
-        (reader.skip()?, reader.skip()?);
-        let why = reader.text()?;
-        if asked != PUBLISH {
-            return Err(Problem::new(format!("the broker refuses: {why}; see its rights for realm and topic")));
-        }
-        sink.refused(1);
-        Ok(())
+/// A message is refused, or whatever else was asked for.
+fn on_error(reader: &mut Reader<'_>, sink: &mut dyn Sink) -> Result<(), Problem> {
+    let asked = reader.number()?;
+    reader.skip()?;
+    reader.skip()?;
+    let why = reader.text()?;
+    if asked != PUBLISH {
+        return Err(Problem::new(format!("the broker refuses: {why}; see its rights for realm and topic")));
     }
+    sink.refused(1);
+    Ok(())
 }
 
 /// Why a broker has ended a session, with what to do next.
@@ -163,7 +165,7 @@ fn ended(reason: &str) -> Problem {
 fn greeted(answer: [u8; HEAD_LEN]) -> Result<(), Problem> {
     match answer {
         [MAGIC, said, 0, 0] if said & 0x0F == LONGEST_AND_SERIALIZER & 0x0F => Ok(()),
-        [MAGIC, said, ..] if said & 0x0F == 0 => {
+        [MAGIC, said @ (0x00 | 0x10 | 0x20 | 0x30 | 0x40), ..] => {
             let why = match said >> 4 {
                 1 => "it does not speak MessagePack",
                 2 => "it takes no messages of 16 MiB",
@@ -188,7 +190,9 @@ fn message(value: &Value, out: &mut Vec<u8>) {
 fn frame(kind: u8, parts: &[&[u8]], out: &mut Vec<u8>) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     out.extend_from_slice(&(u32::from(kind) << 24 | len as u32).to_be_bytes());
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    for part in parts {
+        out.extend_from_slice(part);
+    }
 }
 
 impl Driver for Wamp {

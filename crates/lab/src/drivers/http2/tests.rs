@@ -91,7 +91,7 @@ fn a_body_waits_for_room_on_its_stream_and_on_the_connection() {
     let (mut driver, mut noted) = (driver(Role::Publish), Noted::default());
     feed(&mut driver, &settings(&[(INITIAL_WINDOW_SIZE, 20_000)]), 100, &mut noted);
     let mut out = Vec::new();
-    driver.publish(&[0; 75_000], &mut out);
+    driver.publish(&vec![0; 75_000], &mut out);
     assert!(driver.is_full(), "what waits keeps others from being sent");
     let body =
         |bytes: &[u8]| frames(bytes).iter().filter(|read| read.0 == DATA).map(|read| read.3.len()).sum::<usize>();
