@@ -67,6 +67,8 @@ pub struct Engine {
     pub(crate) welcomes: u64,
     /// Shards of other nodes that are no more, and what was wanted there is still owed.
     pub(crate) gone: Shards,
+    /// Those of them that are back, and of which not everything is known yet.
+    pub(crate) returning: Shards,
     /// Shards of other nodes that have told all that is wanted there.
     pub(crate) heard: Shards,
     /// For client ids that the server assigns.
@@ -156,6 +158,7 @@ impl Engine {
             interest_under_way: 0,
             welcomes: 0,
             gone: Shards::default(),
+            returning: Shards::default(),
             heard: Shards::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
