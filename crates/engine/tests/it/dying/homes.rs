@@ -51,7 +51,18 @@ impl Homes {
         let members = (0..engines).map(|number| device(&format!("member {number} "), number)).collect();
         let publishers = (0..engines - shards).map(|shard| device("publisher ", shard)).collect();
         let node = usize::from(nodes - 1);
-        Self { seed, fate, world, random, node, members, publishers, topics, published: Vec::new(), unsure: BTreeSet::new() }
+        Self {
+            seed,
+            fate,
+            world,
+            random,
+            node,
+            members,
+            publishers,
+            topics,
+            published: Vec::new(),
+            unsure: BTreeSet::new(),
+        }
     }
 
     fn settle(&mut self) {
