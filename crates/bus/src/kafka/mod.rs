@@ -125,7 +125,7 @@ impl Kafka {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let (requests, inbox) = channel();
-                let owner = Owner { common: Arc::clone(&self.common), target, owned: None };
+                let owner = Owner { common: Arc::clone(&self.common), target, owned: None, unsaid: None };
                 if let Err(error) = spawn("bus-owner", move || owner.run(&inbox)) {
                     return fail(request, error);
                 }
