@@ -47,7 +47,7 @@ const MEANINGS: [(&str, &str); 10] = [
     ("SASL authentication error", "correct user:password@ in the address of the bus, or `bus_sasl`"),
     ("Unsupported SASL mechanism", "set `bus_sasl` to a mechanism that the broker has, PLAIN or SCRAM"),
     ("PLAINTEXT broker listener", "that listener speaks no TLS: take the port of another one, or leave `bus_tls` out"),
-    ("SSL listener", "set `bus_tls` where that listener wants TLS; otherwise see whether it is Kafka's port"),
+    ("APIVERSION_QUERY", "set `bus_tls` where that listener wants TLS; otherwise see whether it is Kafka's port"),
     ("broker might require SASL", "write user:password@ into the address of the bus: that listener asks who comes"),
     (
         "certificate",
@@ -76,8 +76,8 @@ mod tests {
             next("Connect to ipv4#127.0.0.1:1 failed: Connection refused (after 0ms)").contains("correct the port")
         );
         assert!(next("SASL authentication error: Authentication failed: Invalid username").contains("user:password@"));
-        let listener = "Disconnected while requesting ApiVersion: might be caused by incorrect security.protocol \
-                        configuration (connecting to a SSL listener?)";
+        let listener =
+            "Disconnected: connection closed by peer: receive 0 after POLLIN (after 0ms in state APIVERSION_QUERY)";
         assert!(next(listener).contains("set `bus_tls`"));
         assert!(next("SSL handshake failed: certificate verify failed: broker certificate").contains("`bus_ca`"));
         assert!(next("something else").contains("what it logs"));

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
@@ -80,8 +81,10 @@ pub(crate) fn open(
         }
     })?;
     let (stop, stopped) = channel();
-    let looker: Looker =
-        common.consumer().create_with_context(Heard::default()).map_err(|error| client_error(&error))?;
+    let mut config = common.consumer();
+    // Of connections that the other side ends it speaks only when asked to.
+    config.set("log.connection.close", "true").set_log_level(RDKafkaLogLevel::Info);
+    let looker: Looker = config.create_with_context(Heard::default()).map_err(|error| client_error(&error))?;
     let (seen, its_link) = (Arc::clone(&common), Arc::clone(&link));
     spawn("bus-kafka", move || look(&looker, &seen, &its_link, &stopped))?;
     let (owners, listeners) = (Mutex::default(), Arc::default());

@@ -76,12 +76,8 @@ pub(super) fn what_is_said_over_tls_is_said_to_those_who_know_the_password(broke
         assert!(!connected, "{sasl:?}");
         until_said(&bus, &["127.0.0.1", "SASL authentication error", "correct user:password@"]);
     }
-    // Nobody vouches for the certificate; that listener wants TLS; that one wants none.
-    let right = safe(broker, Sasl::Plain);
-    let unknown = refused(broker.safe_port, Settings { tls_ca: None, ..right.clone() });
+    let unknown = refused(broker.safe_port, Settings { tls_ca: None, ..safe(broker, Sasl::Plain) });
     until_said(&unknown, &["certificate verify failed", "see whether `bus_ca`"]);
-    until_said(&refused(broker.safe_port, Settings { tls: false, ..right.clone() }), &["set `bus_tls`"]);
-    until_said(&refused(broker.port, right), &["leave `bus_tls` out"]);
 }
 
 #[cfg(not(feature = "kafka-tls"))]
