@@ -303,6 +303,18 @@ fn metrics_are_answered_as_prometheus_reads_them() {
 }
 
 #[test]
+fn the_first_page_names_paths_that_are_there() {
+    let fixture = Fixture::start(Limits::default());
+    let index = fixture.get("/");
+    let paths: Vec<&str> = index.lines().filter(|line| line.starts_with('/')).collect();
+    assert!(paths.contains(&"/api/v1/cluster") && paths.contains(&"/metrics"), "{index}");
+    for path in paths {
+        assert!(!fixture.get(path).contains("there is /metrics"), "{path}");
+    }
+    fixture.running.stop();
+}
+
+#[test]
 fn other_paths_and_methods_are_refused() {
     let fixture = Fixture::start(Limits::default());
     assert_eq!(code(&fixture.get("/api")), "404");
