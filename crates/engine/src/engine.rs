@@ -16,7 +16,6 @@ use crate::groups::Groups;
 use crate::homes::HomesInForce;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::image::{Ahead, Rest};
-use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
 use crate::message::MessageRef;
@@ -56,7 +55,6 @@ pub struct Engine {
     pub(crate) retained: Retained<MessageRef>,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
-    pub(crate) inner: InnerSubscribers,
     /// Which sessions are those of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     pub(crate) sys: Sys,
@@ -151,7 +149,6 @@ impl Engine {
             retained,
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
-            inner: InnerSubscribers::default(),
             nodes: Nodes::default(),
             sys: Sys::new(now),
             rules: Rules::default(),
@@ -388,7 +385,7 @@ impl Engine {
         Gauges {
             connections: desk.connections.len() as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - self.inner.len() - uplinks.len()) as u64 - connected,
+            sessions_disconnected: (desk.sessions.len() - uplinks.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len(),
