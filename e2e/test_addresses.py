@@ -278,6 +278,8 @@ class Rights(unittest.TestCase):
         for who in (node, application):
             self.assertEqual(try_publish(who, "ctx/to/all/news", b"forged", qos=1), 0x87)
             self.assertEqual(try_publish(who, "ctx/to/group/g/news", b"forged", qos=1), 0x87)
+        # The operator is heard: there is just nobody in that group.
+        self.assertEqual(try_publish(operator, "ctx/to/group/g/news", b"said", qos=1) & 0x80, 0)
         self.assertEqual(try_publish(node, "ctx/to/node/other", b"forged", qos=1), 0x87)
         self.assertEqual(try_publish(application, "ctx/to/node/n", b"job", qos=1), 0)
         self.assertEqual([message.payload for message in node.receive()], [b"job"])

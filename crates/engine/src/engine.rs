@@ -16,7 +16,6 @@ use crate::groups::Groups;
 use crate::homes::HomesInForce;
 use crate::ids::{ConnectionKey, ListenerId, MAX_SHARDS, Place, SessionKey, ShardId, TenantId};
 use crate::image::{Ahead, Rest};
-use crate::inner::InnerSubscribers;
 use crate::layouts::Layouts;
 use crate::link::{Batch, Links};
 use crate::message::MessageRef;
@@ -56,7 +55,6 @@ pub struct Engine {
     pub(crate) retained: Retained<MessageRef>,
     pub(crate) fetches: Fetches,
     pub(crate) groups: Groups,
-    pub(crate) inner: InnerSubscribers,
     /// Which sessions are those of mobile nodes, and their groups.
     pub(crate) nodes: Nodes,
     pub(crate) sys: Sys,
@@ -67,6 +65,8 @@ pub struct Engine {
     pub(crate) welcomes: u64,
     /// Shards of other nodes that are no more, and what was wanted there is still owed.
     pub(crate) gone: Shards,
+    /// Those of them that are back, and of which not everything is known yet.
+    pub(crate) returning: Shards,
     /// Shards of other nodes that have told all that is wanted there.
     pub(crate) heard: Shards,
     /// For client ids that the server assigns.
@@ -149,13 +149,13 @@ impl Engine {
             retained,
             fetches: Fetches::new(settings.retained.step),
             groups: Groups::new(seed, place),
-            inner: InnerSubscribers::default(),
             nodes: Nodes::default(),
             sys: Sys::new(now),
             rules: Rules::default(),
             interest_under_way: 0,
             welcomes: 0,
             gone: Shards::default(),
+            returning: Shards::default(),
             heard: Shards::default(),
             assigned: AssignedNames { seed, next: 0 },
             stopping: false,
@@ -385,7 +385,7 @@ impl Engine {
         Gauges {
             connections: desk.connections.len() as u64,
             sessions_connected: connected,
-            sessions_disconnected: (desk.sessions.len() - self.inner.len() - uplinks.len()) as u64 - connected,
+            sessions_disconnected: (desk.sessions.len() - uplinks.len()) as u64 - connected,
             subscriptions: self.index.subscriptions(),
             shared_subscriptions: desk.shared_memberships,
             retained_messages: self.retained.len(),

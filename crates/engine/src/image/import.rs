@@ -34,6 +34,7 @@ impl Engine {
         for _ in 0..reader.u32("a number of retained messages")? {
             retained.push(read_retained(&mut reader, now, partition)?);
         }
+        let kept = Self::read_kept(&mut reader, now, partition)?;
         if !reader.is_empty() {
             return Err(WireError { reading: "the end of the image" }.into());
         }
@@ -43,6 +44,7 @@ impl Engine {
         for message in retained {
             self.adopt_retained(now, message);
         }
+        self.adopt_kept(now, kept);
         // The rules here may be others than those that the subscriptions were allowed by.
         self.rules.recheck();
         self.after_frame(now);

@@ -5,6 +5,7 @@ pub(crate) mod crash;
 mod fleet;
 pub(crate) mod moves;
 pub(crate) mod nodes;
+mod taking_over;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::IoSlice;
@@ -220,7 +221,7 @@ impl Net {
             moving: None,
             moves: 0,
             engines,
-            store: Store::default(),
+            store: Store { shards: nodes.shards_of_each(), ..Store::default() },
             past: Counters::default(),
             broken: 0,
             crashes: 0,

@@ -11,6 +11,10 @@ pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     pub pairs: Pairs,
+    /// Those of further nodes of a cluster: each has a store of its own.
+    pub others: BTreeMap<usize, Pairs>,
+    /// Shards of each node; 0 if there is only one.
+    pub shards: usize,
     /// Batches that were handed in and are not committed, with the shard that wrote them.
     pub waiting: VecDeque<(usize, JournalBatch)>,
     /// Nothing is committed for the time being.
@@ -25,7 +29,9 @@ impl Store {
     /// Commits the oldest batch; returns its shard and sequence.
     pub(crate) fn commit_one(&mut self) -> Option<(usize, u64)> {
         let (shard, batch) = self.waiting.pop_front()?;
-        apply(&mut self.pairs, &batch.operations);
+        let node = shard.checked_div(self.shards).unwrap_or(0);
+        let pairs = if node == 0 { &mut self.pairs } else { self.others.entry(node).or_default() };
+        apply(pairs, &batch.operations);
         self.done += 1;
         self.written += u64::from(!batch.operations.is_empty());
         Some((shard, batch.sequence))
@@ -42,10 +48,20 @@ impl Store {
 
     /// What is somebody's, in the order of the keys.
     pub(crate) fn swept(&self) -> Pairs {
-        let mut sweep = Sweep::default();
-        let pairs = self.pairs.iter().filter(|(key, value)| sweep.keep(key, value));
-        pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
+        sweep(&self.pairs)
     }
+
+    /// The same of a node that is dead; nothing of it is left.
+    pub(crate) fn take(&mut self, node: usize) -> Pairs {
+        let pairs = if node == 0 { Some(std::mem::take(&mut self.pairs)) } else { self.others.remove(&node) };
+        sweep(&pairs.unwrap_or_default())
+    }
+}
+
+fn sweep(pairs: &Pairs) -> Pairs {
+    let mut sweep = Sweep::default();
+    let pairs = pairs.iter().filter(|(key, value)| sweep.keep(key, value));
+    pairs.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Carries out the operations of a batch.

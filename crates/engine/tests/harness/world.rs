@@ -324,6 +324,28 @@ impl World {
         self.run();
     }
 
+    /// A node dies as [`World::kill_node`] says, and others will go on with what it owed. Nothing else happens yet.
+    pub(crate) fn kill_awaited_node(&self, node: usize, arrive: usize) {
+        let mut net = self.0.borrow_mut();
+        net.lose_batches_of(node, arrive);
+        net.await_node(node);
+    }
+
+    /// Two nodes lose their link, and of what was under way only so many batches of each shard to each still arrive. Nothing else happens yet.
+    pub(crate) fn break_link(&self, one: usize, other: usize, arrive: usize) {
+        self.0.borrow_mut().break_link(one, other, arrive);
+    }
+
+    /// All nodes have their links again.
+    pub(crate) fn mend_links(&self) {
+        self.0.borrow_mut().mend_links();
+    }
+
+    /// They do, with all that its store holds.
+    pub(crate) fn take_over(&self, node: usize) {
+        self.0.borrow_mut().take_over(node);
+    }
+
     /// It comes back with nothing.
     pub(crate) fn begin_node(&self, node: usize) {
         self.0.borrow_mut().begin_node(node);

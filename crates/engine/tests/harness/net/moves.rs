@@ -150,7 +150,7 @@ impl Net {
         self.nodes.engines_of(node).for_each(|engine| self.gather(engine));
     }
 
-    fn on_node<T>(&mut self, node: usize, call: impl Fn(&mut Engine, tidegate_engine::Now) -> T) -> Vec<T> {
+    pub(super) fn on_node<T>(&mut self, node: usize, call: impl Fn(&mut Engine, tidegate_engine::Now) -> T) -> Vec<T> {
         self.nodes.engines_of(node).map(|engine| self.with_engine(engine, &call)).collect()
     }
 }

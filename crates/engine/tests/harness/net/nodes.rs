@@ -21,6 +21,8 @@ pub(crate) struct Nodes {
     dead: u64,
     /// Those of them whose place another one is to take, one bit each.
     awaited: u64,
+    /// Pairs of nodes that do not reach each other, a bit each.
+    unlinked: u64,
     /// Partitions that nobody serves, since they move.
     moving: Partitions,
     /// The nodes that partitions have moved to, [`NOT_GIVEN`] for none.
@@ -35,6 +37,7 @@ impl Nodes {
             shards,
             dead: 0,
             awaited: 0,
+            unlinked: 0,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -46,6 +49,7 @@ impl Nodes {
             shards,
             dead: 0,
             awaited: 0,
+            unlinked: 0,
             moving: Partitions::NONE,
             given: [NOT_GIVEN; PARTITIONS as usize],
         }
@@ -53,6 +57,11 @@ impl Nodes {
 
     pub(crate) fn are_several(self) -> bool {
         self.count > 1
+    }
+
+    /// Shards of each of several nodes; 0 for a process that is none.
+    pub(crate) fn shards_of_each(self) -> usize {
+        if self.are_several() { usize::from(self.shards) } else { 0 }
     }
 
     /// How many there are.
@@ -73,6 +82,11 @@ impl Nodes {
     /// Whether a node lives.
     pub(crate) fn lives(self, node: usize) -> bool {
         self.dead >> node & 1 == 0
+    }
+
+    /// Whether two nodes reach each other.
+    fn are_linked(self, one: usize, other: usize) -> bool {
+        self.unlinked & pair(one, other) == 0
     }
 
     /// The engines of a node.
@@ -143,18 +157,27 @@ impl Nodes {
     pub(crate) fn introduce_to(self, node: usize, engines: &mut [Engine], now: Now) {
         for of in self.engines_of(node) {
             let mut roster = Roster::alone(self.place(of as u16));
-            for other in (0..engines.len()).filter(|other| self.lives(self.node_of(*other))) {
+            let reached = |other: &usize| {
+                let there = self.node_of(*other);
+                self.lives(there) && self.are_linked(node, there)
+            };
+            for other in (0..engines.len()).filter(reached) {
                 roster = roster.with_peer(self.number(of, other));
             }
             let mut homes = [Home::Here; PARTITIONS as usize];
             for partition in (0..PARTITIONS).map(PartitionId) {
                 let home = self.home_of(partition);
                 let first = usize::from(partition.0) % usize::from(self.engines());
-                if self.awaited >> self.node_of(first) & 1 != 0 {
+                let awaited = self.awaited >> self.node_of(first) & 1 != 0;
+                if awaited {
                     roster = roster.with_absent(partition);
                 }
-                roster = roster.with_home(partition, self.number(of, home));
-                if self.moving.has(partition) {
+                if self.are_linked(node, self.node_of(home)) {
+                    roster = roster.with_home(partition, self.number(of, home));
+                } else {
+                    roster = roster.with_stand_in(partition).with_absent(partition);
+                }
+                if awaited || self.moving.has(partition) {
                     homes[usize::from(partition.0)] = Home::Nowhere;
                 } else if self.node_of(home) != self.node_of(of) {
                     homes[usize::from(partition.0)] = Home::At(home as u16);
@@ -168,7 +191,50 @@ impl Nodes {
     }
 }
 
+/// A bit for two of at most eight nodes.
+fn pair(one: usize, other: usize) -> u64 {
+    1 << (one.min(other) * 8 + one.max(other))
+}
+
 impl Net {
+    /// Two nodes do not reach each other any more. Of the batches between shards of theirs only the first so many arrive.
+    pub(crate) fn break_link(&mut self, one: usize, other: usize, arrive: usize) {
+        self.trace.note(format!("nodes {one} and {other} lose their link"));
+        let nodes = self.nodes;
+        let between = |from: usize, to: usize| {
+            let ends = (nodes.node_of(from), nodes.node_of(to));
+            ends == (one, other) || ends == (other, one)
+        };
+        for to in 0..self.inboxes.len() {
+            let (lost, rest) = self.inboxes[to].drain(..).partition(|(from, _): &(usize, Batch)| between(*from, to));
+            let lost: VecDeque<(usize, Batch)> = lost;
+            self.inboxes[to] = rest;
+            let mut counts = BTreeMap::new();
+            for (from, batch) in lost {
+                let count = counts.entry(from).or_insert(0);
+                *count += 1;
+                if *count <= arrive {
+                    self.engines[to].handle_batch(self.now, batch).expect("a batch that can be read");
+                }
+            }
+        }
+        self.behind.retain(|(_, from, to, _)| !between(*from, *to));
+        self.nodes.unlinked |= pair(one, other);
+        self.introduce_all();
+    }
+
+    /// All nodes reach each other again.
+    pub(crate) fn mend_links(&mut self) {
+        self.trace.note("all nodes have links again".to_owned());
+        self.nodes.unlinked = 0;
+        self.introduce_all();
+    }
+
+    fn introduce_all(&mut self) {
+        self.nodes.introduce(&mut self.engines, self.now);
+        (0..self.engines.len()).for_each(|shard| self.gather(shard));
+    }
+
     /// A node dies: what it held is gone, and what was under way from it to others has come before they hear of its end.
     pub(crate) fn end_node(&mut self, node: usize) {
         self.trace.note(format!("node {node} dies"));
